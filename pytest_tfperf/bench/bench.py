@@ -109,7 +109,7 @@ class Bench:
                 break
             taken.discarded.append(run)
             if len(taken.discarded) >= machine.tries:
-                machine.seconds_disturbed += taken.seconds
+                machine.was_disturbed(taken.seconds)
                 raise _invalid(task, Reason.DISTURBED, taken.discarded)
         machine.note_first_run(task, run)
         taken.runs.append(run)
@@ -118,7 +118,7 @@ class Bench:
     def _another_run(self, task: Task, earlier: Measurement) -> Measurement:
         """Judge again, because the common drift is known now; if that decides nothing, take one more run or pair."""
         taken, machine = _RunsSoFar.of(earlier), self._machine(task.topology)
-        machine.all_ran_once = True
+        machine.reruns_began()
         verdict = judge(machine.evidence(task, taken.runs, taken.pairs))
         if verdict.is_decided:
             return self._judged(task, taken)
@@ -178,7 +178,7 @@ class Bench:
         machine, started = self._machine(task.topology), time.monotonic()
         good, discarded = undisturbed(take, tries=tries or machine.tries)
         if good is None:
-            machine.seconds_disturbed += time.monotonic() - started
+            machine.was_disturbed(time.monotonic() - started)
         return good, discarded
 
     def _take_pair(self, task: Task, taken: _RunsSoFar, machine: MachineSession) -> bool:
@@ -189,7 +189,7 @@ class Bench:
         except MeasurementError as error:
             if source.failed_side == "b" or (source.failed_side == "" and not self._reference_fails(task)):
                 raise
-            machine.reference_failures[task.call] = error.brief
+            machine.reference_failed(task, error.brief)
             return False
         if pair is None:
             disturbed = [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance]

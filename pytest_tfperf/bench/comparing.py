@@ -113,7 +113,7 @@ def compare(
         if judged and decision.outcome is Outcome.REGRESSED
         else None
     )
-    fallback = f"alternating runs, because {source.fallback}" if source.fallback else ""
+    reasons = (decision.reason, f"alternating runs, because {source.fallback}" if source.fallback else "")
     return Comparison(
         test=test,
         session=session,
@@ -124,7 +124,7 @@ def compare(
         low=decision.low,
         high=decision.high,
         outcome=decision.outcome if judged else None,
-        reason="; ".join(part for part in (decision.reason, fallback) if part),
+        reason="; ".join(filter(None, reasons)),
         tolerance=tolerance,
         interleaving=source.interleaving,
         machine=topology.machine,
@@ -140,8 +140,9 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int) -> Decisio
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
-    is_diverged = any(summarise([run]).is_diverged for run in (pairs[-1].a, pairs[-1].b))
-    return replace(decision, outcome=Outcome.INVALID, reason="") if is_diverged else decision
+    if any(summarise([run]).is_diverged for run in (pairs[-1].a, pairs[-1].b)):
+        return replace(decision, outcome=Outcome.INVALID, reason="")
+    return decision
 
 
 def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) -> str:

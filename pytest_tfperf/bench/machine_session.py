@@ -45,8 +45,6 @@ class MachineSession:
     Attributes:
         suspects: the calls whose slowdown had to be confirmed.
         reference_failures: the calls whose workload fails in the reference environment, and why.
-        all_ran_once: whether every test has run, so that the common drift is known.
-        seconds_disturbed: time spent on tests whose fresh workers were all disturbed.
     """
 
     def __init__(
@@ -61,8 +59,8 @@ class MachineSession:
         self._with_reference: dict[Call, Task] = {}
         self.suspects: set[Call] = set()
         self.reference_failures: dict[Call, str] = {}
-        self.all_ran_once = False
-        self.seconds_disturbed = 0.0
+        self._all_ran_once = False
+        self._seconds_disturbed = 0.0
 
     def note_first_run(self, task: Task, run: Run) -> None:
         """Use a first run for the common drift, if its test has a row of this machine."""
@@ -77,10 +75,26 @@ class MachineSession:
         if task.reference.if_slower is Consequence.FAILS:
             self.suspects.add(task.call)
 
+    def reruns_began(self) -> None:
+        """Every test has run once, so the common drift is known."""
+        self._all_ran_once = True
+
+    def was_disturbed(self, seconds: float) -> None:
+        """A test has spent so long on fresh workers that were all disturbed."""
+        self._seconds_disturbed += seconds
+
+    def reference_failed(self, task: Task, why: str) -> None:
+        """The task's workload fails in the reference environment, so fresh runs confirm its slowdown."""
+        self.reference_failures[task.call] = why
+
+    def has_reference(self, task: Task) -> bool:
+        """Whether there is a reference environment for the task, and its workload does not fail there."""
+        return task.reference_side is not None and task.call not in self.reference_failures
+
     @property
     def tries(self) -> int:
         """How many fresh runs a test gets until one is undisturbed."""
-        return TRIES if self.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
+        return TRIES if self._seconds_disturbed < MAX_SECONDS_DISTURBED else 1
 
     @property
     def with_reference(self) -> Sequence[Task]:
@@ -100,7 +114,7 @@ class MachineSession:
     def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
         """Everything that `judge` needs to know of a task."""
         drift, baseline = self.drift, task.reference.baseline
-        judged = len(self._first_changes) if self.all_ran_once else self._tests
+        judged = len(self._first_changes) if self._all_ran_once else self._tests
         judged = self._unrecorded if task.reference.against is Against.EARLIER_SESSIONS else judged
         return Evidence(
             throughput=summarise(runs),
@@ -113,9 +127,9 @@ class MachineSession:
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
             suspects=max(1, len(self.suspects)),
-            has_reference_environment=task.reference_side is not None and task.call not in self.reference_failures,
+            has_reference_environment=self.has_reference(task),
             hold=self._hold,
-            is_drift_to_come=not self.all_ran_once and drift.tests < MIN_TESTS <= self._tests,
+            is_drift_to_come=not self._all_ran_once and drift.tests < MIN_TESTS <= self._tests,
         )
 
     def _change_of_others(self, task: Task) -> float | None:

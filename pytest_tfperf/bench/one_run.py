@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pytest_tfperf.bench import one_run as out_of_memory
 from pytest_tfperf.bench.disturbance import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import interleave, time_windows
@@ -238,7 +237,7 @@ class RunEngine:
             names = " against ".join(dict.fromkeys(side.shown for side in sides))
             where = f"{names} on {topology.describe()}"
             if isinstance(error, OutOfMemory):
-                raise out_of_memory.explained(error, where, topology, *(side.workload for side in sides)) from error
+                raise explained(error, where, topology, *(side.workload for side in sides)) from error
             raise error.at(where) from error
         finally:
             self._observer.done()

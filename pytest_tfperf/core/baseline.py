@@ -129,7 +129,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class BaselineUpdate:
     """One row that was written. `old` is the row that it replaces, which may be a published one."""
 
     old: Baseline | None

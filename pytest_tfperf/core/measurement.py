@@ -135,17 +135,37 @@ OUTSIDE = {"driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_powe
 """Names in an environment that belong to the machine: a reference environment does not bring them back."""
 
 
+@dataclass(frozen=True, slots=True)
+class EnvironmentChange:
+    """One name in two environments, and its values, None where it is not set: "tensorflow 1.3.0 -> 2.21.0"."""
+
+    name: str
+    then: str | None
+    now: str | None
+
+    def __str__(self) -> str:
+        then, now = ("(unset)" if value is None else value for value in (self.then, self.now))
+        return f"{self.name} {then} -> {now}"
+
+
+def changes_since(baseline: Baseline, environment: Mapping[str, str]) -> list[EnvironmentChange]:
+    """What differs between a baseline's software and today's, sorted by name."""
+    return _changes(dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part), environment)
+
+
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
-    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name."""
-    return environment_changes(
-        dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part), environment
-    )
+    """`changes_since` in words: "tensorflow 1.3.0 -> 2.21.0"."""
+    return list(map(str, changes_since(baseline, environment)))
 
 
 def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What differs between two environments, sorted by name."""
+    """What differs between two environments in words, sorted by name."""
+    return list(map(str, _changes(then, now)))
+
+
+def _changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[EnvironmentChange]:
     return [
-        f"{name} {then.get(name, '(unset)')} -> {now.get(name, '(unset)')}"
+        EnvironmentChange(name, then.get(name), now.get(name))
         for name in compared_names(then, now)
         if then.get(name) != now.get(name)
     ]

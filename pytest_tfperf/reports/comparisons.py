@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
@@ -102,7 +102,7 @@ def headline(comparison: Comparison) -> str:
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{shown_name(c.a.workload.id, c.a.name)}, "
     if c.outcome is Outcome.INVALID:  # a reader would take its ratio for a result
-        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {why(c)}"
+        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {reason_of(c)}"
     ratio = f"ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
     return f"{what}{b} is {compared(c.ratio - 1)} {a} on {c.devices} ({c.machine}): {ratio}"
 
@@ -111,18 +111,19 @@ def in_brief(comparison: Comparison) -> str:
     """The outcome of a judged comparison in a few words, for a line that names the test already."""
     c = comparison
     if c.outcome is Outcome.INVALID:
-        return why(c)
+        return reason_of(c)
     return f"{outcome(c)}: b is {compared(c.ratio - 1)} a, ratio {c.ratio:.3f}"
 
 
-def why(c: Comparison) -> str:
-    """Why a comparison has its outcome."""
+def reason_of(c: Comparison) -> str:
+    """Why it has its outcome; of an INVALID one the loss, or what disturbed its last pair."""
     if c.outcome is not Outcome.INVALID:
         return c.reason
-    for name, side in zip("ab", (c.a, c.b), strict=True):
-        if side.throughput.is_diverged:
-            return f"{c.outcome}: {name}'s {loss_fact(side.throughput, side.workload)}"
-    return f"{c.outcome}: {c.discarded_pairs[-1].disturbance if c.discarded_pairs else Reason.DISTURBED}"
+    disturbance = c.discarded_pairs[-1].disturbance if c.discarded_pairs else None
+    sides = (("a", c.a), ("b", c.b)) if all(pair.disturbance is None for pair in c.pairs) else ()
+    diverged = ((name, side) for name, side in sides if side.throughput.is_diverged)
+    losses = [f"{name}'s {loss_fact(side.throughput, side.workload)}" for name, side in diverged]
+    return "; ".join(filter(None, (f"INVALID: {losses[0] if losses else disturbance}", c.reason)))
 
 
 def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:

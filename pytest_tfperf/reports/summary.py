@@ -5,28 +5,23 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from pytest_tfperf.core.baseline import Change
+from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import outcome_of
-from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
-from pytest_tfperf.core.session_verdicts import DoubtKind, MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.measurement_table import counts, measurement_table, outcome
-from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
-from pytest_tfperf.reports.telemetry import telemetry_lines
 from pytest_tfperf.reports.wrapping import first_sentence
 
 _RECORDED = Columns(
     right={"old", "new", "change", "between runs"}, optional=("between runs", "file"), ids=("workload",)
 )
-_DRIFT_WORTH_SHOWING = 0.01
-
-_NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
 
 
 def before(
@@ -110,7 +105,7 @@ def summary(
     measurements: Sequence[Measurement],
     *,
     baselines: str,
-    changes: Sequence[Change] = (),
+    changes: Sequence[BaselineUpdate] = (),
     machine: Sequence[str] = (),
     red: Collection[str] = (),
     not_measured: int = 0,
@@ -125,7 +120,7 @@ def summary(
         measurements: all measurements of the session.
         baselines: the folder of the baselines, as shown to the user.
         changes: rows that were recorded.
-        machine: the texts of `machine_line` and `software_line`.
+        machine: what the verdicts on the whole session say.
         red: the machines that are REGRESSED as a whole.
         not_measured: tests that ended in an error because they could not be measured.
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
@@ -164,95 +159,9 @@ def _counts_line(results: Sequence[Measurement | Comparison]) -> str:
     return f"{machines}: {counts(map(outcome, results))} in {duration(sum(result.seconds for result in results))}"
 
 
-def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> str:
-    """The verdict about the software: the current environment against the reference environment, interleaved.
-
-    `measurements` show what changed since their baselines.
-    """
-    text = (
-        f"software on {machine}: {_outcome(verdict)}: the current environment is {compared(verdict.change)} the "
-        f"reference environment{_interval(verdict)} in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
-    )
-    if verdict.outcome is Outcome.REGRESSED:
-        text += f". Changed since the baselines: {_changed(measurements)}"
-    return text
-
-
-def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> str:
-    """The verdict about the machine: its reference environment in this session against the committed baselines.
-
-    Without a reference environment it is about machine and software together; it is "" if they passed and are within
-    1 % of the baselines. `measurements` show what changed, and the state of the machine during their runs.
-    """
-    measurements = list(measurements)
-    state = f"{_state(measurements)}{_single_verdicts(verdict)}" if verdict.outcome is Outcome.REGRESSED else ""
-    change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
-    if not verdict.is_apart:
-        if verdict.outcome is Outcome.PASS and abs(verdict.change) < _DRIFT_WORTH_SHOWING:
-            return ""
-        return (
-            f"machine and software on {machine}: {_outcome(verdict)}: all tests together are {change}. "
-            f"Changed since: {_changed(measurements)}. {state}{_NO_REFERENCE_ENVIRONMENT}"
-        )
-    text = f"machine {machine}: {_outcome(verdict)}: the reference environment is {change}"
-    if verdict.outcome is Outcome.REGRESSED:
-        text += f". Changed outside of it: {_changed(measurements, OUTSIDE)}. {state}"
-        text += "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
-    return text
-
-
-def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
-    """The outcome, with its reason where it is INCONCLUSIVE: the figures behind it may lie beyond the threshold."""
-    doubt = verdict.doubt
-    if doubt is None:
-        return verdict.outcome.value
-    why = {
-        DoubtKind.UNDECIDED: "the session ended before its last pairs",
-        DoubtKind.WITHIN_NOISE: "noise may explain the slowdown",
-        DoubtKind.TESTS_DISAGREE: (
-            f"the tests disagree ({doubt.found} of {verdict.tests} show at least half of the threshold, and "
-            f"{doubt.needed} must)"
-        ),
-        DoubtKind.FEW_TESTS: (
-            f"the session has too few tests to fail for it ({doubt.found} with a baseline, and it takes {doubt.needed})"
-        ),
-        DoubtKind.FEW_WITH_PAIRS: (
-            f"too few tests show it to fail for it ({doubt.found} with pairs, and it takes {doubt.needed})"
-        ),
-    }
-    return f"{verdict.outcome.value}, because {why[doubt.kind]}"
-
-
-def _single_verdicts(verdict: MachineVerdict) -> str:
-    """What a red machine means for its tests, as a sentence: no machine slows all tests down alike."""
-    return (
-        "Single verdicts of this session mean little: the common drift is taken out of them, and the loss of one test "
-        f"can hide in a drift of {percent(verdict.change)}. "
-    )
-
-
-def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
-    fails = "" if verdict.threshold is None else f", fails from {change(-verdict.threshold)}"
-    return f" (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
-
-
-def _held_against_rows(measurements: Iterable[Measurement]) -> list[Measurement]:
+def _held_against_rows(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Those that earlier sessions were not the reference of."""
     return [m for m in measurements if m.verdict and m.verdict.against is not Against.EARLIER_SESSIONS]
-
-
-def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -> str:
-    """What changed since the baselines; only facts of these names if some are given."""
-    recorded = [(m, m.verdict.baseline) for m in _held_against_rows(measurements) if m.verdict]
-    changed = dict.fromkeys(text for m, row in recorded if row for text in changed_since(row, m.environment))
-    return ", ".join(c for c in changed if not names or c.split(" ")[0] in names) or "nothing that is recorded"
-
-
-def _state(measurements: Iterable[Measurement]) -> str:
-    """What the machine did during all runs, as a sentence; "" without telemetry."""
-    runs = (run for m in measurements for run in (*m.runs, *(run for pair in m.pairs for run in (pair.a, pair.b))))
-    parts = [text if label == "machine" else f"{label} {text}" for label, text in telemetry_lines(runs)]
-    return f"During the runs: {'; '.join(parts)}. " if parts else ""
 
 
 def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
@@ -268,7 +177,7 @@ def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
 
 def _next_steps(
     measurements: Sequence[Measurement],
-    changes: Sequence[Change],
+    changes: Sequence[BaselineUpdate],
     baselines: str,
     red: Collection[str],
     width: int | None,
@@ -300,7 +209,7 @@ def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
         yield f"{m.test}: its baseline was {row.load}{means}"
 
 
-def _recorded(changed: Change, name: str) -> dict[str, str | None]:
+def _recorded(changed: BaselineUpdate, name: str) -> dict[str, str | None]:
     old, new = changed.old, changed.new
     return {
         "file": f"{new.machine}.csv",

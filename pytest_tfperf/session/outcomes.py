@@ -143,7 +143,7 @@ def why_missing_is_an_error(session: Session, error: NoData | NotEnoughDevices |
         return ""
     if isinstance(error, NotEnoughNodes) and session.nodes is not None:
         return str(error)  # who names a launcher for the gate wants its tests to run
-    if session.measuring.topology.driver_fault:
+    if session.measuring.machine.topology.driver_fault:
         return f"{error}. A driver is installed, so this machine should have GPUs"
     name = session.settings.machine
     if not (name and error.wanted):

@@ -12,13 +12,13 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
-from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.judging.provisional import MOST_RUNS
+from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.unrecorded import required, unrecorded
-from pytest_tfperf.reports.wrapping import first_sentence
 from pytest_tfperf.session.features import features
 from pytest_tfperf.session.session import Session
 
@@ -39,10 +39,10 @@ def header(session: Session) -> list[str]:
     measuring = session.measuring
     each = expected_seconds(session)
     known = each if settings.smoke else session.known_seconds
-    session.progress.expect(len(measuring.runnable), lambda: seconds_left(session))
+    session.progress.expect(len(measuring.machine.runnable), lambda: seconds_left(session))
     lines = summary.before(
-        measuring.topology.machine,
-        len(measuring.runnable),
+        measuring.machine.topology.machine,
+        len(measuring.machine.runnable),
         math.fsum(each.values()),
         sum(test not in known for test in each),
         most_seconds=_most_seconds(session, each),
@@ -51,7 +51,7 @@ def header(session: Session) -> list[str]:
         smoke=settings.smoke,
         inject_slowdown=settings.inject_slowdown,
         hold=settings.hold,
-        against=session.measuring.compared_with,
+        against=session.measuring.launchers.compared_with,
     )
     said = [f"tfperf: {line}" for line in session.remarks_of_features(in_brief=True)]
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
@@ -81,9 +81,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         baselines=session.settings.shown_baselines,
         changes=session.recorder.changes,
         # What fails is a report of its own, in full.
-        machine=[
-            first_sentence(one.text) if one.outcome is Outcome.REGRESSED else one.text for one in session.verdicts
-        ],
+        machine=[fact_of(one) if one.outcome is Outcome.REGRESSED else text_of(one) for one in session.verdicts],
         red=red_machines(session.verdicts),
         not_measured=len(session.not_measured),
         measured_nothing=session.measured_nothing,
@@ -101,7 +99,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> list[
         *_stragglers(measurements),
         *(
             f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
-            for test, why in session.measuring.reference_failures
+            for test, why in session.measuring.judge.reference_failures
         ),
         *session.remarks_of_features(in_brief=False),
         *skipped,
@@ -127,7 +125,7 @@ def outputs(session: Session) -> Iterator[str]:
 def expected_seconds(session: Session) -> dict[str, float]:
     """Seconds that each test that can run here will probably take, with its confirmation."""
     if session.settings.smoke:
-        return {test.id: _SMOKE_SECONDS for test in session.measuring.runnable}
+        return {test.id: _SMOKE_SECONDS for test in session.measuring.machine.runnable}
     settings = session.settings
     runs = settings.runs if settings.update_baselines else 1 + _confirmations(session)
     return {test: runs * seconds for test, seconds in _run_seconds(session).items()}
@@ -136,7 +134,7 @@ def expected_seconds(session: Session) -> dict[str, float]:
 def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
     """Seconds of the session if its longest test is in doubt; of a recording, if all runs differ too much."""
     settings, expected = session.settings, math.fsum(each.values())
-    if settings.smoke or session.measuring.compared_with:
+    if settings.smoke or session.measuring.launchers.compared_with:
         return expected
     if settings.update_baselines:
         return 2 * expected  # new_baseline.wants: at most twice as many
@@ -148,7 +146,7 @@ def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
 def _most_runs(session: Session) -> int:
     """How many runs the session's rules take of a test in doubt."""
     if session.has_rows:
-        references = session.measuring.references
+        references = session.measuring.launchers.references
         return 1 + 2 * PAIR_STAGES[-1] if references is not None and references.serves_any else RUN_STAGES[-1]
     return 1 if session.settings.require_baseline else MOST_RUNS
 
@@ -212,7 +210,7 @@ def seconds_left(session: Session) -> float:
 
 def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> list[str]:
     settings = session.settings
-    found = None if settings.update_baselines else outlook(measurements, Tolerance.of(settings.tolerance))
+    found = None if settings.update_baselines else unrecorded_tests(measurements, Tolerance.of(settings.tolerance))
     if found is None:
         return []
     if settings.require_baseline:
@@ -229,7 +227,8 @@ def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> list[s
 def _run_seconds(session: Session) -> dict[str, float]:
     """Seconds that one run of each test will probably take."""
     guesses = {
-        test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS for test in session.measuring.runnable
+        test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS
+        for test in session.measuring.machine.runnable
     }
     spent: dict[str, float] = {}
     for result in session.queue.results:

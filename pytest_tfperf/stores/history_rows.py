@@ -135,7 +135,10 @@ def whole_verdict(whole: bytes, place: str) -> SessionVerdict:
     Raises:
         TfperfError: it can't be read; names `place`.
     """
-    return build(SessionVerdict, unpacked(whole, place), place, newer=True)
+    kept = unpacked(whole, place)
+    if isinstance(kept, dict) and "found" not in kept:  # an earlier version kept a text in place of figures
+        kept = {"machine": kept.get("machine"), "found": kept}
+    return build(SessionVerdict, kept, place, newer=True)
 
 
 def profile_of(recorded: Any, date: str, place: str) -> Profile | None:

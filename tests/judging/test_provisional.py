@@ -13,16 +13,16 @@ from measurements import BUSY, KEY, baseline, measurement, run, run_at, throughp
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.core.past import EarlierMeasurement
+from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.throughput import RunValue, summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.judging.provisional import MOST_RUNS, provisional_baseline, provisional_baselines
 from pytest_tfperf.judging.reference import Reference, reference_for
+from pytest_tfperf.judging.unrecorded import unrecorded_tests
 
 
 def earlier(*rates: float, session: str = "monday", error: float = 0.001, **more: Any) -> EarlierMeasurement:
@@ -165,14 +165,14 @@ def measured(*rates: float, **more: Any) -> Measurement:
     return measurement(**{"now": summarise(runs), "runs": runs, "verdict": unknown} | more)
 
 
-def foreseen(*measurements: Measurement) -> Outlook:
-    found = outlook(measurements, Tolerance())
+def foreseen(*measurements: Measurement) -> UnrecordedTests:
+    found = unrecorded_tests(measurements, Tolerance())
     assert found is not None
     return found
 
 
 def test_where_every_test_has_a_recorded_baseline_nothing_is_foreseen() -> None:
-    assert outlook([measurement(verdict=verdict()), measurement()], Tolerance()) is None
+    assert unrecorded_tests([measurement(verdict=verdict()), measurement()], Tolerance()) is None
 
 
 def test_a_single_window_promises_nothing() -> None:

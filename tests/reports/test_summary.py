@@ -7,15 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from measurements import NOISE, baseline, measurement, run_at, throughput, verdict
+from measurements import NOISE, baseline, measurement, throughput, verdict
 
-from pytest_tfperf.core.baseline import Change
+from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
-from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.reports.measurement_table import measurement_table
-from pytest_tfperf.reports.summary import before, machine_line, refused, skips, software_line, summary
+from pytest_tfperf.reports.summary import before, refused, skips, summary
 
 
 def judged(outcome: Outcome, change: float = 0.0, **more: Any) -> Measurement:
@@ -121,8 +119,8 @@ def test_what_improved_only_beside_the_other_tests_is_not_to_be_recorded(change:
 
 def test_recorded_rows_are_shown_old_to_new() -> None:
     changes = (
-        Change(baseline(1612.0), baseline(1402.0, between_runs=0.0123)),
-        Change(None, baseline(7.25, between_runs=None)),
+        BaselineUpdate(baseline(1612.0), baseline(1402.0, between_runs=0.0123)),
+        BaselineUpdate(None, baseline(7.25, between_runs=None)),
     )
     assert after(measurement(), changes=changes)[-4:] == [
         "recorded in baselines/: 1 new, 1 changed; check and commit them",
@@ -139,110 +137,6 @@ def test_a_gate_that_measured_nothing_says_so() -> None:
 
 def test_skips_are_counted_by_reason_the_most_frequent_first() -> None:
     assert skips({"needs 2 GPUs": 1, "needs 4 GPUs": 63}) == ["63 skipped: needs 4 GPUs", "1 skipped: needs 2 GPUs"]
-
-
-# What all tests have in common
-
-
-THEN = baseline(environment="tensorflow=2.20.0 driver=570")
-NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorflow": "2.21.0", "driver": "580"})
-
-
-@pytest.mark.parametrize(
-    ("verdict", "line"),
-    [
-        (
-            {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072, "is_apart": True},
-            "machine box: REGRESSED: the reference environment is 8.1 % slower than the baselines (95 % CI -9.0 % to "
-            "-7.2 %, fails from -5.0 %). Changed outside of it: driver 570 -> 580. Single verdicts of this session "
-            "mean little: the common drift is taken out of them, and the loss of one test can hide in a drift of 8.1 "
-            "%. Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines",
-        ),
-        (
-            {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072},
-            "machine and software on box: REGRESSED: all tests together are 8.1 % slower than the baselines (95 % CI "
-            "-9.0 % to -7.2 %, fails from -5.0 %). Changed since: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0. "
-            "Single verdicts of this session mean little: the common drift is taken out of them, and the loss of one "
-            "test can hide in a drift of 8.1 %. Only a reference environment tells the machine from the software: "
-            "tfperf reference create",
-        ),
-        ({"outcome": Outcome.PASS, "change": 0.009, "low": -0.01, "high": 0.01}, ""),
-    ],
-    ids=["slower machine", "slower, and nobody knows which", "all as before"],
-)
-def test_the_machine_has_a_verdict_of_its_own(verdict: dict[str, Any], line: str) -> None:
-    assert machine_line("box", MachineVerdict(threshold=0.05, tests=13, **verdict), [NOW, UNKNOWN]) == line
-
-
-@pytest.mark.parametrize("is_apart", [True, False])
-def test_a_slower_machine_shows_what_else_ran_on_it(is_apart: bool) -> None:
-    busy = Telemetry(seconds=4.0, other_cpu_fraction_mean=0.49, other_processes={"make (pid 4711)": 0.48})
-    slower = MachineVerdict(
-        outcome=Outcome.REGRESSED, change=-0.4, low=-0.41, high=-0.39, threshold=0.05, tests=8, is_apart=is_apart
-    )
-    line = machine_line("box", slower, [replace(NOW, runs=(run_at(1000.0, telemetry=busy),))])
-    assert "During the runs: other processes 49 % of the CPU (most of it make (pid 4711)). " in line
-
-
-SLOWER_SOFTWARE = SoftwareVerdict(
-    outcome=Outcome.REGRESSED, change=-0.03, low=-0.035, high=-0.025, threshold=0.02, tests=4, pairs=16
-)
-
-
-def test_the_software_has_a_verdict_of_its_own() -> None:
-    assert software_line("box", SLOWER_SOFTWARE, [NOW]) == (
-        "software on box: REGRESSED: the current environment is 3 % slower than the reference "
-        "environment (95 % CI -3.5 % to -2.5 %, fails from -2.0 %) in 16 interleaved pairs of 4 tests. "
-        "Changed since the baselines: driver 570 -> 580, tensorflow 2.20.0 -> 2.21.0"
-    )
-
-
-@pytest.mark.parametrize(
-    ("doubt", "why"),
-    [
-        (
-            Doubt(DoubtKind.TESTS_DISAGREE, 2, 3),
-            "the tests disagree (2 of 4 show at least half of the threshold, and 3 must)",
-        ),
-        (Doubt(DoubtKind.WITHIN_NOISE), "noise may explain the slowdown"),
-        (Doubt(DoubtKind.UNDECIDED), "the session ended before its last pairs"),
-    ],
-)
-def test_software_in_doubt_says_why(doubt: Doubt, why: str) -> None:
-    line = software_line("box", replace(SLOWER_SOFTWARE, outcome=Outcome.INCONCLUSIVE, doubt=doubt), [NOW])
-    assert line.startswith(f"software on box: INCONCLUSIVE, because {why}: the current environment is 3 % slower")
-
-
-@pytest.mark.parametrize(
-    ("doubt", "why"),
-    [
-        (
-            Doubt(DoubtKind.FEW_TESTS, 3, 8),
-            "the session has too few tests to fail for it (3 with a baseline, and it takes 8)",
-        ),
-        (Doubt(DoubtKind.FEW_WITH_PAIRS, 2, 4), "too few tests show it to fail for it (2 with pairs, and it takes 4)"),
-    ],
-)
-def test_a_machine_in_doubt_says_why(doubt: Doubt, why: str) -> None:
-    found = MachineVerdict(
-        outcome=Outcome.INCONCLUSIVE,
-        change=-0.598,
-        low=-0.61,
-        high=-0.58,
-        threshold=0.09,
-        tests=2,
-        is_apart=True,
-        doubt=doubt,
-    )
-    line = machine_line("box", found, [NOW])
-    assert line.startswith(f"machine box: INCONCLUSIVE, because {why}: the reference environment is 59.8 % slower")
-
-
-def test_where_any_drop_is_accepted_the_software_has_no_threshold() -> None:
-    accepted = replace(SLOWER_SOFTWARE, outcome=Outcome.PASS, threshold=None)
-    assert software_line("box", accepted, [NOW]).endswith(
-        "(95 % CI -3.5 % to -2.5 %) in 16 interleaved pairs of 4 tests"
-    )
 
 
 def test_the_summary_says_how_much_runs_and_sessions_differ() -> None:

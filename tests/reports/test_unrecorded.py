@@ -9,11 +9,11 @@ from measurements import baseline, measurement, throughput
 
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.outlook import Outlook
+from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.reports.unrecorded import unrecorded
 
-FIRST = Outlook(
+FIRST = UnrecordedTests(
     tests=3,
     judged=0,
     disturbances=(),
@@ -25,8 +25,8 @@ FIRST = Outlook(
 COMMAND = "pytest perf_tests --update-baselines"
 
 
-def said(outlook: Outlook, *measurements: Measurement) -> list[str]:
-    return unrecorded(outlook, measurements, baselines="baselines/", command=COMMAND, seconds=130.0)
+def said(found: UnrecordedTests, *measurements: Measurement) -> list[str]:
+    return unrecorded(found, measurements, baselines="baselines/", command=COMMAND, seconds=130.0)
 
 
 def test_a_first_session_says_what_to_do() -> None:

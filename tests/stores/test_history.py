@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import zlib
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ from patience import running
 
 from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import EnvironmentChange, Measurement
 from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.session_verdicts import VerdictOn
+from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
@@ -405,10 +408,31 @@ def test_what_was_judged_against_earlier_sessions_is_no_past_session_of_a_row(hi
 
 def test_the_verdicts_on_a_session_are_read_back_by_session_and_machine(history: History) -> None:
     software = session_verdict(Outcome.PASS, kind="software", change=0.001)
-    for one in (software, session_verdict(), session_verdict(machine="other", change=None)):
+    for one in (software, session_verdict(), session_verdict(machine="other")):
         history.append_verdict(one, session="monday", time=TIME)
     assert history.verdicts(session="monday", machine="box") == [software, session_verdict()]
     assert history.verdicts(session="tuesday", machine="box") == []
+
+
+@pytest.mark.parametrize("kind", ["software", "machine", "together", "drift"])
+def test_a_verdict_on_a_session_is_read_back_whole(history: History, kind: str) -> None:
+    one = replace(
+        session_verdict(kind=kind),
+        changed=(EnvironmentChange("driver", "570", None),),
+        telemetry=Telemetry(seconds=4.0, load_average_mean=1.5),
+    )
+    history.append_verdict(one, session="monday", time=TIME)
+    assert history.verdicts(session="monday", machine="box") == [one]
+
+
+def test_a_verdict_that_an_earlier_version_kept_has_outcome_and_change(history: History, path: Path) -> None:
+    history.append_verdict(session_verdict(), session="monday", time=TIME)
+    kept = {"kind": "machine", "machine": "box", "outcome": "REGRESSED", "change": -0.08, "text": "machine box: slower"}
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("update tfperf_session_verdicts set whole = ?", (zlib.compress(json.dumps(kept).encode()),))
+        database.commit()
+    (found,) = history.verdicts(session="monday", machine="box")
+    assert (found.kind, found.outcome, found.change) == (VerdictOn.MACHINE, Outcome.REGRESSED, -0.08)
 
 
 def test_a_history_of_before_they_were_kept_has_none_and_takes_new_ones(history: History, path: Path) -> None:

@@ -16,7 +16,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.comparisons import message_of, sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, action_rank, measurement_rows, outcome, reference_kind
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.reports.session_clauses import sentence_of, session_clauses
+from pytest_tfperf.reports.session_verdicts import sentence_of, session_clauses, text_of
 from pytest_tfperf.safe_text import printable, without_passwords
 
 Result = Measurement | Comparison
@@ -60,7 +60,7 @@ def markdown(
     """
     failed = not_measured or {}
     sentence = as_text(sentence_of([*session_clauses(verdicts), in_one_sentence(results, failed)]))
-    paragraphs = [*(one.text for one in verdicts if one.text), *remarks]
+    paragraphs = [*filter(None, map(text_of, verdicts)), *remarks]
     blocks = ["## Throughput", f"**{sentence}**", *map(as_text, paragraphs)]
     ordered = sorted(results, key=_urgency)
     measured = [one for one in ordered if isinstance(one, Measurement)]

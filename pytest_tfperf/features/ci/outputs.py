@@ -14,6 +14,7 @@ from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import markdown
 from pytest_tfperf.reports.comparisons import message_of
+from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.stores import files
 
 _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
@@ -59,7 +60,7 @@ def _github_annotations(settings: Settings, record: SessionRecord) -> list[str]:
             file, line = _source(settings, record, test)
             lines.append(annotation("warning", text, title=f"{why}: {test}", file=file, line=line))
     lines += [
-        annotation("error", verdict.text, title=f"{verdict.kind} on {verdict.machine}")
+        annotation("error", text_of(verdict), title=f"{verdict.kind} on {verdict.machine}")
         for verdict in record.verdicts
         if verdict.outcome is Outcome.REGRESSED
     ]

@@ -25,8 +25,9 @@ from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.changes import changes_of
-from pytest_tfperf.reports.comparisons import why
+from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.reports.measurement_table import urgency
+from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.reports.table import shown_names
 from pytest_tfperf.safe_text import printable
 
@@ -114,7 +115,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "session": _session(now),
         "drifts": drifts,
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
-        "verdicts": [one.text for one in source.verdicts if one.text],
+        "verdicts": list(filter(None, map(text_of, source.verdicts))),
         "not_measured": [
             {"test": test, "why": why} for test, why in sorted({**source.not_measured, **source.refused}.items())
         ],
@@ -169,7 +170,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "machine": one.machine,
         "topology": one.topology,
         "outcome": one.outcome.value if one.outcome else "measured",
-        "reason": why(one),
+        "reason": reason_of(one),
         "change": figure(one.ratio - 1),
         "low": figure(one.low - 1),
         "high": figure(one.high - 1),

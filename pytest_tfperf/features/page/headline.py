@@ -9,7 +9,7 @@ from typing import Any
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.numbers import compared, counted
-from pytest_tfperf.reports.session_clauses import sentence_of, session_clauses
+from pytest_tfperf.reports.session_verdicts import sentence_of, session_clauses
 
 
 def sentence(

@@ -178,7 +178,7 @@ def eight(**more: Any) -> list[Measurement]:
             [session_verdict(), session_verdict(Outcome.PASS, machine="other")],
             "Machine on box REGRESSED (68.3 % slower than its baselines); all 8 tests passed",
         ),
-        ([session_verdict(kind="drift", change=None)], "Drift over sessions REGRESSED; all 8 tests passed"),
+        ([session_verdict(kind="drift")], "Drift over sessions REGRESSED; all 8 tests passed"),
     ],
     ids=["passed", "machine", "software first", "one of two machines", "drift"],
 )

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.core.past import EarlierMeasurement
+from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.new_baseline import TOO_NOISY_TO_GATE
@@ -23,8 +23,8 @@ from pytest_tfperf.judging.session_variance import SessionVariance, session_vari
 _RUNS_RECORDED = 5
 
 
-def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outlook | None:
-    """The outlook of those that have no recorded baseline; None where all have.
+def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) -> UnrecordedTests | None:
+    """What those without a recorded baseline show; None where all have one.
 
     Args:
         measurements: all of a session's.
@@ -51,7 +51,7 @@ def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outloo
         )
 
     recorded = detectable(session_variance(tests=len(found)), _recorded)
-    return Outlook(
+    return UnrecordedTests(
         tests=len(found),
         judged=len(judged),
         disturbances=tuple(kind for m in found if (kind := _disturbance(m)) is not None),
