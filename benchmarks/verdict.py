@@ -33,10 +33,10 @@ from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
-from pytest_tfperf.core.verdict import Outcome, Rule, Tolerance, Verdict
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Rule, Tolerance, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.common_drift import common_drift
+from pytest_tfperf.judging.common_drift import change_of_others, common_drift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.machine import (
     ReferencePairs,
@@ -45,7 +45,7 @@ from pytest_tfperf.judging.machine import (
     sentinels,
     wants_sentinels,
 )
-from pytest_tfperf.judging.new_baseline import baseline_of, runs_wanted
+from pytest_tfperf.judging.new_baseline import baseline_of, wants
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import session_variance
@@ -346,16 +346,20 @@ def run_session(
 
     def evidence(test: SimulatedTest) -> Evidence:
         throughput = _throughput(test.runs)
-        return replace(whole, throughput=throughput, reference=test.reference, pairs=test.pairs, past=test.past)
+        first = [one.first_windows - math.log(rows[one.key].reference) for one in tests if one is not test]
+        others = change_of_others(first)
+        return replace(
+            whole, others=others, throughput=throughput, reference=test.reference, pairs=test.pairs, past=test.past
+        )
 
     verdicts = {test.key: judge(evidence(test)) for test in tests}
     suspects = [key.workload for key, verdict in verdicts.items() if not verdict.is_decided]
     whole = replace(whole, suspects=max(1, len(suspects)))
     for test in tests:
         while not (verdict := verdicts[test.key]).is_decided:
-            while len(test.pairs) < verdict.pairs_wanted:
+            while verdict.wants.what is Want.PAIRS and len(test.pairs) < verdict.wants.count:
                 test.measure_pair(machine)
-            while len(test.runs) < verdict.runs_wanted:
+            while verdict.wants.what is Want.RUNS and len(test.runs) < verdict.wants.count:
                 test.measure(machine)
             verdicts[test.key] = judge(evidence(test))
     software = _software(machine, tests, suspects, whole, number)
@@ -381,7 +385,7 @@ def _software(
             while len(test.pairs) < wanted:
                 test.measure_pair(machine)
         found = judge_sentinels([_reference_pairs(test) for test in chosen], TOLERANCE)
-        wanted = found.pairs_wanted if found else 0
+        wanted = found.wants.count if found else 0
     return found
 
 
@@ -417,7 +421,7 @@ def _recorded(machine: Machine, keys: Sequence[Key]) -> dict[Key, Baseline]:
 
 
 def _wants_more(values: Sequence[float]) -> bool:
-    return len(values) < BASELINE_RUNS or runs_wanted(_values(values), BASELINE_RUNS) > len(values)
+    return len(values) < BASELINE_RUNS or wants(_values(values), BASELINE_RUNS) != NOTHING
 
 
 def _row(key: Key, values: Sequence[float]) -> Baseline:

@@ -84,11 +84,14 @@ class MeasurementError(TfperfError):
 
     def at(self, where: str, *first: Line | str) -> Self:
         """The same error with the place before it, and further lines directly below the fact."""
-        return type(self)(self.fact, *first, *self.below, where=where, brief=self.brief)
+        return self._again((*first, *self.below), where)
 
-    def and_below(self, *last: Line | str) -> MeasurementError:
+    def and_below(self, *last: Line | str) -> Self:
         """The same error with further lines at its end."""
-        return type(self)(self.fact, *self.below, *last, where=self.where, brief=self.brief)
+        return self._again((*self.below, *last), self.where)
+
+    def _again(self, below: tuple[Line | str, ...], where: str) -> Self:
+        return type(self)(self.fact, *below, where=where, brief=self.brief)
 
 
 class BaselineRefused(MeasurementError):

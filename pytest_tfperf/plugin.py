@@ -127,7 +127,7 @@ def input_pipeline(request: pytest.FixtureRequest) -> str:
 def gpu_topology(request: pytest.FixtureRequest) -> Topology:
     """The machine; `gpu_topology.take(n)` picks n devices: GPUs, or virtual CPU devices in tests marked `cpu`."""
     marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
-    return request.config.stash[SESSION].measuring.topology_for(**marks)
+    return request.config.stash[SESSION].measuring.machine.topology_for(**marks)
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: di
     from pytest_tfperf.session.benchmarks import forget_clock_readings
 
     forget_clock_readings(machine_info)
-    machine_info["tfperf_machine"] = config.stash[SESSION].measuring.topology.machine
+    machine_info["tfperf_machine"] = config.stash[SESSION].measuring.machine.topology.machine
 
 
 def _register_names(config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""Measures one task: the first run of a check, another run of an undecided check, or the runs of a baseline."""
+"""Measures one task: the first run of a check, another run of a check that wants more, or the runs of a baseline."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.one_run import AlwaysDisturbed, RunEngine, T, undisturbed
+from pytest_tfperf.bench.one_run import RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
 from pytest_tfperf.bench.task import Call, Profiler, Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import ONE_WINDOW, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
+from pytest_tfperf.judging import new_baseline
 from pytest_tfperf.judging.judge import judge, may_stop
-from pytest_tfperf.judging.new_baseline import runs_wanted
 from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.advice import loss_advice
-from pytest_tfperf.reports.message import loss_fact
+from pytest_tfperf.reports.message import why_runs_are_invalid
 
 
 class Bench:
@@ -62,8 +62,8 @@ class Bench:
 
         Raises:
             WorkloadError: an unknown name.
-            AlwaysDisturbed: each of several fresh runs was disturbed.
-            MeasurementError: the worker died, hung or raised, or the loss is not finite.
+            InvalidMeasurement: each of several fresh runs was disturbed, or the loss is not finite.
+            MeasurementError: the worker died, hung or raised.
         """
         taken = _RunsSoFar()
         taken.runs.append(self._good_run(task, "run", taken))
@@ -72,7 +72,7 @@ class Bench:
         return result
 
     def check(self, task: Task, earlier: Measurement | None = None) -> Measurement:
-        """Measure once and judge. If the result is undecided, call again with the result as `earlier`.
+        """Measure once and judge. If that decides nothing, call again with the result as `earlier`.
 
         Raises:
             as `measure`, and BaselineError: the row was measured on other devices.
@@ -91,7 +91,7 @@ class Bench:
         taken.runs.append(self._good_run(task, "baseline run", taken))
         result = self._measurement(task, taken)
         _require_finite_loss(result, task)
-        result = replace(result, runs_wanted=runs_wanted([run_value(run) for run in taken.runs], runs))
+        result = replace(result, recording=new_baseline.wants([run_value(run) for run in taken.runs], runs))
         if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
             result = self._profiled(task, result)
         return result
@@ -110,8 +110,8 @@ class Bench:
                 break
             taken.discarded.append(run)
             if len(taken.discarded) >= machine.tries:
-                machine.seconds_disturbed += taken.seconds
-                raise _always_disturbed(task, taken.discarded)
+                machine.was_disturbed(taken.seconds)
+                raise _invalid(task, Reason.DISTURBED, taken.discarded)
         machine.note_first_run(task, run)
         taken.runs.append(run)
         return self._judged(task, taken)
@@ -119,13 +119,13 @@ class Bench:
     def _another_run(self, task: Task, earlier: Measurement) -> Measurement:
         """Judge again, because the common drift is known now; if that decides nothing, take one more run or pair."""
         taken, machine = _RunsSoFar.of(earlier), self._machine(task.topology)
-        machine.all_ran_once = True
+        machine.reruns_began()
         verdict = judge(machine.evidence(task, taken.runs, taken.pairs))
         if verdict.is_decided:
             return self._judged(task, taken)
         machine.suspect(task)
         disturbed = [run for run in taken.runs if run.disturbance is not None]
-        if verdict.pairs_wanted and not disturbed and self._take_pair(task, taken, machine):
+        if verdict.wants.what is Want.PAIRS and not disturbed and self._take_pair(task, taken, machine):
             return self._judged(task, taken)
         # Take a fresh run: rule 2 wants one, the first run was disturbed, or the reference environment fails.
         if task.call in machine.reference_failures:
@@ -134,14 +134,14 @@ class Bench:
         taken.runs = [run for run in taken.runs if run.disturbance is None]
         taken.discarded += disturbed
         try:
-            tries = 1 if task.reference.is_provisional else None
+            tries = None if task.reference.if_slower is Consequence.FAILS else 1
             taken.runs.append(self._good_run(task, "confirmation run", taken, tries))
-        except AlwaysDisturbed as error:
-            if not task.reference.is_provisional:
+        except InvalidMeasurement as error:
+            if tries is None:
                 raise
             # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
             taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
-            doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, runs_wanted=0)
+            doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
             return replace(self._measurement(task, taken), verdict=doubt, document=task.reference.document)
         return self._judged(task, taken)
 
@@ -154,7 +154,7 @@ class Bench:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, taken.runs)
             broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)
             result = replace(result, breakdown=broken_down)
-            if not verdict.is_provisional:  # its warning is one line
+            if verdict.if_slower is Consequence.FAILS:  # a warning is one line
                 result = self._profiled(task, result)
             result = replace(result, seconds=taken.seconds)
         return replace(result, verdict=verdict, document=task.reference.document)
@@ -168,7 +168,7 @@ class Bench:
             task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries
         )
         if run is None:
-            raise _always_disturbed(task, discarded)
+            raise _invalid(task, Reason.DISTURBED, discarded)
         taken.discarded += discarded
         return run
 
@@ -179,7 +179,7 @@ class Bench:
         machine, started = self._machine(task.topology), time.monotonic()
         good, discarded = undisturbed(take, tries=tries or machine.tries)
         if good is None:
-            machine.seconds_disturbed += time.monotonic() - started
+            machine.was_disturbed(time.monotonic() - started)
         return good, discarded
 
     def _take_pair(self, task: Task, taken: _RunsSoFar, machine: MachineSession) -> bool:
@@ -190,10 +190,11 @@ class Bench:
         except MeasurementError as error:
             if source.failed_side == "b" or (source.failed_side == "" and not self._reference_fails(task)):
                 raise
-            machine.reference_failures[task.call] = error.brief
+            machine.reference_failed(task, error.brief)
             return False
         if pair is None:
-            raise _always_disturbed(task, [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance])
+            disturbed = [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance]
+            raise _invalid(task, Reason.DISTURBED, disturbed)
         taken.discarded_pairs += discarded
         taken.pairs.append(pair)
         return True
@@ -257,18 +258,18 @@ class _RunsSoFar:
         return time.monotonic() - self.started
 
 
-def _always_disturbed(task: Task, runs: Sequence[Run]) -> AlwaysDisturbed:
-    disturbance = next(run.disturbance for run in reversed(runs) if run.disturbance is not None)
-    return AlwaysDisturbed(f"{task.side.shown} on {task.topology.describe()}", disturbance, tuple(runs))
+def _invalid(task: Task, reason: Reason, runs: Sequence[Run]) -> InvalidMeasurement:
+    verdict = Verdict(outcome=Outcome.INVALID, reason=reason)
+    fact = f"{verdict.outcome}: {why_runs_are_invalid(verdict, task.workload, summarise(runs), runs)}"
+    below = [Line(loss_advice(task.workload), "next")] if reason is Reason.DIVERGED else []
+    return InvalidMeasurement(
+        verdict, fact, *below, where=f"{task.side.shown} on {task.topology.describe()}", runs=runs
+    )
 
 
 def _require_finite_loss(result: Measurement, task: Task) -> None:
     if result.throughput.is_diverged:
-        raise MeasurementError(
-            f"INVALID: {loss_fact(result.throughput, result.workload)}",
-            Line(loss_advice(result.workload), "next"),
-            where=f"{task.side.shown} on {result.devices}",
-        )
+        raise _invalid(task, Reason.DIVERGED, result.runs)
 
 
 def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: float, commit: str) -> dict[str, str]:

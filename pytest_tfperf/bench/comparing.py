@@ -13,7 +13,6 @@ from functools import partial
 from pytest_tfperf.bench.one_run import RunEngine, Side, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.core.breakdown import breakdown
-from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import summarise
@@ -21,7 +20,6 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.pairs import MIN_PAIRS, Decision, decide
-from pytest_tfperf.reports.message import loss_fact
 
 MAX_PAIRS = 20
 MAX_SECONDS = 300.0
@@ -101,9 +99,9 @@ def compare(
         pairs += [pair] if pair is not None else []
         if len(pairs) == MIN_PAIRS:
             most = effort.pairs_that_fit(MIN_PAIRS, time.monotonic() - started)
-        decision = _decision(pairs or [discarded[-1]], a.workload, b.workload, tolerance, most)
+        decision = _decision(pairs or [discarded[-1]], tolerance, most)
         if pair is None:
-            decision = replace(decision, outcome=Outcome.INVALID, reason=f"INVALID: {bad[-1].disturbance}")
+            decision = replace(decision, outcome=Outcome.INVALID, reason="")
         if decision.outcome is not Outcome.INCONCLUSIVE or not judged:
             break
         if end := _end(len(pairs), len(discarded), time.monotonic() - started, effort, most):
@@ -115,7 +113,7 @@ def compare(
         if judged and decision.outcome is Outcome.REGRESSED
         else None
     )
-    fallback = f"; alternating runs, because {source.fallback}" if source.fallback else ""
+    reasons = (decision.reason, f"alternating runs, because {source.fallback}" if source.fallback else "")
     return Comparison(
         test=test,
         session=session,
@@ -126,7 +124,7 @@ def compare(
         low=decision.low,
         high=decision.high,
         outcome=decision.outcome if judged else None,
-        reason=decision.reason + fallback,
+        reason="; ".join(filter(None, reasons)),
         tolerance=tolerance,
         interleaving=source.interleaving,
         machine=topology.machine,
@@ -138,14 +136,12 @@ def compare(
     )
 
 
-def _decision(pairs: Sequence[Pair], a: Subject, b: Subject, tolerance: Tolerance, most: int) -> Decision:
+def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int) -> Decision:
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
-    for name, run, subject in (("a", pairs[-1].a, a), ("b", pairs[-1].b, b)):
-        if (throughput := summarise([run])).is_diverged:
-            reason = f"INVALID: {name}'s {loss_fact(throughput, subject)}"
-            return replace(decision, outcome=Outcome.INVALID, reason=reason)
+    if any(summarise([run]).is_diverged for run in (pairs[-1].a, pairs[-1].b)):
+        return replace(decision, outcome=Outcome.INVALID, reason="")
     return decision
 
 

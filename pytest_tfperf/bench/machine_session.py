@@ -11,7 +11,14 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift, common_drift, first_windows_change
+from pytest_tfperf.core.verdict import Against, Consequence
+from pytest_tfperf.judging.common_drift import (
+    MIN_TESTS,
+    CommonDrift,
+    change_of_others,
+    common_drift,
+    first_windows_change,
+)
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
@@ -38,8 +45,6 @@ class MachineSession:
     Attributes:
         suspects: the calls whose slowdown had to be confirmed.
         reference_failures: the calls whose workload fails in the reference environment, and why.
-        all_ran_once: whether every test has run, so that the common drift is known.
-        seconds_disturbed: time spent on tests whose fresh workers were all disturbed.
     """
 
     def __init__(
@@ -54,8 +59,8 @@ class MachineSession:
         self._with_reference: dict[Call, Task] = {}
         self.suspects: set[Call] = set()
         self.reference_failures: dict[Call, str] = {}
-        self.all_ran_once = False
-        self.seconds_disturbed = 0.0
+        self._all_ran_once = False
+        self._seconds_disturbed = 0.0
 
     def note_first_run(self, task: Task, run: Run) -> None:
         """Use a first run for the common drift, if its test has a row of this machine."""
@@ -67,13 +72,29 @@ class MachineSession:
 
     def suspect(self, task: Task) -> None:
         """Count a test among those that share the false alarms of confirmation, unless its verdict can't fail it."""
-        if not task.reference.is_provisional:
+        if task.reference.if_slower is Consequence.FAILS:
             self.suspects.add(task.call)
+
+    def reruns_began(self) -> None:
+        """Every test has run once, so the common drift is known."""
+        self._all_ran_once = True
+
+    def was_disturbed(self, seconds: float) -> None:
+        """A test has spent so long on fresh workers that were all disturbed."""
+        self._seconds_disturbed += seconds
+
+    def reference_failed(self, task: Task, why: str) -> None:
+        """The task's workload fails in the reference environment, so fresh runs confirm its slowdown."""
+        self.reference_failures[task.call] = why
+
+    def has_reference(self, task: Task) -> bool:
+        """Whether there is a reference environment for the task, and its workload does not fail there."""
+        return task.reference_side is not None and task.call not in self.reference_failures
 
     @property
     def tries(self) -> int:
         """How many fresh runs a test gets until one is undisturbed."""
-        return TRIES if self.seconds_disturbed < MAX_SECONDS_DISTURBED else 1
+        return TRIES if self._seconds_disturbed < MAX_SECONDS_DISTURBED else 1
 
     @property
     def with_reference(self) -> Sequence[Task]:
@@ -93,22 +114,26 @@ class MachineSession:
     def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
         """Everything that `judge` needs to know of a task."""
         drift, baseline = self.drift, task.reference.baseline
-        judged = len(self._first_changes) if self.all_ran_once else self._tests
-        judged = self._unrecorded if task.reference.is_provisional else judged
+        judged = len(self._first_changes) if self._all_ran_once else self._tests
+        judged = self._unrecorded if task.reference.against is Against.EARLIER_SESSIONS else judged
         return Evidence(
             throughput=summarise(runs),
             pairs=tuple(pairs),
             reference=task.reference,
             tolerance=task.tolerance,
             drift=drift,
+            others=self._change_of_others(task),
             variance=self._variance,
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
             suspects=max(1, len(self.suspects)),
-            has_reference_environment=task.reference_side is not None and task.call not in self.reference_failures,
+            has_reference_environment=self.has_reference(task),
             hold=self._hold,
-            waits_for_drift=not self.all_ran_once and drift.tests < MIN_TESTS <= self._tests,
+            is_drift_to_come=not self._all_ran_once and drift.tests < MIN_TESTS <= self._tests,
         )
+
+    def _change_of_others(self, task: Task) -> float | None:
+        return change_of_others([change for call, change in self._first_changes.items() if call != task.call])
 
     @cached_property
     def _variance(self) -> SessionVariance:

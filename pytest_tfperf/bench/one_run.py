@@ -8,14 +8,12 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pytest_tfperf.bench import one_run as out_of_memory
 from pytest_tfperf.bench.disturbance import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import interleave, time_windows
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
-from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
@@ -50,26 +48,6 @@ class Side:
     def shown(self) -> str:
         """What people read of the workload."""
         return shown_name(self.workload.id, self.name)
-
-
-class AlwaysDisturbed(MeasurementError):
-    """Each of several fresh workers was disturbed.
-
-    Args:
-        where: workload and devices, for the message.
-        disturbance: the last run's disturbance.
-        runs: all of them, to be shown.
-    """
-
-    def __init__(self, where: str, disturbance: Disturbance, runs: tuple[Run, ...]) -> None:
-        each = f" (each of {len(runs)} fresh runs was disturbed)" if len(runs) > 1 else ""
-        MeasurementError.__init__(self, f"INVALID: {disturbance}{each}", where=where)
-        self.disturbance = disturbance
-        self.runs = runs
-
-    def and_below(self, *last: Line | str) -> MeasurementError:
-        """The error as pytest shows it, where its runs have become lines."""
-        return MeasurementError(self.fact, *last, where=self.where)
 
 
 class RunEngine:
@@ -260,7 +238,7 @@ class RunEngine:
             names = " against ".join(dict.fromkeys(side.shown for side in sides))
             where = f"{names} on {topology.describe()}"
             if isinstance(error, OutOfMemory):
-                raise out_of_memory.explained(error, where, topology, *(side.workload for side in sides)) from error
+                raise explained(error, where, topology, *(side.workload for side in sides)) from error
             raise error.at(where) from error
         finally:
             self._observer.done()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_tfperf.bench.disturbance import disturbance_in
-from pytest_tfperf.core.baseline import UNDER_LOAD, Change
+from pytest_tfperf.core.baseline import UNDER_LOAD, BaselineUpdate
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
@@ -30,7 +30,7 @@ class BaselineRecorder:
     def __init__(self, store: BaselineStore, references: References | None = None) -> None:
         self._store = store
         self._references = references
-        self.changes: list[Change] = []
+        self.changes: list[BaselineUpdate] = []
         self.warnings: dict[str, None] = {}
 
     def record(self, measurement: Measurement) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Want
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ class _Call:
 class RerunQueue:
     """The results of a session's tests, call by call.
 
-    A test with an undecided call runs again after all tests have run. It makes the same calls again: a decided call
-    returns its result at once, an undecided one takes another run. So a test's runs are spread over the session, and
-    one slow phase of the machine does not affect all of them.
+    A test runs again after all tests have run if one of its calls is not decided. It makes the same calls again: a
+    decided call returns its result at once, another one takes one more run. So a test's runs are spread over the
+    session, and one slow phase of the machine does not affect all of them.
 
     Args:
         open_history: returns the history. Each result is written to it at once, so that a killed session loses none.
@@ -77,7 +78,7 @@ class RerunQueue:
         return before
 
     def require_all_calls(self, test: str, made: int) -> None:
-        """Refuse a rerun that made fewer calls than the first run: an undecided call would never be decided.
+        """Refuse a rerun that made fewer calls than the first run: a call that it leaves out would never be decided.
 
         Raises:
             TfperfError: it made fewer calls.
@@ -104,9 +105,9 @@ class RerunQueue:
         except TfperfError as error:
             self.history_fault = self.history_fault or str(error)
 
-    def is_undecided(self, test: str) -> bool:
-        """Whether a call of the test needs further runs."""
-        return any(not result.is_decided for result in self.results_of(test))
+    def is_decided(self, test: str) -> bool:
+        """Whether no call of the test wants further runs."""
+        return all(result.is_decided for result in self.results_of(test))
 
     def has_begun(self, test: str) -> bool:
         """Whether the test has run, or runs."""
@@ -124,6 +125,15 @@ class RerunQueue:
     def results(self) -> Iterator[Result]:
         """The results of all tests so far, in the order in which they first ran."""
         return (call.result for calls in self._calls.values() for call in calls)
+
+
+def runs_missing(result: Result) -> int:
+    """How many further runs a result needs, at least, before it is decided."""
+    if isinstance(result, Comparison):
+        return 0
+    wants = result.wants
+    each, taken = (2, result.pairs) if wants.what is Want.PAIRS else (1, result.runs)
+    return each * max(wants.count - len(taken), 0)
 
 
 def asked_for(topology: str, machine: str, *workloads: Subject) -> str:

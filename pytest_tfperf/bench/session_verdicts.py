@@ -15,7 +15,7 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
-from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.verdict import NOTHING, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.machine import (
     SENTINEL_STAGES,
@@ -63,10 +63,10 @@ def _judged(
         sentinels = [one for one in sentinels if one.take(wanted)]
         measured = [_reference_pairs(one.task, one.pairs) for one in sentinels]
         verdict = judge_sentinels(measured, tolerance)
-        if verdict is None or not verdict.pairs_wanted:
+        if verdict is None or verdict.wants == NOTHING:
             known += measured
             return verdict
-        wanted = verdict.pairs_wanted
+        wanted = verdict.wants.count
 
 
 class _Sentinel:

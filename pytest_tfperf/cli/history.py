@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.console.arguments import Commands, add_command, history_place, moment, open_history
+from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, history_place, open_history
 from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.console.output import show, show_csv, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
@@ -47,7 +47,9 @@ def add_to(commands: Commands) -> Commands:
     action.add_argument("--json", action="store_true", help="print every measurement as JSON, with the fields of --csv")
     action.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
     action.add_argument("--prune", action="store_true", help="delete what is older than --older-than says")
-    history.add_argument("--older-than", type=moment, metavar="AGE", help="what --prune deletes: 90d, or 2026-01-31")
+    history.add_argument(
+        "--older-than", type=date_or_age, metavar="AGE", help="what --prune deletes: 90d, or 2026-01-31"
+    )
     history.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the export to FILE, not to stdout")
     actions: Commands = history.add_subparsers(metavar="ACTION")
     return actions

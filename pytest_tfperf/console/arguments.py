@@ -106,22 +106,22 @@ def unread(arguments: argparse.Namespace) -> str:
     return str(arguments.opened.unread) if "opened" in arguments else ""
 
 
-def moment(text: str) -> datetime:
+def date_or_age(text: str) -> datetime:
     """Parse a date, a time, or an age in hours, days or weeks. Without a zone it is in local time.
 
     Raises:
         argparse.ArgumentTypeError: the text is none of these.
     """
-    return _moment(text)
+    return _parsed(text)
 
 
 def end(text: str) -> datetime:
-    """Like `moment`, but a date stands for the end of its day."""
+    """Like `date_or_age`, but a date stands for the end of its day."""
     is_date = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text)
-    return _moment(text, timedelta(days=1) if is_date else timedelta())
+    return _parsed(text, timedelta(days=1) if is_date else timedelta())
 
 
-def _moment(text: str, later: timedelta = timedelta()) -> datetime:
+def _parsed(text: str, later: timedelta = timedelta()) -> datetime:
     try:
         if age := re.fullmatch(r"(\d+)([hdw])", text):
             return datetime.now().astimezone() - int(age[1]) * _AGES[age[2]]

@@ -8,7 +8,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, cast
 
-from pytest_tfperf.console.arguments import end, moment
+from pytest_tfperf.console.arguments import date_or_age, end
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.reports.numbers import counted
@@ -28,7 +28,7 @@ def history_filters() -> argparse.ArgumentParser:
     parser.add_argument("--test", metavar="NODEID", help="only this test")
     parser.add_argument("--machine", metavar="NAME", help="only this machine")
     parser.add_argument(
-        "--since", type=moment, metavar="TIME", help="only from this date, time or age on: 2026-01-31, 30d"
+        "--since", type=date_or_age, metavar="TIME", help="only from this date, time or age on: 2026-01-31, 30d"
     )
     parser.add_argument("--until", type=end, metavar="TIME", help="only up to this date (its whole day), time or age")
     parser.add_argument("--commit", metavar="HASH", help="only the commit that begins with HASH")

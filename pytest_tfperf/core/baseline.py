@@ -105,11 +105,6 @@ class Baseline:
         return self.provenance is Provenance.MEASURED
 
     @property
-    def is_provisional(self) -> bool:
-        """Whether it stands for earlier sessions, because none was recorded."""
-        return self.provenance is Provenance.PROVISIONAL
-
-    @property
     def load(self) -> str:
         """What disturbed the runs that it rests on: "recorded under load: ..."; "" for nothing."""
         return next((part for part in self.note.split("; ") if part.startswith(UNDER_LOAD)), "")
@@ -134,7 +129,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class BaselineUpdate:
     """One row that was written. `old` is the row that it replaces, which may be a published one."""
 
     old: Baseline | None

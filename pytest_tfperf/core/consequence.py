@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Final
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Consequence, Outcome
 
 EXIT_GREEN: Final = 0
 EXIT_REGRESSED: Final = 1
@@ -35,15 +34,6 @@ EXIT_UNFIT: Final = 8
 """`tfperf doctor`: a measurement on this machine would be discarded, lost or wrong."""
 
 
-class Consequence(StrEnum):
-    """What happens to the test."""
-
-    PASSES = "passes"
-    WARNS = "warns"
-    FAILS = "fails"
-    ERRORS = "errors"
-
-
 def outcome_of(result: Measurement | Comparison) -> Outcome | None:
     """The outcome; None where it was only measured."""
     if isinstance(result, Comparison):
@@ -60,7 +50,7 @@ def consequence(result: Measurement | Comparison, *, require_baseline: bool, str
         strict: `--tfperf-strict`.
     """
     verdict = result.verdict if isinstance(result, Measurement) else None
-    is_provisional = verdict is not None and verdict.is_provisional
+    if_slower = verdict.if_slower if verdict else Consequence.FAILS
     match outcome_of(result):
         case None:
             return Consequence.PASSES
@@ -69,9 +59,9 @@ def consequence(result: Measurement | Comparison, *, require_baseline: bool, str
             is_above_floor = verdict is not None and verdict.is_floor
             return Consequence.FAILS if require_baseline and is_above_floor else Consequence.PASSES
         case Outcome.REGRESSED:
-            return Consequence.WARNS if is_provisional else Consequence.FAILS
+            return if_slower
         case Outcome.INCONCLUSIVE:
-            return Consequence.FAILS if strict and not is_provisional else Consequence.WARNS
+            return if_slower if strict else Consequence.WARNS
         case Outcome.NO_BASELINE:
             return Consequence.FAILS if require_baseline else Consequence.PASSES
         case Outcome.INVALID:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
+from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import Verdict
+from pytest_tfperf.core.verdict import NOTHING, Verdict, Wants
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.lines import Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class Measurement:
         name: what the test calls the workload in tables and messages; "" for no name of its own.
         file: the log or the exported measurement that was replayed; "" where it was measured.
         verdict: the judgement; None where it was only measured.
-        runs_wanted: fresh runs that a new baseline needs in all; 0 if none is being recorded.
+        recording: what a new baseline still wants; None if none is being recorded.
         is_refused: its runs were to be a baseline, and are none.
         document: a published figure for the same workload and topology, shown beside it; it may be of another machine.
         breakdown: what a step's time is spent on; None if no worker measured it.
@@ -62,7 +66,7 @@ class Measurement:
     name: str = ""
     file: str = ""
     verdict: Verdict | None = None
-    runs_wanted: int = 0
+    recording: Wants | None = None
     is_refused: bool = False
     document: Baseline | None = None
     breakdown: Breakdown | None = None
@@ -78,9 +82,16 @@ class Measurement:
         return Key(self.workload.id, self.topology)
 
     @property
+    def wants(self) -> Wants:
+        """What its new baseline or its verdict still wants."""
+        if self.recording is not None:
+            return self.recording
+        return self.verdict.wants if self.verdict else NOTHING
+
+    @property
     def is_decided(self) -> bool:
         """Whether no further run is wanted, for a verdict or for a baseline."""
-        return len(self.runs) >= self.runs_wanted and (self.verdict is None or self.verdict.is_decided)
+        return self.wants == NOTHING
 
     @property
     def workers(self) -> int:
@@ -93,6 +104,37 @@ class Measurement:
         return "::" in self.test
 
 
+class InvalidMeasurement(MeasurementError):
+    """A `MeasurementError` for what was measured and does not count.
+
+    Args:
+        verdict: INVALID, and why.
+        fact: the verdict in words, which `reports.message` makes.
+        below, where, brief: as in a `MeasurementError`.
+        runs: the disturbed runs, if any, to be shown.
+    """
+
+    def __init__(
+        self,
+        verdict: Verdict,
+        fact: str,
+        *below: Line | str,
+        where: str = "",
+        brief: str = "",
+        runs: Sequence[Run] = (),
+    ) -> None:
+        MeasurementError.__init__(self, fact, *below, where=where, brief=brief)
+        self.verdict, self.runs = verdict, tuple(runs)
+
+    @property
+    def disturbance(self) -> Disturbance | None:
+        """What disturbed the last run; None where nothing did."""
+        return next((run.disturbance for run in reversed(self.runs) if run.disturbance), None)
+
+    def _again(self, below: tuple[Line | str, ...], where: str) -> Self:
+        return type(self)(self.verdict, self.fact, *below, where=where, brief=self.brief, runs=self.runs)
+
+
 SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
 """Names in an environment that are absent where nobody set them, so that setting one is a change."""
 
@@ -100,17 +142,37 @@ OUTSIDE = {"driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_powe
 """Names in an environment that belong to the machine: a reference environment does not bring them back."""
 
 
+@dataclass(frozen=True, slots=True)
+class EnvironmentChange:
+    """One name in two environments, and its values, None where it is not set: "tensorflow 1.3.0 -> 2.21.0"."""
+
+    name: str
+    then: str | None
+    now: str | None
+
+    def __str__(self) -> str:
+        then, now = ("(unset)" if value is None else value for value in (self.then, self.now))
+        return f"{self.name} {then} -> {now}"
+
+
+def changes_since(baseline: Baseline, environment: Mapping[str, str]) -> list[EnvironmentChange]:
+    """What differs between a baseline's software and today's, sorted by name."""
+    return _changes(dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part), environment)
+
+
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
-    """What differs between a baseline's software and today's: "tensorflow 1.3.0 -> 2.21.0", sorted by name."""
-    return environment_changes(
-        dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part), environment
-    )
+    """`changes_since` in words: "tensorflow 1.3.0 -> 2.21.0"."""
+    return list(map(str, changes_since(baseline, environment)))
 
 
 def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What differs between two environments, sorted by name."""
+    """What differs between two environments in words, sorted by name."""
+    return list(map(str, _changes(then, now)))
+
+
+def _changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[EnvironmentChange]:
     return [
-        f"{name} {then.get(name, '(unset)')} -> {now.get(name, '(unset)')}"
+        EnvironmentChange(name, then.get(name), now.get(name))
         for name in compared_names(then, now)
         if then.get(name) != now.get(name)
     ]

@@ -1,4 +1,4 @@
-"""What came of a whole session: its verdicts, the software and the machine kept apart, and what its tests gave."""
+"""What came of a whole session: verdicts that keep software and machine apart, and what its tests gave and showed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.disturbance import DisturbanceKind
+from pytest_tfperf.core.measurement import EnvironmentChange, Measurement, changes_since
 from pytest_tfperf.core.selection import Selection
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.telemetry import Telemetry, merged
+from pytest_tfperf.core.verdict import NOTHING, Against, Outcome, Wants
 from pytest_tfperf.errors import TfperfError
 
 
@@ -48,7 +51,7 @@ class SoftwareVerdict:
         threshold: the slowdown, a positive fraction, from which the session fails; None where any drop is accepted.
         tests: sentinels that have pairs.
         pairs: interleaved pairs over all of them.
-        pairs_wanted: pairs that each sentinel needs in all; 0 when decided.
+        wants: the pairs that each sentinel needs, if any.
         doubt: why it is INCONCLUSIVE; None where it is not.
     """
 
@@ -59,7 +62,7 @@ class SoftwareVerdict:
     threshold: float | None
     tests: int
     pairs: int
-    pairs_wanted: int = 0
+    wants: Wants = NOTHING
     doubt: Doubt | None = None
 
 
@@ -98,25 +101,80 @@ class VerdictOn(StrEnum):
     """A lasting slowdown over many sessions."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionVerdict:
-    """A verdict on a whole session, as it is reported.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftVerdict:
+    """Slowdowns that have lasted over sessions; they fail the session that shows them.
 
     Args:
-        kind: what it is about.
-        machine: the machine's key.
-        outcome: REGRESSED fails the session.
-        change: what it found, as a fraction; None of a drift, which is one of several tests.
-        text: fact, location, next step; "" where there is nothing to say.
-        fact: the first sentence of it, for where the rest is shown elsewhere.
+        slowdowns: at least one.
     """
 
+    slowdowns: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BriefVerdict:
+    """What an earlier version of pytest-tfperf kept of a verdict in a history."""
+
     kind: VerdictOn
-    machine: str
     outcome: Outcome
     change: float | None
-    text: str
-    fact: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionVerdict:
+    """A verdict on a whole session; `reports/session_verdicts.py` has its words.
+
+    Args:
+        machine: the machine's key.
+        found: the verdict.
+        changed: what changed in the tests' environments since their recorded baselines.
+        telemetry: the machine's state during all runs; None where nothing was sampled.
+    """
+
+    machine: str
+    found: SoftwareVerdict | MachineVerdict | DriftVerdict | BriefVerdict
+    changed: tuple[EnvironmentChange, ...] = ()
+    telemetry: Telemetry | None = None
+
+    @classmethod
+    def of(
+        cls, found: SoftwareVerdict | MachineVerdict, machine: str, measurements: Iterable[Measurement]
+    ) -> SessionVerdict:
+        """The verdict, with what the session's measurements on the machine show beside it."""
+        measurements = list(measurements)
+        of_rows = [m for m in measurements if m.verdict and m.verdict.against is not Against.EARLIER_SESSIONS]
+        recorded = [(m, m.verdict.baseline) for m in of_rows if m.verdict and m.verdict.baseline]
+        runs = (run for m in measurements for run in (*m.runs, *(run for pair in m.pairs for run in (pair.a, pair.b))))
+        return cls(
+            machine=machine,
+            found=found,
+            changed=tuple(dict.fromkeys(one for m, row in recorded for one in changes_since(row, m.environment))),
+            telemetry=merged(run.telemetry for run in runs),
+        )
+
+    @property
+    def kind(self) -> VerdictOn:
+        """What it is about."""
+        match self.found:
+            case SoftwareVerdict():
+                return VerdictOn.SOFTWARE
+            case MachineVerdict():
+                return VerdictOn.MACHINE if self.found.is_apart else VerdictOn.TOGETHER
+            case DriftVerdict():
+                return VerdictOn.DRIFT
+            case BriefVerdict():
+                return self.found.kind
+
+    @property
+    def outcome(self) -> Outcome:
+        """REGRESSED fails the session."""
+        return Outcome.REGRESSED if isinstance(self.found, DriftVerdict) else self.found.outcome
+
+    @property
+    def change(self) -> float | None:
+        """What it found, as a fraction; None of a drift, which is one of several tests."""
+        return None if isinstance(self.found, DriftVerdict) else self.found.change
 
 
 def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
@@ -157,3 +215,29 @@ class SessionRecord:
     def comparisons(self) -> list[Comparison]:
         """The results that compare two sides."""
         return [one for one in self.results if isinstance(one, Comparison)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnrecordedTests:
+    """What the tests without a recorded baseline show: medians over them, as fractions; None if no test shows it.
+
+    Args:
+        tests: how many.
+        judged: how many of them were judged against earlier sessions.
+        disturbances: of each test without an undisturbed run, which is no reference for the next session: what
+            disturbed its last run.
+        within_runs: standard error of one run, from its windows.
+        between_runs: standard deviation between fresh runs, pooled over the tests; None before two earlier sessions.
+        detectable: the slowdown that the next session detects, with 95 % power.
+        detectable_recorded: the same with a baseline of five runs.
+        too_noisy_to_record: most tests' runs differ too much for a baseline.
+    """
+
+    tests: int
+    judged: int
+    disturbances: tuple[DisturbanceKind, ...]
+    within_runs: float | None
+    between_runs: float | None
+    detectable: float | None
+    detectable_recorded: float | None
+    too_noisy_to_record: bool = False

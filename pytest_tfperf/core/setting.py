@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from configparser import ConfigParser
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from math import inf
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -49,6 +50,44 @@ class Setting(Generic[T]):
     def spelled(self) -> str:
         """The setting as a message names it."""
         return f"--tfperf-{self.name.replace('_', '-')}" if self.is_option else f"tfperf_{self.name}"
+
+
+class Origin(Enum):
+    """Where a setting was given."""
+
+    OPTION = "option"
+    VARIABLE = "environment variable"
+    OVERRIDE = "-o"
+    INI_FILE = "ini file"
+
+
+@dataclass(frozen=True, slots=True)
+class RawSetting:
+    """A setting that the user gave: where, and its text; as text it is what a message calls it.
+
+    Args:
+        setting: which one.
+        origin: where it was given.
+        text: its value before it was parsed.
+        file: pytest's ini file, for a value that stands there.
+    """
+
+    setting: Setting[Any]
+    origin: Origin
+    text: str
+    file: str = ""
+
+    def __str__(self) -> str:
+        name = self.setting.name
+        match self.origin:
+            case Origin.OPTION:
+                return self.setting.spelled
+            case Origin.VARIABLE:
+                return f"environment variable TFPERF_{name.upper()}"
+            case Origin.OVERRIDE:
+                return f"-o tfperf_{name}"
+            case Origin.INI_FILE:
+                return f"{self.file}: tfperf_{name}"
 
 
 def _number(kind: type[int] | type[float], allows: Callable[[float], bool], says: str) -> Callable[[str], Any]:

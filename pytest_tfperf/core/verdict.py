@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from pytest_tfperf.core.baseline import PUBLISHED_TOLERANCE, Baseline, Provenance
+from pytest_tfperf.core.decision import Decision
 from pytest_tfperf.errors import TfperfError
 
 
@@ -59,11 +60,68 @@ class Reason(StrEnum):
     CONFIRMED = "the slowdown is confirmed"
     SINGLE_RUN = "the slowdown is larger than noise explains, but only one run is known"
     WITHIN_NOISE = "slower by more than the tolerance, but not by more than noise explains"
+    OTHERS_TOO = (
+        "slower by more than the tolerance, as the session's other tests are; they are too few to tell whether the "
+        "machine is the cause"
+    )
     RUNS_DISAGREE = "too few runs show the slowdown"
     NOT_CONFIRMED = "a slowdown is suspected, and the run that was to confirm it was disturbed or never settled"
     HELD = "the slowdown is confirmed, but neither of the two sessions before showed it (--tfperf-hold)"
     DIVERGED = "the loss is not a finite number"
     DISTURBED = "every run was disturbed"
+
+
+class Consequence(StrEnum):
+    """What happens to the test."""
+
+    PASSES = "passes"
+    WARNS = "warns"
+    FAILS = "fails"
+    ERRORS = "errors"
+
+
+class Against(StrEnum):
+    """What a test is judged against; the values are what tables call it."""
+
+    BASELINE = "baseline"
+    FLOOR = "floor"
+    """A document's figure for a weaker GPU."""
+    EARLIER_SESSIONS = "provisional"
+    """Where no row was recorded."""
+
+    @classmethod
+    def of(cls, row: Baseline, *, is_floor: bool) -> Self:
+        """What a row is, by its provenance."""
+        if row.provenance is Provenance.PROVISIONAL:
+            return cls.EARLIER_SESSIONS
+        return cls.FLOOR if is_floor else cls.BASELINE
+
+    @property
+    def if_slower(self) -> Consequence:
+        """What a confirmed slowdown does: earlier sessions, which nobody has confirmed, never fail a test."""
+        return Consequence.WARNS if self is Against.EARLIER_SESSIONS else Consequence.FAILS
+
+
+class Want(StrEnum):
+    """What can be missing for a decision."""
+
+    NOTHING = "nothing"
+    COMMON_DRIFT = "common drift"
+    """More tests of the session must run first: they show the drift that all have in common."""
+    RUNS = "runs"
+    PAIRS = "pairs"
+    """With the reference environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What a verdict, or a new baseline, still wants; `count` is how many runs or pairs it takes in all."""
+
+    what: Want = Want.NOTHING
+    count: int = 0
+
+
+NOTHING: Final = Wants()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +183,8 @@ class Verdict:
         noise: what was allowed for.
         common_drift: what all tests of the session have in common, in log throughput; 0 where too few tests tell.
         tests: tests of the session among which false alarms are shared.
-        waits_for_drift: nothing can be decided before more tests have told the common drift.
-        runs_wanted: fresh runs in all that it takes to decide; 0 when decided.
-        pairs_wanted: pairs with the reference environment in all that it takes; 0 when decided, and by rule 2.
+        wants: what it takes to decide; pairs only by rule 1.
+        decision: the figures that it rested on; None without a threshold, and where an earlier version judged.
     """
 
     outcome: Outcome
@@ -145,16 +202,20 @@ class Verdict:
     noise: Noise | None = None
     common_drift: float = 0.0
     tests: int = 1
-    waits_for_drift: bool = False
-    runs_wanted: int = 0
-    pairs_wanted: int = 0
+    wants: Wants = NOTHING
+    decision: Decision | None = None
 
     @property
-    def is_provisional(self) -> bool:
-        """Whether it was judged against earlier sessions, because no baseline was recorded."""
-        return self.baseline is not None and self.baseline.is_provisional
+    def against(self) -> Against | None:
+        """What it was judged against; None where there was nothing."""
+        return Against.of(self.baseline, is_floor=self.is_floor) if self.baseline else None
+
+    @property
+    def if_slower(self) -> Consequence:
+        """What a confirmed slowdown does to the test."""
+        return self.against.if_slower if self.against else Consequence.FAILS
 
     @property
     def is_decided(self) -> bool:
         """Whether no further run can change it."""
-        return not (self.waits_for_drift or self.runs_wanted or self.pairs_wanted)
+        return self.wants == NOTHING

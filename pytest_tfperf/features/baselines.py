@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from pytest_tfperf.console.arguments import Commands, add_command, folder, history_place, moment, open_history
+from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, folder, history_place, open_history
 from pytest_tfperf.console.output import show, show_json, warn, width
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.consequence import EXIT_GREEN
@@ -43,7 +43,7 @@ def add_to(commands: Commands) -> None:
     )
     stale.add_argument("--machine", metavar="NAME", help="only this machine's rows (default: all)")
     stale.add_argument(
-        "--older-than", type=moment, metavar="AGE", help="also rows recorded before: 180d, or 2026-01-31"
+        "--older-than", type=date_or_age, metavar="AGE", help="also rows recorded before: 180d, or 2026-01-31"
     )
     stale.add_argument(
         "--sessions",

@@ -33,7 +33,7 @@ _QUIETEST = 0.0005  # no throughput is known better than 0.05 %
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class SeriesNoise:
     """The noise that earlier points lead to expect.
 
     Args:
@@ -58,7 +58,7 @@ class Alarm:
 
     first: int
     found: int
-    noise: Noise
+    noise: SeriesNoise
 
 
 def alarms(values: Values) -> list[Alarm]:
@@ -68,14 +68,14 @@ def alarms(values: Values) -> list[Alarm]:
         values: log rates, one for each session, oldest first.
     """
     all_found: list[Alarm] = []
-    start, seen, noise = 0, 0, Noise()
+    start, seen, noise = 0, 0, SeriesNoise()
     while (alarm := _next_alarm(values, start, seen, noise)) is not None:
         all_found.append(alarm)
         start, seen, noise = alarm.first, alarm.found + 1, alarm.noise
     return all_found
 
 
-def _next_alarm(values: Values, start: int, seen: int, carried: Noise) -> Alarm | None:
+def _next_alarm(values: Values, start: int, seen: int, carried: SeriesNoise) -> Alarm | None:
     """The next change, of which `seen` points since the last one, at `start`, showed nothing.
 
     Middle and spread are learnt again whenever the stretch has grown by half, from no later points. Each length is
@@ -86,12 +86,12 @@ def _next_alarm(values: Values, start: int, seen: int, carried: Noise) -> Alarm 
     while least <= len(points):
         until = min(max(length + 1, length * 3 // 2), len(points))
         z, near, scale = _standardised(points[:until], learn=length)
-        known = Noise(
+        known = SeriesNoise(
             carried.variance / scale**2, carried.freedom, _correlation(_levelled(z[:length]), carried.correlation)
         )
         if (at := _first_split(z, near, least, known)) is not None:
             first, noise = _placed(z[:at], known)
-            noise = Noise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
+            noise = SeriesNoise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
             return Alarm(start + first, start + at - 1, noise)
         length, least = until, until + 1
     return None
@@ -128,7 +128,7 @@ def _correlation(z: Values, carried: float) -> float:
     return min(max((len(z) * own + _CARRIED * carried) / (len(z) + _CARRIED), 0.0), _MOST_CORRELATED)
 
 
-def _first_split(z: Values, near: Values, least: int, known: Noise) -> int | None:
+def _first_split(z: Values, near: Values, least: int, known: SeriesNoise) -> int | None:
     """The first length, from `least` on, at which the points until then split in two levels."""
     lengths = np.arange(least, len(z) + 1)[:, None]
     before = lengths - _AFTER
@@ -140,17 +140,17 @@ def _first_split(z: Values, near: Values, least: int, known: Noise) -> int | Non
     return int(lengths[splits.any(axis=1)][0, 0]) if splits.any() else None
 
 
-def _placed(z: Values, known: Noise) -> tuple[int, Noise]:
+def _placed(z: Values, known: SeriesNoise) -> tuple[int, SeriesNoise]:
     """Where the points split best, and the noise that is left."""
     before = np.arange(_LEAST_BEFORE, len(z) - _LEAST_AFTER + 1)
     first = int(before[np.argmax(_scores(z, before, np.array(len(z)), known))])
     rest = _apart(z, first)
     degrees = len(z) - 2 + known.freedom
     variance = (float(rest @ rest) + known.freedom * known.variance) / degrees
-    return first, Noise(variance, degrees, _correlation(rest, known.correlation))
+    return first, SeriesNoise(variance, degrees, _correlation(rest, known.correlation))
 
 
-def _scores(z: Values, before: NDArray[np.int64], length: NDArray[np.int64], known: Noise) -> Values:
+def _scores(z: Values, before: NDArray[np.int64], length: NDArray[np.int64], known: SeriesNoise) -> Values:
     """How surely the first `length` points split after `before`, in standard normal units.
 
     Student's t of the difference, with Wallace's transformation to a normal value.

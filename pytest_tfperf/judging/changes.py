@@ -75,29 +75,29 @@ def _of_one_unit(points: Mapping[int, PastResult]) -> dict[int, PastResult]:
 
 
 def _of_machine(machine: _Machine) -> Iterator[Change]:
-    course = _course(machine)
-    told = [int(place) for place in np.flatnonzero(~np.isnan(course))]
+    drifts = _drifts(machine)
+    told = [int(place) for place in np.flatnonzero(~np.isnan(drifts))]
     if told:
         points = [machine.sessions[place] for place in told]
-        yield from (_change(shape, points, machine.name) for shape in _found(course[told]))
+        yield from (_change(shape, points, machine.name) for shape in _found(drifts[told]))
     else:
-        course = np.zeros(len(machine.sessions))
+        drifts = np.zeros(len(machine.sessions))
     for which, measured in machine.series.items():
-        places = [place for place in measured if not math.isnan(course[place])]
-        rates = np.log([measured[place].examples_per_sec for place in places]) - course[places]
+        places = [place for place in measured if not math.isnan(drifts[place])]
+        rates = np.log([measured[place].examples_per_sec for place in places]) - drifts[places]
         points = [measured[place] for place in places]
         yield from (_change(shape, points, machine.name, which) for shape in _found(rates))
 
 
-def _course(machine: _Machine) -> Values:
+def _drifts(machine: _Machine) -> Values:
     """The machine's common part of each session; NaN for all where most measurements are in sessions of few tests."""
     rates = np.full((len(machine.sessions), len(machine.series)), np.nan)
     for column, points in enumerate(machine.series.values()):
         rates[list(points), column] = np.log([point.examples_per_sec for point in points.values()])
-    course = common_course(rates)
+    drifts = common_drifts(rates)
     measured = (~np.isnan(rates)).sum(axis=1)
-    has_most = 2 * measured[~np.isnan(course)].sum() > measured.sum()
-    return course if has_most else np.full(len(course), np.nan)
+    has_most = 2 * measured[~np.isnan(drifts)].sum() > measured.sum()
+    return drifts if has_most else np.full(len(drifts), np.nan)
 
 
 def _found(values: Values) -> list[Shape]:
@@ -128,17 +128,17 @@ def _change(shape: Shape, points: Sequence[PastResult], machine: str, which: _Se
 _MEMORY = 30  # sessions that a test's own level is the median of
 
 
-def common_course(rates: Values) -> Values:
+def common_drifts(rates: Values) -> Values:
     """The common part of each session, in log rate; NaN where too few tests show it.
 
     It is the median over the tests of how far each is from its own level. A level is the median of what the common part
     left of the test's earlier sessions, so no later session is used. Both are medians: where noise is skewed, a mean in
-    place of one of them would make the course drift. The first session's common part is 0.
+    place of one of them would make the result drift. The first session's common part is 0.
 
     Args:
         rates: log rates, a row for each session, oldest first, and a column for each test; NaN where not measured.
     """
-    course = np.full(len(rates), np.nan)
+    drifts = np.full(len(rates), np.nan)
     kept = np.full((_MEMORY, rates.shape[1]), np.nan)
     counts = np.zeros(rates.shape[1], dtype=np.int64)
     now = 0.0
@@ -149,10 +149,10 @@ def common_course(rates: Values) -> Values:
         known = present & (counts > 0)
         if known.sum() >= MIN_TESTS:
             now = float(np.median(row[known] - _medians(kept[:, known], counts[known])))
-        course[index] = now
+        drifts[index] = now
         kept[counts[present] % _MEMORY, present] = row[present] - now
         counts[present] += 1
-    return course
+    return drifts
 
 
 def _medians(kept: Values, counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Values:

@@ -14,6 +14,9 @@ from pytest_tfperf.core.throughput import run_value, scatter
 MIN_TESTS = 8
 """With fewer tests the median can't separate the machine from the tests themselves."""
 
+MIN_OTHERS = 2
+"""With fewer other tests nothing says whether they moved, too."""
+
 FIRST_WINDOWS = 20
 """The drift uses each test's first windows only: runs that stop early on good news would bias it."""
 
@@ -50,3 +53,12 @@ def common_drift(changes: Collection[float]) -> CommonDrift:
         return CommonDrift(tests=len(changes))
     error = scatter(changes) * math.sqrt(math.pi / 2 / len(changes))
     return CommonDrift(statistics.median(changes), len(changes), error)
+
+
+def change_of_others(changes: Collection[float]) -> float | None:
+    """What the other tests of a session did, in the median, where all are too few for a common drift; None if unknown.
+
+    Args:
+        changes: of the other tests' first windows against their baselines.
+    """
+    return statistics.median(changes) if MIN_OTHERS <= len(changes) < MIN_TESTS - 1 else None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
@@ -109,8 +110,27 @@ class Confirmation:
     def _shows(self, false_alarms: float, agreement: float) -> bool:
         """Whether the middle is beyond the threshold, and enough changes are beyond half of it."""
         threshold = self.threshold(false_alarms)
-        showing = sum(change < -threshold / 2 for change in self.changes)
-        return self.middle < -threshold and showing >= math.ceil(agreement * len(self.changes))
+        return self.middle < -threshold and self.showing(threshold) >= self.needed(agreement)
+
+    def showing(self, threshold: float) -> int:
+        """How many changes show at least half of the threshold."""
+        return sum(change < -threshold / 2 for change in self.changes)
+
+    def needed(self, agreement: float) -> int:
+        """How many changes this share is."""
+        return math.ceil(agreement * len(self.changes))
+
+    def in_all(self, count: int) -> Confirmation:
+        """The same with so many runs or pairs in all, of which none is known yet."""
+        return replace(self, stages=(count,), changes=())
+
+    def enough(self, most: int) -> int | None:
+        """The least count, up to `most`, for which this slowdown exceeds the threshold; None without a slowdown."""
+        if not self.changes or self.middle >= -self.accepted:
+            return None
+        counts = range(1, most + 1)  # the threshold falls with the count
+        found = bisect(counts, False, key=lambda count: self.middle < -self.in_all(count).threshold(FALSE_ALARMS))
+        return counts[found] if found < most else None
 
     def error(self, count: int) -> float:
         """The standard error of the middle of so many changes, with what sessions add."""

@@ -11,12 +11,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.decision import MOST_COUNTED, Decision, Power, StandardDeviations
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.throughput import RunValue, Throughput
-from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
+from pytest_tfperf.core.verdict import (
+    NOTHING,
+    Against,
+    Consequence,
+    Noise,
+    Outcome,
+    Reason,
+    Rule,
+    Tolerance,
+    Verdict,
+    Want,
+    Wants,
+)
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.confirmation import Confirmation, by_pairs, by_runs
+from pytest_tfperf.judging.confirmation import PAIR_STAGES, Confirmation, by_pairs, by_runs
+from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.provisional import MOST_RUNS
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
@@ -33,6 +47,7 @@ from pytest_tfperf.judging.thresholds import (
 )
 
 _SESSIONS_HELD = 2
+_COUNTS_SHOWN = (1, 3, 5, 8)  # of runs, where there are no pairs
 _NO_RISE = 100.0  # log throughput: nothing is so much faster, and floats end soon after
 _UNSURE = 2.0  # standard errors of a run's own windows: it stops early only if it is good even so
 
@@ -54,7 +69,8 @@ class Evidence:
         has_reference_environment: whether pairs can be measured, so that rule 1 applies.
         max_runs: the most runs that can be measured, 1 for a log; no further pairs then either. None: no limit.
         hold: fail only what one of the two sessions before did not pass either.
-        waits_for_drift: tests that show the common drift are still to come.
+        others: what the other tests did, in log throughput, where they are too few for a common drift; else None.
+        is_drift_to_come: tests that show the common drift are still to run.
     """
 
     throughput: Throughput
@@ -62,6 +78,7 @@ class Evidence:
     tolerance: Tolerance
     pairs: Sequence[Pair] = ()
     drift: CommonDrift = CommonDrift()
+    others: float | None = None
     variance: SessionVariance = field(default_factory=session_variance)
     past: Sequence[PastSession] = ()
     tests: int = 1
@@ -69,7 +86,7 @@ class Evidence:
     has_reference_environment: bool = False
     max_runs: int | None = None
     hold: bool = False
-    waits_for_drift: bool = False
+    is_drift_to_come: bool = False
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -82,12 +99,14 @@ def judge(evidence: Evidence) -> Verdict:
     if evidence.throughput.is_diverged:
         return Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED)
     reference, baseline, noise = evidence.reference, evidence.reference.baseline, evidence.reference.noise
-    counts_other = reference.is_provisional and baseline is not None and baseline.unit != evidence.throughput.unit
-    if baseline is None or noise is None or counts_other:
+    if baseline is None or noise is None:
+        return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
+    # Earlier sessions may have counted another unit. A row that did was refused before.
+    if reference.against is Against.EARLIER_SESSIONS and baseline.unit != evidence.throughput.unit:
         return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
     case = _Case.of(evidence if reference.is_own_row else _by_itself(evidence), baseline, noise)
-    if evidence.waits_for_drift and reference.is_own_row:
-        return case.verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, waits_for_drift=True)
+    if evidence.is_drift_to_come and reference.is_own_row:
+        return case.verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, Wants(Want.COMMON_DRIFT))
     if not case.is_suspected:
         return case.good()
     return case.confirmed()
@@ -111,15 +130,20 @@ def may_stop(
 
 def _by_itself(evidence: Evidence) -> Evidence:
     """Without drift, history and reference environment, which belong to the machine's own rows only."""
-    alone = replace(evidence, drift=CommonDrift(), past=(), hold=False, has_reference_environment=False)
-    if not evidence.reference.is_provisional:
+    alone = replace(evidence, drift=CommonDrift(), others=None, past=(), hold=False, has_reference_environment=False)
+    if evidence.reference.against is not Against.EARLIER_SESSIONS:
         return alone
     return replace(alone, max_runs=min(MOST_RUNS, evidence.max_runs or MOST_RUNS))
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One test, its runs' changes against the baseline, and how a slowdown of it is confirmed."""
+    """One test, its runs' changes against the baseline, and how a slowdown of it is confirmed.
+
+    Args:
+        is_shared: its runs are slower by more than the tolerance, and so are the session's other tests, which are too
+            few to take that out. The threshold then allows for more of what sessions may do.
+    """
 
     evidence: Evidence
     baseline: Baseline
@@ -127,6 +151,7 @@ class _Case:
     learnt: LearntReference
     by_runs: Confirmation
     confirmation: Confirmation
+    is_shared: bool
 
     @classmethod
     def of(cls, evidence: Evidence, baseline: Baseline, noise: Noise) -> _Case:
@@ -135,24 +160,26 @@ class _Case:
         past = () if has_pairs else evidence.past  # today's pairs need no history
         learnt = learnt_reference(noise, baseline.runs, past, evidence.variance.mean)
         expected = math.log(baseline.reference) + evidence.drift.log + learnt.offset
+        changes = [run.log_rate - expected for run in evidence.throughput.runs]
+        is_shared = not has_pairs and _is_shared(changes, accepted, noise, evidence.others)
         runs = by_runs(
             evidence.throughput.runs,
-            [run.log_rate - expected for run in evidence.throughput.runs],
+            changes,
             noise,
             accepted,
             learnt=learnt,
             drift=evidence.drift,
             session_sd=evidence.variance.mean,
-            most_session_sd=evidence.variance.upper,
+            most_session_sd=evidence.variance.upper_of_shared if is_shared else evidence.variance.upper,
             tests=evidence.tests,
             max_runs=evidence.max_runs,
             to_be_found=TO_BE_FOUND if has_pairs else math.inf,
-            warns_only=evidence.reference.is_provisional,
+            warns_only=evidence.reference.if_slower is Consequence.WARNS,
         )
         pairs = by_pairs(
             evidence.pairs, noise, accepted, suspects=evidence.suspects, can_have_more=evidence.max_runs is None
         )
-        return cls(evidence, baseline, noise, learnt, runs, pairs if has_pairs else runs)
+        return cls(evidence, baseline, noise, learnt, runs, pairs if has_pairs else runs, is_shared)
 
     @property
     def is_suspected(self) -> bool:
@@ -176,7 +203,8 @@ class _Case:
         if found.is_cleared:
             return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
         if found.next_stage:
-            return self.verdict(Outcome.INCONCLUSIVE, Reason.SUSPECTED, wanted=found.next_stage)
+            what = Want.PAIRS if found.rule is Rule.REFERENCE_ENVIRONMENT else Want.RUNS
+            return self.verdict(Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(what, found.next_stage))
         if found.middle >= -found.accepted:
             return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
         if not found.fails:
@@ -190,8 +218,9 @@ class _Case:
         found = self.confirmation
         outcome = Outcome.INCONCLUSIVE if found.is_doubtful else Outcome.PASS
         level = FALSE_ALARMS if outcome is Outcome.INCONCLUSIVE else DOUBTS
-        disagree = found.middle < -found.threshold(level)
-        return self.verdict(outcome, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE)
+        if found.middle < -found.threshold(level):
+            return self.verdict(outcome, Reason.RUNS_DISAGREE)
+        return self.verdict(outcome, Reason.OTHERS_TOO if self.is_shared else Reason.WITHIN_NOISE)
 
     @property
     def was_slow_before(self) -> bool:
@@ -206,19 +235,18 @@ class _Case:
         share = FALSE_ALARMS / max(self.evidence.tests, 1)
         return max(accepted_rise(self.evidence.tolerance), quantile(self.noise.degrees_of_freedom, share) * error)
 
-    def min_detectable(self, threshold: float) -> float:
+    def min_detectable(self, confirmation: Confirmation) -> float:
         """The slowdown that the first run and the decision both detect, with 95 % power."""
         first = self.by_runs.suspicion(1) + DETECTION * self.by_runs.error(1)
-        return max(first, threshold + DETECTION * self.confirmation.decision_error)
+        return max(first, confirmation.threshold(FALSE_ALARMS) + DETECTION * confirmation.decision_error)
 
-    def verdict(self, outcome: Outcome, reason: Reason, *, wanted: int = 0, waits_for_drift: bool = False) -> Verdict:
+    def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
         """The verdict with the figures that led to it."""
         evidence, found = self.evidence, self.confirmation
         reference = self.baseline.reference * math.exp(evidence.drift.log + self.learnt.offset)
         is_bounded = evidence.tolerance.lower is not None
         threshold = found.threshold(FALSE_ALARMS)
         is_confirmed = len(found.changes) > 1 and self.is_suspected
-        by_reference = found.rule is Rule.REFERENCE_ENVIRONMENT
         return Verdict(
             outcome=outcome,
             reason=reason,
@@ -231,11 +259,55 @@ class _Case:
             upper=None if self.rise > _NO_RISE or evidence.reference.is_floor else reference * math.exp(self.rise),
             tolerance=evidence.tolerance,
             threshold=-math.expm1(-threshold) if is_bounded else None,
-            min_detectable_slowdown=-math.expm1(-self.min_detectable(threshold)) if is_bounded else None,
+            min_detectable_slowdown=-math.expm1(-self.min_detectable(found)) if is_bounded else None,
             noise=replace(self.noise, between_sessions=evidence.variance.mean),
             common_drift=evidence.drift.log,
             tests=found.tests,
-            waits_for_drift=waits_for_drift,
-            runs_wanted=0 if by_reference else wanted,
-            pairs_wanted=wanted if by_reference else 0,
+            wants=wants,
+            decision=self.decision(threshold) if is_bounded else None,
         )
+
+    def decision(self, threshold: float) -> Decision:
+        """What the verdict rests on, and what other numbers of runs or pairs would tell."""
+        runs, found = self.by_runs, self.confirmation
+        counts = PAIR_STAGES if found.rule is Rule.REFERENCE_ENVIRONMENT else _COUNTS_SHOWN
+        within = mean_square(run.error for run in self.evidence.throughput.runs)
+        return Decision(
+            expected=self.baseline.reference * math.exp(self.evidence.drift.log + self.learnt.offset),
+            first_change=_fraction(runs.changes[0]),
+            suspected_from=-_fraction(-runs.suspicion(1)),
+            changes=tuple(map(_fraction, found.changes)),
+            middle=_fraction(found.middle) if found.changes else None,
+            accepted=-_fraction(-found.accepted),
+            threshold=-_fraction(-threshold),
+            showing=found.showing(threshold),
+            showing_needed=found.needed(found.agreement),
+            last=found.stages[-1],
+            enough=found.enough(MOST_COUNTED),
+            deviations=StandardDeviations(
+                within_runs=None if within is None else math.sqrt(within),
+                between_runs=self.noise.between_runs,
+                of_baseline=self.noise.between_runs * math.sqrt(self.learnt.runs_variance),
+                between_sessions=self.evidence.variance.mean,
+            ),
+            powers=tuple(self.power(count) for count in counts),
+        )
+
+    def power(self, count: int) -> Power:
+        """What a confirmation in so many runs or pairs tells."""
+        found = self.confirmation.in_all(count)
+        threshold = found.threshold(FALSE_ALARMS)
+        return Power(count, -_fraction(-threshold), -_fraction(-self.min_detectable(found)))
+
+
+def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float | None) -> bool:
+    """Whether a test is slower by more than is accepted, and no more than that slower than the others, within noise."""
+    if others is None:
+        return False
+    middle = hodges_lehmann(changes)
+    return middle < -accepted and middle - min(others, 0.0) >= -accepted - noise.between_runs
+
+
+def _fraction(log: float) -> float:
+    """A change in log throughput as a fraction."""
+    return math.expm1(min(log, _NO_RISE))

@@ -16,7 +16,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
-from pytest_tfperf.core.verdict import Noise, Outcome, Tolerance
+from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Tolerance, Want, Wants
 from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift
 from pytest_tfperf.judging.thresholds import (
     DOUBTS,
@@ -77,7 +77,7 @@ def sentinels(tests: Collection[str], suspects: Collection[str], turn: int) -> l
 def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) -> SoftwareVerdict | None:
     """Whether the current environment as a whole is slower than the reference environment.
 
-    `tolerance` is the session's. INCONCLUSIVE with `pairs_wanted` asks for more pairs of each. None without any pair.
+    `tolerance` is the session's. INCONCLUSIVE that wants pairs asks for more pairs of each. None without any pair.
     """
     measured = [one for one in measured if one.pairs]
     if not measured:
@@ -112,7 +112,7 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
         threshold=None if math.isinf(accepted) else -math.expm1(-threshold),
         tests=len(measured),
         pairs=sum(len(one.pairs) for one in measured),
-        pairs_wanted=wanted,
+        wants=Wants(Want.PAIRS, wanted) if wanted else NOTHING,
         doubt=doubt,
     )
 

@@ -10,7 +10,7 @@ from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
-from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want, Wants
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.judging.noise import without_slow_runs
@@ -20,12 +20,13 @@ TOO_NOISY_TO_GATE = 0.25
 """A row that can't detect a slowdown of 25 % is no gate: with five runs, a standard deviation of 7 %."""
 
 
-def runs_wanted(runs: Sequence[RunValue], least: int) -> int:
-    """Fresh runs that a baseline needs: `least` that agree, slow runs not counted; at most twice as many."""
+def wants(runs: Sequence[RunValue], least: int) -> Wants:
+    """The fresh runs that a baseline still wants: `least` that agree, slow runs not counted; at most twice as many."""
     kept = without_slow_runs([run.log_rate for run in runs])
     if len(kept) >= max(least, 2) and _detectable(kept) <= TOO_NOISY_TO_GATE:
-        return len(runs)
-    return min(max(least, len(runs) + 1), 2 * least)
+        return NOTHING
+    count = min(max(least, len(runs) + 1), 2 * least)
+    return Wants(Want.RUNS, count) if count > len(runs) else NOTHING
 
 
 def baseline_of(measurement: Measurement) -> Baseline:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.machine_key import gpu_model
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import DeviceKind, Topology
-from pytest_tfperf.core.verdict import Noise, Tolerance
+from pytest_tfperf.core.verdict import Against, Consequence, Noise, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import noise_of, with_assumption
@@ -39,14 +39,19 @@ class Reference:
         return asked or (default.within(self.baseline) if self.baseline else default)
 
     @property
-    def is_provisional(self) -> bool:
-        """Whether the baseline is made from earlier sessions."""
-        return self.baseline is not None and self.baseline.is_provisional
+    def against(self) -> Against | None:
+        """What the baseline is; None where there is none."""
+        return Against.of(self.baseline, is_floor=self.is_floor) if self.baseline else None
+
+    @property
+    def if_slower(self) -> Consequence:
+        """What a confirmed slowdown does to the test."""
+        return self.against.if_slower if self.against else Consequence.FAILS
 
     @property
     def is_own_row(self) -> bool:
         """Whether it is a row of the machine's file: common drift, history and reference environment belong to it."""
-        return self.baseline is not None and not (self.is_floor or self.is_provisional)
+        return self.against is Against.BASELINE
 
 
 def reference_for(
@@ -127,7 +132,7 @@ def require_same_unit(row: Baseline, throughput: Throughput) -> None:
     Raises:
         BaselineError: the units differ.
     """
-    if row.unit != throughput.unit and not row.is_provisional:
+    if row.unit != throughput.unit and row.provenance is not Provenance.PROVISIONAL:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} is in {row.unit}/s, and this test measures "
             f"{throughput.unit}/s. Record the row again with --update-baselines, or delete it"

@@ -12,10 +12,11 @@ from pytest_tfperf.core.verdict import Noise, Outcome
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.thresholds import reference_variance
 
-GRID = tuple(step / 1000 for step in range(21))
-"""The standard deviations that are weighed against each other: 0 to 2 % by 0.1 %."""
+GRID = tuple(step / 1000 for step in range(51))
+"""The standard deviations that are weighed against each other: 0 to 5 % by 0.1 %."""
 
-_PRIOR = 0.003  # half-normal, where the drift common to all tests is taken out
+_PRIOR = 0.003  # half-normal up to 2 %, where the drift common to all tests is taken out
+_MOST = 0.02
 _PRIOR_OF_FEW_TESTS = 0.01  # where it can't be: an inverse chi-square prior with
 _DEGREES_OF_FEW_TESTS = 4
 
@@ -25,6 +26,7 @@ _LOSS = 0.05  # of about this size
 # How much of the posterior lies below what a threshold allows for. That of few tests has a long upper tail.
 _UPPER = 0.95
 _UPPER_OF_FEW_TESTS = 0.5
+_UPPER_OF_SHARED = 0.95  # for a test that is as slow as the others: the session is the likely cause
 
 _SESSIONS_NOT_LEARNT = 3  # the latest may hold the very loss that is looked for
 _SESSIONS_LEARNT = 10  # then the reference is frozen: one that followed for ever would follow a slow decline
@@ -49,11 +51,20 @@ class SessionVariance:
 
     @property
     def upper(self) -> float:
-        """The most that a threshold allows for: a quantile, between two points of the grid."""
+        """The most that a threshold allows for."""
+        return self._quantile(self.below_upper)
+
+    @property
+    def upper_of_shared(self) -> float:
+        """The same for a slowdown that the session's other tests show, too, where nothing takes it out."""
+        return self._quantile(max(self.below_upper, _UPPER_OF_SHARED))
+
+    def _quantile(self, share: float) -> float:
+        """Between two points of the grid."""
         below = 0.0
         for index, weight in enumerate(self.weights):
-            if weight > 0 and below + weight >= self.below_upper:
-                return max(0.0, GRID[index] - GRID[1] * (below + weight - self.below_upper) / weight)
+            if weight > 0 and below + weight >= share:
+                return max(0.0, GRID[index] - GRID[1] * (below + weight - share) / weight)
             below += weight
         return GRID[-1]
 
@@ -117,7 +128,7 @@ def learnt_reference(noise: Noise, baseline_runs: int, past: Sequence[PastSessio
 
 def _log_prior(sigma: float, tests: int) -> float:
     if tests >= MIN_TESTS:
-        return -((sigma / _PRIOR) ** 2) / 2
+        return -((sigma / _PRIOR) ** 2) / 2 if sigma <= _MOST else -math.inf
     if sigma == 0:
         return -math.inf
     ratio = _PRIOR_OF_FEW_TESTS / sigma

@@ -15,10 +15,10 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.meter import Meter
 from pytest_tfperf.programs.reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.sources import is_running_average
+from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
 
@@ -55,7 +55,7 @@ class CommandWindows:
         self._slowdown = slowdown
         self._clock = clock
         self._reader = Reader(command, devices)
-        self._meter = Meter(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
+        self._aggregator = WindowAggregator(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
         self._patience = Patience(clock(), command.reads.first_within, phase)
         self._windows = self._read() if command.reads.examples is None else self._whole_run(command.reads.examples)
         self._warmup: list[Window] = []
@@ -130,34 +130,34 @@ class CommandWindows:
 
     def _read(self) -> Iterator[Window]:
         """The windows, until the program ends."""
-        meter = self._meter
+        windows = self._aggregator
         for now, readings in self._chunks():
             for reading in readings:
-                if reading.value == 0 and not meter.readings:
+                if reading.value == 0 and not windows.readings:
                     continue  # printed before the first step
                 self._require_possible(reading)
-                if meter.take(now, reading):
+                if windows.take(now, reading):
                     self._advanced_at = now
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
-                if (meter.readings == WARMUP_READINGS or reading is readings[-1]) and (window := meter.window(now)):
+                if (windows.readings == WARMUP_READINGS or reading is readings[-1]) and (window := windows.window(now)):
                     yield self._slowed(window)
-        if window := meter.rest(self._clock()):
+        if window := windows.rest(self._clock()):
             yield self._slowed(window)
         self._require_good_end()
-        if not meter.readings:
+        if not windows.readings:
             raise self._nothing("it printed nothing usable before it ended")
 
     def _require_good_end(self) -> None:
         if bad := self._program.ended_badly():
             raise self._program.failure(
-                f"the program {bad} after {counted(self._meter.readings, 'reading')}",
+                f"the program {bad} after {counted(self._aggregator.readings, 'reading')}",
                 "fix the cause that its output shows"
                 + ("; it must end with status 0" if self._command.reads.reads_to_the_end else ""),
             )
 
     def _require_recent_rates(self) -> None:
         """Refuse rates that look like averages, unless the user has said what they are."""
-        if self._command.reads.rate_is is None and is_running_average(self._meter.rates):
+        if self._command.reads.rate_is is None and is_running_average(self._aggregator.rates):
             raise self._program.failure(
                 "its rates look like averages since the first one, which hide most of a change",
                 "give reads=Reads(rate_is='average') to undo them, or rate_is='recent' if they are none",
@@ -200,7 +200,7 @@ class CommandWindows:
         if read:
             what = "printed only readings that did not advance"
         fact = f"the program {what} for {self._program.silence_seconds:g} s and was ended"
-        if self._reader.first_lines and not self._meter.readings and not read:
+        if self._reader.first_lines and not self._aggregator.readings and not read:
             return self._program.hung(f"{fact}; {self._reader.nothing_read()}", *self._first_lines())
         return self._program.hung(fact)
 

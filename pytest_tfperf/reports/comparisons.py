@@ -21,6 +21,7 @@ from pytest_tfperf.reports.measurement_table import (
     rate_cell,
     rate_heading,
 )
+from pytest_tfperf.reports.message import loss_fact
 from pytest_tfperf.reports.message import message as of_a_measurement
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.table import Columns, Named, shown_names
@@ -110,7 +111,7 @@ def headline(comparison: Comparison) -> str:
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{shown_name(c.a.workload.id, c.a.name)}, "
     if c.outcome is Outcome.INVALID:  # a reader would take its ratio for a result
-        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {c.reason}"
+        return f"{what}{b} against {a} on {c.devices} ({c.machine}): {reason_of(c)}"
     ratio = f"ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
     return f"{what}{b} is {compared(c.ratio - 1)} {a} on {c.devices} ({c.machine}): {ratio}"
 
@@ -119,8 +120,19 @@ def in_brief(comparison: Comparison) -> str:
     """The outcome of a judged comparison in a few words, for a line that names the test already."""
     c = comparison
     if c.outcome is Outcome.INVALID:
-        return c.reason
+        return reason_of(c)
     return f"{outcome(c)}: b is {compared(c.ratio - 1)} a, ratio {c.ratio:.3f}"
+
+
+def reason_of(c: Comparison) -> str:
+    """Why it has its outcome; of an INVALID one the loss, or what disturbed its last pair."""
+    if c.outcome is not Outcome.INVALID:
+        return c.reason
+    disturbance = c.discarded_pairs[-1].disturbance if c.discarded_pairs else None
+    sides = (("a", c.a), ("b", c.b)) if all(pair.disturbance is None for pair in c.pairs) else ()
+    diverged = ((name, side) for name, side in sides if side.throughput.is_diverged)
+    losses = [f"{name}'s {loss_fact(side.throughput, side.workload)}" for name, side in diverged]
+    return "; ".join(filter(None, (f"INVALID: {losses[0] if losses else disturbance}", c.reason)))
 
 
 def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:

@@ -12,7 +12,7 @@ from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.core.verdict import Against, Consequence, Outcome, Verdict
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.breakdown import bound_by
 from pytest_tfperf.reports.numbers import change, percent, rate
@@ -124,9 +124,7 @@ def outcome_alone(result: Measurement | Comparison) -> str:
 
 def reference_kind(verdict: Verdict) -> str:
     """What a verdict rests on if it is no recorded baseline: "provisional", or "floor"."""
-    if verdict.is_provisional:
-        return "provisional"
-    return "floor" if verdict.is_floor and verdict.baseline else ""
+    return "" if verdict.against in (None, Against.BASELINE) else str(verdict.against)
 
 
 def action_rank(m: Measurement) -> int:
@@ -178,8 +176,8 @@ def _fails_at(verdict: Verdict | None) -> str | None:
     if verdict is None or verdict.threshold is None or verdict.tolerance is None or verdict.tolerance.lower is None:
         return None
     tolerance, threshold = percent(verdict.tolerance.lower), percent(verdict.threshold)
-    if verdict.is_provisional:
-        return f"{threshold}, warns"
+    if verdict.if_slower is Consequence.WARNS:
+        return f"{threshold}, {verdict.if_slower}"
     return tolerance if threshold == tolerance else f"{threshold} ({tolerance})"
 
 

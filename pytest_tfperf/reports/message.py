@@ -13,7 +13,7 @@ from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, run_value
-from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Verdict
+from pytest_tfperf.core.verdict import Against, Consequence, Noise, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
@@ -69,7 +69,7 @@ def headline(measurement: Measurement) -> str:
     where = f"{measurement.file}: " if measurement.file else ""
     where += f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices} ({measurement.machine})"
     if verdict is not None and verdict.outcome is Outcome.INVALID:  # a reader would take its throughput for a result
-        return f"{where}: INVALID: {why_invalid(measurement, verdict)}"
+        return f"{where}: {verdict.outcome}: {why_invalid(measurement, verdict)}"
     text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
     if t.low > 0 and t.high < math.inf:
         text += f" (95 % CI {rate(t.low)} to {rate(t.high)})"
@@ -80,7 +80,7 @@ def headline(measurement: Measurement) -> str:
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         text += f", {compared(verdict.confirmed_change)} the reference environment"
     floor = "the floor of " if verdict.is_floor else ""
-    against = f" (against {verdict.baseline.source})" if verdict.is_provisional else ""
+    against = f" (against {verdict.baseline.source})" if verdict.against is Against.EARLIER_SESSIONS else ""
     return f"{text}, {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}{against}"
 
 
@@ -89,7 +89,7 @@ def in_brief(measurement: Measurement) -> str:
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
     if verdict.outcome is Outcome.INVALID:
-        return f"INVALID: {why_invalid(measurement, verdict)}"
+        return f"{verdict.outcome}: {why_invalid(measurement, verdict)}"
     if verdict.baseline is None or verdict.change is None:
         return f"{verdict.outcome}: {rate(t.examples_per_sec)} {t.unit}/s"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
@@ -113,17 +113,22 @@ def loss_fact(throughput: Throughput, subject: Subject) -> str:
     return f"{text}{step} in {window}{run}"
 
 
-def why_invalid(m: Measurement, verdict: Verdict) -> str:
-    """Why a measurement is INVALID: its loss, or its last disturbance."""
+def why_runs_are_invalid(verdict: Verdict, subject: Subject, throughput: Throughput, runs: Sequence[Run]) -> str:
+    """Why the verdict on these runs is INVALID: the loss, or the last disturbance."""
     if verdict.reason is Reason.DIVERGED:
-        return f"{loss_fact(m.throughput, m.workload)}; the throughput of a diverged run is not reported"
-    disturbance = _last_disturbance(m)
-    return f"{verdict.reason}: {disturbance}" if disturbance else verdict.reason
+        return f"{loss_fact(throughput, subject)}; the throughput of a diverged run is not reported"
+    disturbances = [run.disturbance for run in runs if run.disturbance]
+    each = f" (each of {len(runs)} fresh runs was disturbed)" if 1 < len(runs) == len(disturbances) else ""
+    return f"{disturbances[-1] if disturbances else verdict.reason}{each}"
 
 
-def _last_disturbance(m: Measurement) -> Disturbance | None:
-    found = [run.disturbance for run in (*m.runs, *m.discarded)] + [pair.disturbance for pair in m.discarded_pairs]
-    return next((disturbance for disturbance in reversed(found) if disturbance), None)
+def why_invalid(m: Measurement, verdict: Verdict) -> str:
+    """Why a measurement is INVALID."""
+    return why_runs_are_invalid(verdict, m.workload, m.throughput, _all_runs(m))
+
+
+def _all_runs(m: Measurement) -> list[Run]:
+    return [*m.runs, *m.discarded, *(run for pair in m.discarded_pairs for run in (pair.a, pair.b) if run.disturbance)]
 
 
 def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
@@ -160,8 +165,8 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield Line(_IS_TOO_GOOD, "next")
     if verdict.reason is Reason.DIVERGED:
         yield Line(loss_advice(m.workload), "next")
-    elif verdict.outcome is Outcome.INVALID and (disturbance := _last_disturbance(m)):
-        yield Line(ADVICE[disturbance.kind], "next")
+    elif verdict.outcome is Outcome.INVALID and (found := [run.disturbance for run in _all_runs(m) if run.disturbance]):
+        yield Line(ADVICE[found[-1].kind], "next")
     if not m.is_test:
         return
     record = f"{rerun.of(m.test)} --update-baselines"
@@ -171,7 +176,7 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield command("record", record, "a floor is not a baseline of this machine")
     else:
         yield command("rerun", rerun.of(m.test))
-    if verdict.is_provisional:
+    if verdict.if_slower is Consequence.WARNS:
         yield command("record", record, "earlier sessions are no baseline, so this test can't fail")
     elif verdict.outcome is Outcome.REGRESSED:
         yield command("accept", record, "if the slowdown is intended; commit the row")
@@ -193,12 +198,11 @@ def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
         accepted += f", widened to {percent(threshold)} by noise"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         return f"fails from {percent(threshold)} slower than the reference environment    ({accepted})"
-    kind = "floor" if verdict.is_floor else row.source if verdict.is_provisional else "baseline"
+    kind = row.source if verdict.against is Against.EARLIER_SESSIONS else verdict.against
     reference = f"{kind} {rate(row.reference)}"
     if rate(expected) != rate(row.reference):
         reference += f", expected in this session {rate(expected)}"
-    action = "warns" if verdict.is_provisional else "fails"
-    return f"{action} below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
+    return f"{verdict.if_slower} below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
 
 
 def _baseline(verdict: Verdict, row: Baseline) -> str:

@@ -5,27 +5,23 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from pytest_tfperf.core.baseline import Change
+from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import OUTSIDE, Measurement, changed_since
-from pytest_tfperf.core.session_verdicts import DoubtKind, MachineVerdict, SessionVerdict, SoftwareVerdict, VerdictOn
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.consequence import outcome_of
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, Shown, counts, measurement_table
-from pytest_tfperf.reports.numbers import change, compared, counted, duration, percent, rate
+from pytest_tfperf.reports.measurement_table import Shown, counts, measurement_table
+from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
-from pytest_tfperf.reports.telemetry import HOST, telemetry_lines
 
 _RECORDED = Columns(
     right={"old", "new", "change", "between runs"}, optional=("between runs", "file"), ids=("workload",)
 )
-_DRIFT_WORTH_SHOWING = 0.01
-
-_NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
 
 
 def before(
@@ -108,7 +104,7 @@ def summary(
     measurements: Sequence[Measurement],
     *,
     baselines: str,
-    changes: Sequence[Change] = (),
+    changes: Sequence[BaselineUpdate] = (),
     machine: Sequence[str] = (),
     red: Collection[str] = (),
     not_measured: int = 0,
@@ -123,7 +119,7 @@ def summary(
         measurements: all measurements of the session.
         baselines: the folder of the baselines, as shown to the user.
         changes: rows that were recorded.
-        machine: the texts of `machine_line` and `software_line`.
+        machine: what the verdicts on the whole session say.
         red: the machines that are REGRESSED as a whole.
         not_measured: tests that ended in an error because they could not be measured.
         measured_nothing: --tfperf-require-baseline was given and no test was measured.
@@ -162,101 +158,14 @@ def _counts_line(results: Sequence[Measurement | Comparison]) -> str:
     return f"{machines}: {counts(results)} in {duration(sum(result.seconds for result in results))}"
 
 
-def software_line(machine: str, verdict: SoftwareVerdict, measurements: Iterable[Measurement]) -> SessionVerdict:
-    """The verdict about the software: the current environment against the reference environment, interleaved.
-
-    `measurements` show what changed since their baselines.
-    """
-    fact = (
-        f"software on {machine}: {_outcome(verdict)}: the current environment is {compared(verdict.change)} the "
-        f"reference environment{_interval(verdict)} in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
-    )
-    more = f"Changed since the baselines: {_changed(measurements)}" if verdict.outcome is Outcome.REGRESSED else ""
-    return _worded(VerdictOn.SOFTWARE, machine, verdict, fact, more)
-
-
-def machine_line(machine: str, verdict: MachineVerdict, measurements: Iterable[Measurement]) -> SessionVerdict:
-    """The verdict about the machine: its reference environment in this session against the committed baselines.
-
-    Without a reference environment it is about machine and software together; it has no text if they passed and are
-    within 1 % of the baselines. `measurements` show what changed, and the state of the machine during their runs.
-    """
-    measurements = list(measurements)
-    state = f"{_state(measurements)}{_single_verdicts(verdict)}" if verdict.outcome is Outcome.REGRESSED else ""
-    change = f"{compared(verdict.change)} the baselines{_interval(verdict)}"
-    if not verdict.is_apart:
-        if verdict.outcome is Outcome.PASS and abs(verdict.change) < _DRIFT_WORTH_SHOWING:
-            return _worded(VerdictOn.TOGETHER, machine, verdict, "")
-        fact = f"machine and software on {machine}: {_outcome(verdict)}: all tests together are {change}"
-        more = f"Changed since: {_changed(measurements)}. {state}{_NO_REFERENCE_ENVIRONMENT}"
-        return _worded(VerdictOn.TOGETHER, machine, verdict, fact, more)
-    fact, more = f"machine {machine}: {_outcome(verdict)}: the reference environment is {change}", ""
-    if verdict.outcome is Outcome.REGRESSED:
-        more = f"Changed outside of it: {_changed(measurements, OUTSIDE)}. {state}"
-        more += "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
-    return _worded(VerdictOn.MACHINE, machine, verdict, fact, more)
-
-
-def _worded(
-    kind: VerdictOn, machine: str, verdict: SoftwareVerdict | MachineVerdict, fact: str, more: str = ""
-) -> SessionVerdict:
-    text = f"{fact}. {more}" if more else fact
-    return SessionVerdict(kind, machine, verdict.outcome, verdict.change, text, fact)
-
-
-def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
-    """The outcome, with its reason where it is INCONCLUSIVE: the figures behind it may lie beyond the threshold."""
-    doubt = verdict.doubt
-    if doubt is None:
-        return verdict.outcome.value
-    why = {
-        DoubtKind.UNDECIDED: "the session ended before its last pairs",
-        DoubtKind.WITHIN_NOISE: "noise may explain the slowdown",
-        DoubtKind.TESTS_DISAGREE: (
-            f"the tests disagree ({doubt.found} of {verdict.tests} show at least half of the threshold, and "
-            f"{doubt.needed} must)"
-        ),
-        DoubtKind.FEW_TESTS: (
-            f"the session has too few tests to fail for it ({doubt.found} with a baseline, and it takes {doubt.needed})"
-        ),
-        DoubtKind.FEW_WITH_PAIRS: (
-            f"too few tests show it to fail for it ({doubt.found} with pairs, and it takes {doubt.needed})"
-        ),
-    }
-    return f"{verdict.outcome.value}, because {why[doubt.kind]}"
-
-
-def _single_verdicts(verdict: MachineVerdict) -> str:
-    """What a red machine means for its tests, as a sentence: no machine slows all tests down alike."""
-    return (
-        "Single verdicts of this session mean little: the common drift is taken out of them, and the loss of one test "
-        f"can hide in a drift of {percent(verdict.change)}. "
-    )
-
-
-def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
-    fails = "" if verdict.threshold is None else f", fails from {change(-verdict.threshold)}"
-    return f" (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
-
-
-def _changed(measurements: Iterable[Measurement], names: Collection[str] = ()) -> str:
-    """What changed since the baselines; only facts of these names if some are given."""
-    judged = [(m, m.verdict.baseline) for m in measurements if m.verdict]
-    recorded = [(m, row) for m, row in judged if row and not row.is_provisional]
-    changed = dict.fromkeys(text for m, row in recorded for text in changed_since(row, m.environment))
-    return ", ".join(c for c in changed if not names or c.split(" ")[0] in names) or "nothing that is recorded"
-
-
-def _state(measurements: Iterable[Measurement]) -> str:
-    """What the machine did during all runs, as a sentence; "" without telemetry."""
-    runs = (run for m in measurements for run in (*m.runs, *(run for pair in m.pairs for run in (pair.a, pair.b))))
-    parts = [one.text if one.label == HOST else f"{one.label} {one.text}" for one in telemetry_lines(runs)]
-    return f"During the runs: {'; '.join(parts)}. " if parts else ""
+def _held_against_rows(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Those that earlier sessions were not the reference of."""
+    return [m for m in measurements if m.verdict and m.verdict.against is not Against.EARLIER_SESSIONS]
 
 
 def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
     """How much runs and sessions differ, which decides what can be detected without a reference environment."""
-    known = [m.verdict.noise for m in measurements if m.verdict and m.verdict.noise and not m.verdict.is_provisional]
+    known = [m.verdict.noise for m in _held_against_rows(measurements) if m.verdict and m.verdict.noise]
     if not any(noise.between_sessions for noise in known):
         return
     runs = percent(statistics.median(noise.between_runs for noise in known))
@@ -267,7 +176,7 @@ def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
 
 def _next_steps(
     measurements: Sequence[Measurement],
-    changes: Sequence[Change],
+    changes: Sequence[BaselineUpdate],
     baselines: str,
     red: Collection[str],
     width: int | None,
@@ -282,8 +191,8 @@ def _next_steps(
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
         for load, count in Counter(c.new.load for c in changes if c.new.load).items():
             yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
-    recorded = [m for m in measurements if m.verdict and not m.verdict.is_provisional]
-    improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)
+    recorded = _held_against_rows(measurements)
+    improved = sum(outcome_of(m) is Outcome.IMPROVED for m in recorded)
     gains = sum(is_gain(m, red) for m in recorded)
     if gains:
         yield f"{gains} IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
@@ -299,7 +208,7 @@ def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
         yield f"{m.test}: its baseline was {row.load}{means}"
 
 
-def _recorded(changed: Change, name: str) -> dict[str, str | None]:
+def _recorded(changed: BaselineUpdate, name: str) -> dict[str, str | None]:
     old, new = changed.old, changed.new
     return {
         "file": f"{new.machine}.csv",
@@ -310,34 +219,3 @@ def _recorded(changed: Change, name: str) -> dict[str, str | None]:
         "change": change(new.reference / old.reference - 1) if old else None,
         "between runs": None if new.between_runs is None else percent(new.between_runs),
     }
-
-
-_SUBJECTS = {
-    VerdictOn.SOFTWARE: ("software", "the reference environment"),
-    VerdictOn.MACHINE: ("machine", "its baselines"),
-    VerdictOn.TOGETHER: ("machine and software", "the baselines"),
-    VerdictOn.DRIFT: ("drift over sessions", ""),
-}
-
-
-def session_clauses(verdicts: Sequence[SessionVerdict]) -> list[str]:
-    """ "machine REGRESSED (68.3 % slower than its baselines)": those that need action first; a PASS needs no words.
-
-    A machine is named only if there are several.
-    """
-    are_several = len({one.machine for one in verdicts}) > 1
-    notable = [one for one in verdicts if one.outcome is not Outcome.PASS]
-    return [_clause(one, are_several) for one in sorted(notable, key=lambda one: ACT_FIRST.index(one.outcome))]
-
-
-def in_one_sentence(clauses: Sequence[str]) -> list[str]:
-    """The clauses of one sentence, which begins with a capital letter."""
-    first, *rest = clauses
-    return [first[:1].upper() + first[1:], *(one[:1].lower() + one[1:] for one in rest)]
-
-
-def _clause(verdict: SessionVerdict, names_machine: bool) -> str:
-    subject, reference = _SUBJECTS[verdict.kind]
-    where = f" on {verdict.machine}" if names_machine else ""
-    figure = "" if verdict.change is None else f" ({compared(verdict.change)} {reference})"
-    return f"{subject}{where} {verdict.outcome}{figure}"

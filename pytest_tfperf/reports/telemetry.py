@@ -17,7 +17,11 @@ HOST = "machine"
 
 def telemetry_lines(runs: Iterable[Run]) -> Iterator[Line]:
     """Labelled lines about the host and each GPU over all runs; none without telemetry."""
-    telemetry = merged(run.telemetry for run in runs)
+    return state_lines(merged(run.telemetry for run in runs))
+
+
+def state_lines(telemetry: Telemetry | None) -> Iterator[Line]:
+    """Labelled lines about the host and each GPU; none without telemetry."""
     if telemetry is None:
         return
     if text := ", ".join(_host(telemetry)):

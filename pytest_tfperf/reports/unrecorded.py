@@ -8,7 +8,7 @@ from itertools import combinations
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.outlook import Outlook
+from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.lines import Line
 from pytest_tfperf.lines import command as command_line
 from pytest_tfperf.reports.advice import ADVICE
@@ -21,63 +21,63 @@ _Published = tuple[Measurement, Baseline]
 
 
 def unrecorded(
-    outlook: Outlook, measurements: Sequence[Measurement], *, baselines: str, command: str, seconds: float
+    found: UnrecordedTests, measurements: Sequence[Measurement], *, baselines: str, command: str, seconds: float
 ) -> list[Line]:
     """One paragraph: what was judged, how steady the machine is, the documents, what can be detected, the next step.
 
     Args:
-        outlook: of these tests.
+        found: of these tests.
         measurements: all of the session's.
         baselines: the folder of the baselines, as it is shown.
         command: records them.
         seconds: how long that will take.
     """
     return [
-        Line(_fact(outlook, baselines)),
-        *_noise(outlook),
+        Line(_fact(found, baselines)),
+        *_noise(found),
         *_documents(measurements),
-        *_detectable(outlook),
-        *_disturbed(outlook),
+        *_detectable(found),
+        *_disturbed(found),
         command_line("record", command, f"about {duration(seconds)}; then commit {baselines}"),
     ]
 
 
-def required(outlook: Outlook, *, baselines: str) -> str:
+def required(found: UnrecordedTests, *, baselines: str) -> str:
     """What the nightly gate says, where such tests failed and each has a message of its own."""
-    return f"{outlook.tests} without a baseline: record them with --update-baselines, then commit {baselines}"
+    return f"{found.tests} without a baseline: record them with --update-baselines, then commit {baselines}"
 
 
-def _fact(outlook: Outlook, baselines: str) -> str:
-    rest = outlook.tests - outlook.judged
+def _fact(found: UnrecordedTests, baselines: str) -> str:
+    rest = found.tests - found.judged
     parts = [f"{rest} measured and not judged, because no earlier session here serves as a reference"] if rest else []
-    if outlook.judged:
-        parts.append(f"{outlook.judged} judged against earlier sessions here (provisional), which warn and never fail")
+    if found.judged:
+        parts.append(f"{found.judged} judged against earlier sessions here (provisional), which warn and never fail")
     return f"without a row in {baselines}: {'; '.join(parts)}"
 
 
-def _noise(outlook: Outlook) -> Iterator[Line]:
-    within = "unknown" if outlook.within_runs is None else percent(outlook.within_runs)
-    between = outlook.between_runs
+def _noise(found: UnrecordedTests) -> Iterator[Line]:
+    within = "unknown" if found.within_runs is None else percent(found.within_runs)
+    between = found.between_runs
     known = "shown after a later session" if between is None else f"{percent(between)} (standard deviation)"
     yield Line(f"within a run {within} (standard error); between runs {known}", "noise")
 
 
-def _detectable(outlook: Outlook) -> Iterator[Line]:
-    if outlook.detectable is None:
+def _detectable(found: UnrecordedTests) -> Iterator[Line]:
+    if found.detectable is None:
         return
-    text = f"the next session warns of slowdowns from {percent(outlook.detectable)}"
-    if outlook.too_noisy_to_record:
+    text = f"the next session warns of slowdowns from {percent(found.detectable)}"
+    if found.too_noisy_to_record:
         text += "; most runs differ too much for a baseline: free the machine of other work before you record"
-    elif outlook.detectable_recorded is not None:
-        text += f"; with recorded baselines tests fail from {percent(outlook.detectable_recorded)}"
+    elif found.detectable_recorded is not None:
+        text += f"; with recorded baselines tests fail from {percent(found.detectable_recorded)}"
     yield Line(f"{text} (95 % power, median over tests)", "detectable")
 
 
-def _disturbed(outlook: Outlook) -> Iterator[Line]:
-    if not outlook.disturbances:
+def _disturbed(found: UnrecordedTests) -> Iterator[Line]:
+    if not found.disturbances:
         return
-    kinds = Counter(outlook.disturbances).most_common()
-    text = f"{len(outlook.disturbances)} of {outlook.tests} ({', '.join(kind for kind, _ in kinds)}), which are no "
+    kinds = Counter(found.disturbances).most_common()
+    text = f"{len(found.disturbances)} of {found.tests} ({', '.join(kind for kind, _ in kinds)}), which are no "
     yield Line(f"{text}reference for the next session: {ADVICE[kinds[0][0]]}", "disturbed")
 
 

@@ -47,7 +47,7 @@ def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
 
     fixture = item.stash[FIXTURE]
     measured = [result for result in fixture.outcomes.results if isinstance(result, Measurement)]
-    if measured and outcome_of(measured[0]) is not Outcome.INVALID and not fixture.outcomes.is_undecided:
+    if measured and outcome_of(measured[0]) is not Outcome.INVALID and fixture.outcomes.is_decided:
         feed(benchmark, measured[0])
     else:
         benchmark.skipped = True  # otherwise pytest-benchmark warns that its fixture was not used

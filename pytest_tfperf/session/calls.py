@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pytest_tfperf.bench.comparing import Effort, compare
-from pytest_tfperf.bench.one_run import AlwaysDisturbed, Side
+from pytest_tfperf.bench.one_run import Side
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
@@ -26,7 +26,7 @@ from pytest_tfperf.workers.launcher import Launcher
 R = TypeVar("R", Measurement, Comparison)
 
 
-class Calls:
+class CallRunner:
     """The calls of one test, in their order.
 
     Args:
@@ -51,8 +51,8 @@ class Calls:
         settings, measuring = self._session.settings, self._session.measuring
         if settings.smoke:
             return self.measure(subject, on, plan, name)
-        if measuring.other_launcher is not None:
-            return self._check_against(measuring.other_launcher, subject, on, accepted, plan, name)
+        if measuring.launchers.other is not None:
+            return self._check_against(measuring.launchers.other, subject, on, accepted, plan, name)
         task = self._task(subject, on, accepted, plan, name)
         if settings.update_baselines:
             return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
@@ -67,7 +67,7 @@ class Calls:
         self, a: Subject, b: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort
     ) -> Comparison:
         """Compare b with a, interleaved."""
-        left = Side(workload=a, launcher=self._session.measuring.launcher)
+        left = Side(workload=a, launcher=self._session.measuring.launchers.here)
         return self._compared(left, self._slowed(b), on, accepted, plan, effort=effort)
 
     def _check_against(
@@ -97,12 +97,12 @@ class Calls:
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
         shown = self._session.name_of(subject, name)
-        return self._session.measuring.task(self._test, self.made, subject, on, accepted, plan, shown)
+        return self._session.measuring.tasks.task(self._test, self.made, subject, on, accepted, plan, shown)
 
     def _slowed(self, subject: Subject) -> Side:
         """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
         slowdown = self._session.settings.inject_slowdown
-        return Side(workload=subject, launcher=self._session.measuring.launcher, slowdown=slowdown)
+        return Side(workload=subject, launcher=self._session.measuring.launchers.here, slowdown=slowdown)
 
     def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:
         asked = asked_for(task.topology.shape, task.topology.machine, task.workload)
@@ -155,13 +155,13 @@ class Calls:
 
     def _explained(self, error: MeasurementError, earlier: Measurement | Comparison | None) -> MeasurementError:
         """The error, with what earlier runs measured and the command that measures again."""
-        disturbed = error if isinstance(error, AlwaysDisturbed) else None
+        invalid = error if isinstance(error, InvalidMeasurement) else None
         return error.and_below(
             *not_measured(
                 self._test,
                 self._session.settings.rerun,
-                disturbance=disturbed.disturbance if disturbed else None,
-                runs=disturbed.runs if disturbed else (),
+                disturbance=invalid.disturbance if invalid else None,
+                runs=invalid.runs if invalid else (),
                 earlier=earlier if isinstance(earlier, Measurement) else None,
             )
         )

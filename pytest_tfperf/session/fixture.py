@@ -18,7 +18,7 @@ from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.programs.windows import WARMUP_READINGS
-from pytest_tfperf.session.calls import Calls
+from pytest_tfperf.session.calls import CallRunner
 from pytest_tfperf.session.features import module_of
 from pytest_tfperf.session.outcomes import Outcomes
 from pytest_tfperf.session.session import Session
@@ -37,7 +37,7 @@ class ThroughputFixture:
     def __init__(self, session: Session, test: str) -> None:
         self._session = session
         self._test = test
-        self._calls = Calls(session, test)
+        self._calls = CallRunner(session, test)
         self._is_over = False
 
     def check(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.consequence import consequence, outcome_of
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import (
     BaselineRefused,
     GateFailure,
@@ -50,7 +50,7 @@ class Outcomes:
             MeasurementError, BaselineError, TfperfError: it errors.
         """
         self.session.queue.require_all_calls(self.test, self.calls)
-        if self.is_undecided:
+        if not self.is_decided:
             return
         found: dict[Consequence, list[Measurement | Comparison]] = {kind: [] for kind in Consequence}
         for result in self.results:
@@ -71,9 +71,9 @@ class Outcomes:
         return self.session.queue.results_of(self.test)[: self.calls]
 
     @property
-    def is_undecided(self) -> bool:
-        """Whether a call wants fresh runs at the end of the session."""
-        return self.session.queue.is_undecided(self.test)
+    def is_decided(self) -> bool:
+        """Whether no call wants fresh runs at the end of the session."""
+        return self.session.queue.is_decided(self.test)
 
     @property
     def properties(self) -> list[tuple[str, object]]:
@@ -106,7 +106,7 @@ class Outcomes:
         """Write the measured baselines; one that is refused does not keep the others from being written."""
         refused: list[BaselineRefused] = []
         for index, result in enumerate(self.results):
-            if isinstance(result, Measurement) and result.runs_wanted:
+            if isinstance(result, Measurement) and result.recording is not None:
                 try:
                     self.session.recorder.record(result)
                 except BaselineRefused as error:
@@ -128,7 +128,7 @@ class Outcomes:
 
     def _warning(self, result: Measurement | Comparison) -> list[Line]:
         """The message; in one line where the reference is only provisional, because it needs no action today."""
-        if isinstance(result, Measurement) and result.verdict is not None and result.verdict.is_provisional:
+        if isinstance(result, Measurement) and result.verdict and result.verdict.if_slower is Consequence.WARNS:
             rerun = self.session.settings.rerun.of(self.test)
             return [Line(f"{headline(result)}: {result.verdict.reason}. Rerun: {rerun}")]
         return self._messages([result])
@@ -142,7 +142,7 @@ def why_missing_is_an_error(session: Session, error: NoData | NotEnoughDevices |
         return ""
     if isinstance(error, NotEnoughNodes) and session.nodes is not None:
         return str(error)  # who names a launcher for the gate wants its tests to run
-    if session.measuring.topology.driver_fault:
+    if session.measuring.machine.topology.driver_fault:
         return f"{error}. A driver is installed, so this machine should have GPUs"
     name = session.settings.machine
     if not (name and error.wanted):

@@ -6,17 +6,19 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
+from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
-from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.judging.provisional import MOST_RUNS
+from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import Shown
 from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.unrecorded import required, unrecorded
 from pytest_tfperf.session.features import features
 from pytest_tfperf.session.session import Session
@@ -38,10 +40,10 @@ def header(session: Session) -> list[str]:
     measuring = session.measuring
     each = expected_seconds(session)
     known = each if settings.smoke else session.known_seconds
-    session.progress.expect(len(measuring.runnable), lambda: seconds_left(session))
+    session.progress.expect(len(measuring.machine.runnable), lambda: seconds_left(session))
     lines = summary.before(
-        measuring.topology.machine,
-        len(measuring.runnable),
+        measuring.machine.topology.machine,
+        len(measuring.machine.runnable),
         math.fsum(each.values()),
         sum(test not in known for test in each),
         most_seconds=_most_seconds(session, each),
@@ -50,7 +52,7 @@ def header(session: Session) -> list[str]:
         smoke=settings.smoke,
         inject_slowdown=settings.inject_slowdown,
         hold=settings.hold,
-        against=session.measuring.compared_with,
+        against=session.measuring.launchers.compared_with,
     )
     said = [f"tfperf: {line}" for line in session.remarks_of_features(in_brief=True)]
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
@@ -80,7 +82,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         baselines=session.settings.shown_baselines,
         changes=session.recorder.changes,
         # What fails is a report of its own, in full.
-        machine=[one.fact if one.outcome is Outcome.REGRESSED else one.text for one in session.verdicts],
+        machine=[fact_of(one) if one.outcome is Outcome.REGRESSED else text_of(one) for one in session.verdicts],
         red=red_machines(session.verdicts),
         not_measured=len(session.not_measured),
         measured_nothing=session.measured_nothing,
@@ -98,7 +100,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *_stragglers(measurements),
         *(
             f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
-            for test, why in session.measuring.reference_failures
+            for test, why in session.measuring.judge.reference_failures
         ),
         *session.remarks_of_features(in_brief=False),
         *skipped,
@@ -124,7 +126,7 @@ def outputs(session: Session) -> Iterator[str]:
 def expected_seconds(session: Session) -> dict[str, float]:
     """Seconds that each test that can run here will probably take, with its confirmation."""
     if session.settings.smoke:
-        return {test.id: _SMOKE_SECONDS for test in session.measuring.runnable}
+        return {test.id: _SMOKE_SECONDS for test in session.measuring.machine.runnable}
     settings = session.settings
     runs = settings.runs if settings.update_baselines else 1 + _confirmations(session)
     return {test: runs * seconds for test, seconds in _run_seconds(session).items()}
@@ -133,10 +135,10 @@ def expected_seconds(session: Session) -> dict[str, float]:
 def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
     """Seconds of the session if its longest test is in doubt; of a recording, if all runs differ too much."""
     settings, expected = session.settings, math.fsum(each.values())
-    if settings.smoke or session.measuring.compared_with:
+    if settings.smoke or session.measuring.launchers.compared_with:
         return expected
     if settings.update_baselines:
-        return 2 * expected  # runs_wanted: at most twice as many
+        return 2 * expected  # new_baseline.wants: at most twice as many
     # A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
     longest = max((session.longest_seconds.get(test, 0.0) for test in each), default=0.0)
     return expected + (_most_runs(session) - 1) * longest
@@ -145,7 +147,7 @@ def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
 def _most_runs(session: Session) -> int:
     """How many runs the session's rules take of a test in doubt."""
     if session.has_rows:
-        references = session.measuring.references
+        references = session.measuring.launchers.references
         return 1 + 2 * PAIR_STAGES[-1] if references is not None and references.serves_any else RUN_STAGES[-1]
     return 1 if session.settings.require_baseline else MOST_RUNS
 
@@ -177,7 +179,7 @@ def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:
     return [
         f"{one.test}: its baseline has no profile: {one.profile.fault or 'the trace has no TensorFlow operations'}"
         for one in measurements
-        if one.runs_wanted and one.profile is not None and not one.profile.ops
+        if one.recording is not None and one.profile is not None and not one.profile.ops
     ]
 
 
@@ -209,7 +211,7 @@ def seconds_left(session: Session) -> float:
 
 def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> Sequence[Shown]:
     settings = session.settings
-    found = None if settings.update_baselines else outlook(measurements, Tolerance.of(settings.tolerance))
+    found = None if settings.update_baselines else unrecorded_tests(measurements, Tolerance.of(settings.tolerance))
     if found is None:
         return []
     if settings.require_baseline:
@@ -226,7 +228,8 @@ def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> Sequen
 def _run_seconds(session: Session) -> dict[str, float]:
     """Seconds that one run of each test will probably take."""
     guesses = {
-        test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS for test in session.measuring.runnable
+        test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS
+        for test in session.measuring.machine.runnable
     }
     spent: dict[str, float] = {}
     for result in session.queue.results:
@@ -269,16 +272,6 @@ def run_seconds(
 def seconds_of_a_run(result: Measurement | Comparison) -> float:
     """Seconds of one worker, with its start and compilation; a comparison takes all of its pairs in one run."""
     return result.seconds / result.workers if isinstance(result, Measurement) else result.seconds
-
-
-def runs_missing(result: Measurement | Comparison) -> int:
-    """How many further runs a result needs before it is decided."""
-    if isinstance(result, Comparison) or result.is_decided:
-        return 0
-    verdict = result.verdict
-    runs = max(result.runs_wanted, verdict.runs_wanted if verdict else 0) - len(result.runs)
-    pairs = (verdict.pairs_wanted if verdict else 0) - len(result.pairs)
-    return max(runs, 0) + 2 * max(pairs, 0)
 
 
 def _alike(test: str, timed: Mapping[str, float]) -> float | None:

@@ -115,13 +115,15 @@ def report_session_verdicts(session: pytest.Session) -> None:
     if session.shouldstop or session.shouldfail or is_xdist_worker(session.config):
         return
     for failure in session.config.stash[SESSION].judge():
+        from pytest_tfperf.reports.session_verdicts import fact_of, text_of  # most sessions have nothing to report
+
         name = f"{failure.kind} on {failure.machine}"
         report = pytest.TestReport(
             nodeid=f"tfperf::{name}",
             location=("tfperf", None, name),
             keywords={},
             outcome="failed",
-            longrepr=_PlainRepr(lines_of(failure.text), failure.fact, terminal_width(session.config)),
+            longrepr=_PlainRepr(lines_of(text_of(failure)), fact_of(failure), terminal_width(session.config)),
             when="call",
         )
         session.testscollected += 1  # or else pytest's progress ends at 110 %
@@ -148,7 +150,7 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
                 fixture.outcomes.conclude(lambda lines: _warn(item, lines))
                 raise
             fixture.outcomes.conclude(lambda lines: _warn(item, lines))
-            item.stash[IN_DOUBT] = fixture.outcomes.is_undecided
+            item.stash[IN_DOUBT] = not fixture.outcomes.is_decided
         finally:
             fixture.close()
             item.user_properties += fixture.outcomes.properties  # for JUnit XML
@@ -293,7 +295,7 @@ def _text(lines: Iterable[Line], item: pytest.Item) -> str:
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:
     """Source location of the call that was refused, else of the test."""
-    from pytest_tfperf.core import source_location
+    from pytest_tfperf.session import source_location
 
     folder = item.config.invocation_params.dir
     path, line, _ = item.reportinfo()

@@ -11,9 +11,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.safe_text import without_passwords
-from pytest_tfperf.session.given import Given, Origin
 
 if TYPE_CHECKING:
     import pytest
@@ -63,7 +62,7 @@ class _Known:
 def rerun_command(
     config: pytest.Config,
     settings: Mapping[str, Setting[Any]],
-    given: Mapping[str, Given],
+    given: Mapping[str, RawSetting],
     values: Mapping[str, Any],
 ) -> RerunCommand:
     """The command of this session's tests; `given` and `values` are what was given and what was made of it, by name."""
@@ -90,7 +89,7 @@ def _pytest_options(config: pytest.Config, known: _Known) -> list[str]:
     return words
 
 
-def _own_options(given: Iterable[Given], values: Mapping[str, Any]) -> list[str]:
+def _own_options(given: Iterable[RawSetting], values: Mapping[str, Any]) -> list[str]:
     """Our options from the command line."""
     return [
         one.setting.spelled if values[one.setting.name] is True else f"{one.setting.spelled}={one.text}"
@@ -99,7 +98,7 @@ def _own_options(given: Iterable[Given], values: Mapping[str, Any]) -> list[str]
     ]
 
 
-def _from_environment(given: Iterable[Given]) -> list[str]:
+def _from_environment(given: Iterable[RawSetting]) -> list[str]:
     """What environment variables say, as overrides: the shell in which a command is pasted may not have them."""
     return [
         word

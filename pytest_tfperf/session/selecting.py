@@ -15,7 +15,6 @@ from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload, checked
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session import selecting as parameters
 from pytest_tfperf.session.reporting import SESSION
 from pytest_tfperf.session.session import Session
 
@@ -36,7 +35,7 @@ def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[Se
             is_important=item.get_closest_marker("important") is not None,
             file=item.location[0],
             line=(item.location[1] or 0) + 1,
-            faults=tuple(parameters.faults(_parameters(item))),
+            faults=tuple(faults(_parameters(item))),
         )
         for item in items
         if selected(item)
@@ -98,7 +97,7 @@ def _reads_data(item: pytest.Item, default: str) -> bool:
     names = [value.input_pipeline for value in params.values() if isinstance(value, Workload)]
     if "input_pipeline" in getattr(item, "fixturenames", ()):
         names.append(params.get("input_pipeline", default))
-    known = [name for name in names if isinstance(name, str) and not parameters.faults({"input_pipeline": name})]
+    known = [name for name in names if isinstance(name, str) and not faults({"input_pipeline": name})]
     return any(catalogue.data_set_of(name) for name in known)
 
 

@@ -20,7 +20,7 @@ from pytest_tfperf.session.features import features
 from pytest_tfperf.stores.baselines import BaselineStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
@@ -93,7 +93,7 @@ class Session:
         """Writes baselines."""
         from pytest_tfperf.bench.recording import BaselineRecorder
 
-        return BaselineRecorder(self.baselines, self.measuring.references)
+        return BaselineRecorder(self.baselines, self.measuring.launchers.references)
 
     @cached_property
     def history(self) -> History:
@@ -125,28 +125,28 @@ class Session:
     def known_seconds(self) -> Mapping[str, float]:
         """Seconds that a run of each selected test took in an earlier session; none where the history is broken."""
         with suppress(TfperfError):
-            return self.history.seconds_of(test.id for test in self.measuring.runnable)
+            return self.history.seconds_of(test.id for test in self.measuring.machine.runnable)
         return {}
 
     @cached_property
     def longest_seconds(self) -> Mapping[str, float]:
         """The most seconds that a run of each selected test took in an earlier session; none as `known_seconds`."""
         with suppress(TfperfError):
-            return self.history.longest_seconds_of(test.id for test in self.measuring.runnable)
+            return self.history.longest_seconds_of(test.id for test in self.measuring.machine.runnable)
         return {}
 
     @cached_property
     def has_rows(self) -> bool:
         """Whether any baseline of this machine is recorded; files that can't be read have none."""
         with suppress(TfperfError):
-            return any(self.baselines.load(machine) for machine in self.measuring.machine_names)
+            return any(self.baselines.load(machine) for machine in self.measuring.machine.names)
         return False
 
     @cached_property
     def known_confirmations(self) -> tuple[int, int]:
         """Further runs that confirmations took in earlier sessions, and among how many measurements."""
         with suppress(TfperfError):
-            return self.history.confirmation_runs(self.measuring.machine_names)
+            return self.history.confirmation_runs(self.measuring.machine.names)
         return 0, 0
 
     def prepare(self) -> None:
@@ -181,10 +181,10 @@ class Session:
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         features().ask("check_stores", settings=settings)
-        if self.measuring.compared_with:
+        if self.measuring.launchers.compared_with:
             return
-        rows = [row for machine in self.measuring.machine_names for row in self.baselines.load(machine).values()]
-        references = self.measuring.references
+        rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
+        references = self.measuring.launchers.references
         if references is not None and not (settings.smoke or settings.update_baselines):
             self.remarks += references.check([row for row in rows if row.is_measured])
         if settings.update_baselines:
@@ -246,25 +246,8 @@ class Session:
         settings = self.settings
         if self.selection and not (settings.collects_only or settings.smoke or settings.update_baselines):
             self.progress.test, self.progress.why = "software and machine", ""
-            self.verdicts += self.measuring.session_verdicts(self.queue.results)
-            self.verdicts += self._verdicts_of_features()
-            self._keep_verdicts()
+            self.verdicts += self.measuring.judge.judge(self.queue.results)
         return self._failing
-
-    def _verdicts_of_features(self) -> list[SessionVerdict]:
-        """None of a feature that can't read the history."""
-        try:
-            found: list[Iterable[SessionVerdict]] = features().ask(
-                "session_verdicts",
-                settings=self.settings,
-                session=self.id,
-                machines=self.measuring.machine_names,
-                history=self.history,
-            )
-            return [verdict for verdicts in found for verdict in verdicts]
-        except TfperfError as error:
-            self.measuring.history_fault = str(error)
-            return []
 
     def remarks_of_features(self, *, in_brief: bool) -> list[str]:
         """What features say of the session, before its tests (in brief) and after them."""
@@ -288,15 +271,6 @@ class Session:
             remarks=self.remarks_of_features(in_brief=False),
             keeps_history=self.keeps_history,
         )
-
-    def _keep_verdicts(self) -> None:
-        """Add the verdicts to the history; they count even if it can't be written."""
-        now = datetime.now(UTC).isoformat()
-        try:
-            for verdict in self.verdicts:
-                self.history.append_verdict(verdict, session=self.id, time=now)
-        except TfperfError as error:
-            self.measuring.history_fault = str(error)
 
     @property
     def keeps_history(self) -> bool:

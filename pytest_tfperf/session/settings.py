@@ -13,11 +13,10 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings, Update
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.safe_text import shortened
-from pytest_tfperf.session.given import Given, Origin
 from pytest_tfperf.session.rerun_options import rerun_command
 
 if TYPE_CHECKING:
@@ -112,22 +111,22 @@ def refuse_unknown_update(arguments: Sequence[str]) -> None:
             raise TfperfError(f"--update-baselines: {known} Without a value it records every selected test")
 
 
-def _given(config: pytest.Config, setting: Setting[Any]) -> Given | None:
+def _given(config: pytest.Config, setting: Setting[Any]) -> RawSetting | None:
     """What the user gave for a setting; None where its default holds."""
     name = setting.name
     if (value := config.getoption(f"tfperf_{name}", None)) is not None:
-        return Given(setting, Origin.OPTION, str(value))
+        return RawSetting(setting, Origin.OPTION, str(value))
     if value := os.environ.get(f"TFPERF_{name.upper()}"):
-        return Given(setting, Origin.VARIABLE, value)
+        return RawSetting(setting, Origin.VARIABLE, value)
     if value := config.getini(f"tfperf_{name}"):
         overrides = config.getoption("override_ini", None) or ()
         if any(line.startswith(f"tfperf_{name}=") for line in overrides):
-            return Given(setting, Origin.OVERRIDE, str(value))
-        return Given(setting, Origin.INI_FILE, str(value), str(config.inipath))
+            return RawSetting(setting, Origin.OVERRIDE, str(value))
+        return RawSetting(setting, Origin.INI_FILE, str(value), str(config.inipath))
     return None
 
 
-def _parsed(setting: Setting[Any], given: Given) -> Any:
+def _parsed(setting: Setting[Any], given: RawSetting) -> Any:
     try:
         return setting.parse(given.text)
     except TfperfError as error:
@@ -136,7 +135,7 @@ def _parsed(setting: Setting[Any], given: Given) -> Any:
         raise TfperfError(f"{given}: {shortened(given.text)!r} {error}") from None
 
 
-def _path(config: pytest.Config, setting: Setting[Any], path: Path | None, given: Given | None) -> Path | None:
+def _path(config: pytest.Config, setting: Setting[Any], path: Path | None, given: RawSetting | None) -> Path | None:
     """The path from rootdir; a folder that the user gave must not be a file."""
     if path is None:
         return None
@@ -147,7 +146,7 @@ def _path(config: pytest.Config, setting: Setting[Any], path: Path | None, given
 
 
 def _refuse_contradictions(
-    known: Mapping[str, Setting[Any]], given: Mapping[str, Given], values: Mapping[str, Any]
+    known: Mapping[str, Setting[Any]], given: Mapping[str, RawSetting], values: Mapping[str, Any]
 ) -> None:
     """Refuse two settings of which at most one may differ from its default."""
     known = {"update_baselines": _RECORDING, **known}
@@ -157,7 +156,7 @@ def _refuse_contradictions(
             _refuse_both(a, b, given, why)
 
 
-def _refuse_both(a: Setting[Any], b: Setting[Any], given: Mapping[str, Given], why: str) -> NoReturn:
+def _refuse_both(a: Setting[Any], b: Setting[Any], given: Mapping[str, RawSetting], why: str) -> NoReturn:
     """Say which two settings contradict each other, and where each was given."""
     names = [str(given[one.name]) if one.name in given else "--update-baselines" for one in (a, b)]
     text = f"{' with '.join(names)}: {why}. Leave one of them out"
@@ -167,7 +166,7 @@ def _refuse_both(a: Setting[Any], b: Setting[Any], given: Mapping[str, Given], w
     raise TfperfError(f"{text}.")
 
 
-def _refuse_missing_baselines(given: Given, folder: Path) -> None:
+def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
     """A misspelt folder would leave each test without a baseline, and so the gate green.
 
     In an ini file it is the folder of baselines yet to be recorded.

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, final
 
-from pytest_tfperf.core.baseline import Baseline, Change, Key
+from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
 from pytest_tfperf.core.machine_key import check_name, is_name
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores import baseline_file, files
@@ -72,7 +72,7 @@ class BaselineStore:
         """The rows of `published` with this key."""
         return [row for row in self.published() if row.key == key]
 
-    def update(self, machine: str, rows: Mapping[Key, Baseline]) -> tuple[Change, ...]:
+    def update(self, machine: str, rows: Mapping[Key, Baseline]) -> tuple[BaselineUpdate, ...]:
         """Write these rows into the machine's file, leave its other rows as they are, and return what changed.
 
         Takes the lock for the moment where the session does not hold it.
@@ -90,7 +90,7 @@ class BaselineStore:
                 files.replace(path, data)
             except OSError as error:
                 raise _unwritable(path, error) from None
-        return tuple(Change(before.get(key), row) for key, row in rows.items())
+        return tuple(BaselineUpdate(before.get(key), row) for key, row in rows.items())
 
     @contextmanager
     def lock(self) -> Iterator[None]:

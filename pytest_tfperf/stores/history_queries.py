@@ -176,5 +176,5 @@ def earlier_measurements(machine: str, before: str, most: int) -> Select[Any]:
     return in_order(select(_M.id, _M.workload, _M.topology, as_it_is(_M.whole)).where(_M.id.in_(serving)), MEASUREMENTS)
 
 
-def _as_stored(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
+def _as_stored(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="seconds")

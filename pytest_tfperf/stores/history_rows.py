@@ -17,10 +17,10 @@ from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Against, Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.safe_text import shortened
-from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
+from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, as_written_now, is_possible
 
 _PROVISIONAL = " (provisional)"
 NO_REFERENCE = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
@@ -32,20 +32,20 @@ _OF_A_THROUGHPUT = ("unit", "examples_per_sec", "low", "high")
 def measurement_row(m: Measurement) -> dict[str, Any]:
     """All columns but `id` and `made`."""
     decided = m.verdict if m.verdict and m.verdict.is_decided else None
+    is_provisional = decided is not None and decided.against is Against.EARLIER_SESSIONS
     is_slowed = "injected_slowdown" in m.environment
     row = {name: storable(getattr(m, name)) for name in _TEXTS} | {
         **{name: getattr(m.throughput, name) for name in _OF_A_THROUGHPUT},
         "time": utc(m.time),
         "workload": storable(m.workload.id),
         "is_slowed_on_purpose": is_slowed,
-        "outcome": (decided.outcome.value + (_PROVISIONAL if decided.is_provisional else "")) if decided else None,
+        "outcome": decided.outcome.value + (_PROVISIONAL if is_provisional else "") if decided else None,
         "runs": len(m.runs),
         "workers": m.workers,
         "seconds": m.seconds,
         "whole": _packed(m),
     }
-    is_borrowed = decided is not None and (decided.is_floor or decided.is_provisional)
-    if decided and decided.baseline and not is_borrowed and not is_slowed:
+    if decided and decided.baseline and decided.against is Against.BASELINE and not is_slowed:
         expected = math.log(decided.baseline.reference) + decided.common_drift
         row |= {
             "reference": decided.baseline.reference,
@@ -114,7 +114,7 @@ def whole_measurement(whole: bytes, place: str) -> Measurement:
     Raises:
         TfperfError: it can't be read; names `place`.
     """
-    found = build(Measurement, unpacked(whole, place), place, newer=True)
+    found = build(Measurement, as_written_now(unpacked(whole, place)), place, newer=True)
     if not is_possible(found):
         raise TfperfError(f"{place}: {IMPOSSIBLE}")
     return found
@@ -135,7 +135,10 @@ def whole_verdict(whole: bytes, place: str) -> SessionVerdict:
     Raises:
         TfperfError: it can't be read; names `place`.
     """
-    return build(SessionVerdict, unpacked(whole, place), place, newer=True)
+    kept = unpacked(whole, place)
+    if isinstance(kept, dict) and "found" not in kept:  # an earlier version kept a text in place of figures
+        kept = {"machine": kept.get("machine"), "found": kept}
+    return build(SessionVerdict, kept, place, newer=True)
 
 
 def profile_of(recorded: Any, date: str, place: str) -> Profile | None:
@@ -169,8 +172,8 @@ def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
         TfperfError: one is missing; names `place`.
     """
     try:
-        verdict, environment = whole["verdict"], whole["environment"]
-        if verdict and (verdict["waits_for_drift"] or verdict["runs_wanted"] or verdict["pairs_wanted"]):
+        verdict, environment = as_written_now(whole)["verdict"], whole["environment"]
+        if verdict and not build(Verdict, verdict, place, newer=True).is_decided:
             return None
         values = zip(whole["runs"], whole["throughput"]["runs"], strict=True)
         runs = tuple(

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.verdict import NOTHING, Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
 
@@ -81,13 +82,40 @@ def parse(text: str, name: str) -> tuple[Measurement, ...]:
     for index, value in enumerate(whole["measurements"]):
         place = f"{name}: measurements[{index}]"
         try:
-            measurement = build(Measurement, value, place)
+            measurement = build(Measurement, as_written_now(value), place)
         except TfperfError as error:
             raise TfperfError(f"{error}: {_NEXT}") from None
         if not is_possible(measurement):
             raise TfperfError(f"{place}: {IMPOSSIBLE}: {_NEXT}")
         found.append(measurement)
     return tuple(found)
+
+
+def as_written_now(whole: Any) -> Any:
+    """The JSON of a measurement in today's fields; anything else is left for `build` to refuse.
+
+    Versions before `Wants` wrote what was missing for a decision in three fields of the verdict, and in one for a
+    baseline: then a number of runs, those that there are where no more were wanted.
+    """
+    if not isinstance(whole, dict):
+        return whole
+    now, verdict = dict(whole), whole.get("verdict")
+    if isinstance(count := now.pop("runs_wanted", None), int) and count:
+        is_whole = isinstance(runs := whole.get("runs"), list) and count <= len(runs)
+        now["recording"] = plain(NOTHING if is_whole else Wants(Want.RUNS, count))
+    if isinstance(verdict, dict):
+        now["verdict"] = _verdict_as_written_now(verdict)
+    return now
+
+
+def _verdict_as_written_now(verdict: dict[str, Any]) -> dict[str, Any]:
+    wanted = {what: verdict.get(name) for what, name in _WANTED_BEFORE.items()}
+    found = next((Wants(what, 0 if count is True else count) for what, count in wanted.items() if count), None)
+    rest = {name: value for name, value in verdict.items() if name not in _WANTED_BEFORE.values()}
+    return rest | ({"wants": plain(found)} if found else {})
+
+
+_WANTED_BEFORE = {Want.COMMON_DRIFT: "waits_for_drift", Want.RUNS: "runs_wanted", Want.PAIRS: "pairs_wanted"}
 
 
 def is_possible(measurement: Measurement) -> bool:

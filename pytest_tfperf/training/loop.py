@@ -19,7 +19,7 @@ from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep
 
 
 class Loop(Protocol):
-    """What a worker runs its windows with: `TrainingLoop`, `FitLoop`, `InputLoop`, `OwnLoop` or `Lender`."""
+    """What a worker runs its windows with: `TrainingLoop`, `FitLoop`, `InputLoop`, `OwnLoop` or `DeviceServer`."""
 
     examples_per_step: int  # of all replicas on all ranks, in units
     unit: str

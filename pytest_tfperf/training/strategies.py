@@ -138,7 +138,7 @@ def connect(cluster: Cluster, devices: list[str]) -> list[str]:
     return [f"/job:{_JOB}/replica:0/task:{rank}/device:{name}" for rank in range(cluster.size) for name in devices]
 
 
-class Lender:
+class DeviceServer:
     """A rank whose devices rank 0 trains on; it meets `Loop`, and does nothing by itself.
 
     Args:

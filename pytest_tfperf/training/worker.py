@@ -32,7 +32,7 @@ from pytest_tfperf.training.op_times import trace_steps
 from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.place import reserve_port
 from pytest_tfperf.training.step_profile import profile_step
-from pytest_tfperf.training.strategies import Lender, connect, strategy_for
+from pytest_tfperf.training.strategies import DeviceServer, connect, strategy_for
 from pytest_tfperf.workers.wire import Channel, ConnectionLost
 
 
@@ -62,8 +62,8 @@ def _work(channel: Channel, job: Job) -> None:
     channel.send({"phase": "devices"})
     has_server = workload.variable_update is VariableUpdate.PARAMETER_SERVER
     if has_server and cluster is not None and cluster.rank > 0:
-        lender = Lender(cluster, job.devices, workload, cores)
-        _answer(channel, lender, job.slowdown, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT))
+        server = DeviceServer(cluster, job.devices, workload, cores)
+        _answer(channel, server, job.slowdown, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT))
         return
     limit_threads(cores)
     devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)

@@ -10,12 +10,11 @@ from played import BOX, BUSY, TRIVIAL, PlayedLauncher, steady
 from played_session import ROW, PlayedSession
 
 from pytest_tfperf.bench.disturbance import TRIES
-from pytest_tfperf.bench.one_run import AlwaysDisturbed
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key, Provenance
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.profile import Input, StepProfile
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.errors import BaselineError, MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.reference import reference_for
@@ -180,9 +179,10 @@ def test_a_disturbed_first_run_does_not_count_as_bad_news() -> None:
 
 def test_runs_that_are_all_disturbed_are_an_error_with_what_they_measured() -> None:
     session, launcher = PlayedSession(*[BUSY] * TRIES), steady(100.0)
-    with pytest.raises(AlwaysDisturbed, match="other processes used 90 %") as caught:
+    with pytest.raises(InvalidMeasurement, match="other processes used 90 %") as caught:
         session.bench.measure(session.task(launcher))
     assert (launcher.started, len(caught.value.runs)) == (TRIES, TRIES)
+    assert caught.value.verdict == Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED)
 
 
 def test_a_plain_measurement_discards_a_disturbed_run() -> None:
@@ -193,8 +193,8 @@ def test_a_plain_measurement_discards_a_disturbed_run() -> None:
 
 def test_a_machine_that_stays_busy_gives_later_tests_one_try() -> None:
     session, launcher = PlayedSession(*[BUSY] * (TRIES + 1)), steady(100.0)
-    session.machine.seconds_disturbed = 1e6
-    with pytest.raises(AlwaysDisturbed):
+    session.machine.was_disturbed(1e6)
+    with pytest.raises(InvalidMeasurement):
         session.bench.measure(session.task(launcher))
     assert launcher.started == 1
 
@@ -211,8 +211,9 @@ def test_a_failure_names_workload_and_devices() -> None:
 
 def test_a_loss_that_is_not_finite_is_an_error_where_nothing_is_judged() -> None:
     session = PlayedSession()
-    with pytest.raises(MeasurementError, match=r"INVALID: .*loss"):
+    with pytest.raises(InvalidMeasurement, match=r"INVALID: .*loss") as caught:
         session.bench.measure(session.task(steady(100.0, loss=float("nan"))))
+    assert caught.value.verdict.reason is Reason.DIVERGED
 
 
 def test_a_measurement_on_gpus_names_them_and_their_rate() -> None:

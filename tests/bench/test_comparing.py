@@ -21,6 +21,7 @@ from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
+from pytest_tfperf.reports.comparisons import reason_of
 
 HOST = TRIVIAL.with_(input_pipeline="host")
 ALMOST = (100.0, 100.1, 99.9)  # images/s of fresh workers that differ a little
@@ -220,7 +221,7 @@ def test_an_effort_without_a_time_limit_plans_for_its_pairs() -> None:
 
 def test_a_loss_that_is_not_finite_is_invalid() -> None:
     found = compared(*sides(loss=math.nan))
-    assert (found.outcome, found.reason.startswith("INVALID: a's loss")) == (Outcome.INVALID, True)
+    assert (found.outcome, reason_of(found).startswith("INVALID: a's loss")) == (Outcome.INVALID, True)
 
 
 def test_a_comparison_that_is_not_judged_takes_one_pair_and_has_no_outcome() -> None:
@@ -261,4 +262,4 @@ def test_a_disturbed_pair_is_measured_again_and_counts_for_nothing() -> None:
 
 def test_a_machine_that_stays_busy_makes_the_comparison_invalid() -> None:
     found = compared(*sides(), TRIVIAL, *[BUSY] * TRIES)
-    assert (found.outcome, found.reason) == (Outcome.INVALID, f"INVALID: {BUSY}")
+    assert (found.outcome, reason_of(found)) == (Outcome.INVALID, f"INVALID: {BUSY}")

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import comparison, measurement, pair, run, verdict
 
-from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.session.report import run_seconds, runs_missing, seconds_of_a_run
+from pytest_tfperf.bench.rerun_queue import runs_missing
+from pytest_tfperf.core.verdict import Outcome, Want, Wants
+from pytest_tfperf.session.report import run_seconds, seconds_of_a_run
 
 GUESSES = {"a.py::f[1]": 6.0, "a.py::f[2]": 6.0, "a.py::g": 6.0, "b.py::h": 15.0}
 
@@ -63,10 +64,10 @@ def test_a_run_takes_its_share_of_a_result(result: object, seconds: float) -> No
     ("result", "missing"),
     [
         (measurement(verdict=verdict()), 0),
-        (measurement(verdict=verdict(Outcome.INCONCLUSIVE, runs_wanted=3)), 2),
-        (measurement(verdict=verdict(Outcome.INCONCLUSIVE, pairs_wanted=2)), 4),
-        (measurement(verdict=verdict(Outcome.INCONCLUSIVE, waits_for_drift=True)), 0),
-        (measurement(runs_wanted=5), 4),
+        (measurement(verdict=verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))), 2),
+        (measurement(verdict=verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.PAIRS, 2))), 4),
+        (measurement(verdict=verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.COMMON_DRIFT))), 0),
+        (measurement(recording=Wants(Want.RUNS, 5)), 4),
         (comparison(), 0),
     ],
 )

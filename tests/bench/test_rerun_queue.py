@@ -9,7 +9,7 @@ from measurements import TEST, WORKLOAD, comparison, measurement, verdict
 
 from pytest_tfperf.bench.rerun_queue import RerunQueue, asked_for
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
 
@@ -17,7 +17,7 @@ ASKED = asked_for("1x8", "box", WORKLOAD)
 
 
 def in_doubt() -> Measurement:
-    return measurement(verdict=verdict(Outcome.INCONCLUSIVE, -0.1, runs_wanted=3))
+    return measurement(verdict=verdict(Outcome.INCONCLUSIVE, -0.1, wants=Wants(Want.RUNS, 3)))
 
 
 def settled() -> Measurement:
@@ -32,12 +32,12 @@ def queue_with(*results: Measurement, history: History | None = None) -> RerunQu
     return queue
 
 
-def test_a_test_with_an_undecided_call_is_undecided() -> None:
-    assert queue_with(settled(), in_doubt()).is_undecided(TEST)
+def test_a_test_with_a_call_that_wants_runs_is_not_decided() -> None:
+    assert not queue_with(settled(), in_doubt()).is_decided(TEST)
 
 
 def test_a_test_whose_calls_are_decided_is_decided() -> None:
-    assert not queue_with(settled(), settled()).is_undecided(TEST)
+    assert queue_with(settled(), settled()).is_decided(TEST)
 
 
 def test_a_deferred_test_finds_what_each_call_measured() -> None:

@@ -10,7 +10,7 @@ import pytest
 from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.bench.recording import BaselineRecorder
-from pytest_tfperf.core.baseline import Baseline, Change
+from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.message import message
@@ -51,7 +51,7 @@ def test_a_message_repeats_it(outcome: Outcome) -> None:
     assert any(line.text.endswith(f"; {NOTE}") for line in message(judged) if line.label == "baseline")
 
 
-def said(*, changes: tuple[Change, ...] = (), **row: Any) -> list[str]:
+def said(*, changes: tuple[BaselineUpdate, ...] = (), **row: Any) -> list[str]:
     judged = measurement(test="a.py::test", verdict=verdict(baseline=baseline(1000.0, **row)))
     return [line for line in map(str, summary([judged], baselines="b/", changes=changes)) if "under load" in line]
 
@@ -65,6 +65,6 @@ def test_the_summary_repeats_it_for_tests_that_pass_too() -> None:
 
 
 def test_a_session_that_recorded_such_rows_says_so() -> None:
-    assert said(changes=(Change(None, baseline(1000.0, note=NOTE)),)) == [
+    assert said(changes=(BaselineUpdate(None, baseline(1000.0, note=NOTE)),)) == [
         f"1 row {NOTE}. They may be too low: record again on a quiet machine"
     ]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from measurements import comparison, measurement, session_verdict
 
 from pytest_tfperf import cli
-from pytest_tfperf.console.arguments import end, moment
+from pytest_tfperf.console.arguments import date_or_age, end
 from pytest_tfperf.stores.history import History
 
 
@@ -157,13 +157,13 @@ def test_a_session_before_the_only_one_is_refused(
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "9" * 30 + "d", ""])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"is no time: write 2026-01-31, .* or 30d for 30 days ago"):
-        moment(text)
+        date_or_age(text)
 
 
 def test_an_age_is_counted_from_now() -> None:
     week = timedelta(days=7)
-    assert abs(moment("7d") - moment("1w")) < week < moment("167h") - moment("15d")
-    assert end("2026-01-31") - moment("2026-01-31") == timedelta(days=1)
+    assert abs(date_or_age("7d") - date_or_age("1w")) < week < date_or_age("167h") - date_or_age("15d")
+    assert end("2026-01-31") - date_or_age("2026-01-31") == timedelta(days=1)
 
 
 @pytest.mark.parametrize(("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25)])
@@ -171,7 +171,7 @@ def test_a_day_on_which_clocks_change_is_whole(day: str, hours: int, monkeypatch
     monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
     time.tzset()
     try:
-        assert end(day) - moment(day) == timedelta(hours=hours)
+        assert end(day) - date_or_age(day) == timedelta(hours=hours)
     finally:
         monkeypatch.undo()
         time.tzset()

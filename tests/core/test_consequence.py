@@ -6,8 +6,8 @@ import pytest
 from measurements import baseline, measurement, verdict
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.consequence import Consequence, consequence, exit_status
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.consequence import consequence, exit_status
+from pytest_tfperf.core.verdict import Consequence, Outcome
 
 PASSES, WARNS, FAILS, ERRORS = Consequence
 

@@ -20,7 +20,7 @@ from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Want, Wants
 from pytest_tfperf.errors import TfperfError
 
 texts = st.text(max_size=20)
@@ -65,7 +65,7 @@ verdicts = st.builds(
     rule=st.sampled_from(Rule),
     baseline=st.none() | baselines,
     lower=maybe,
-    runs_wanted=st.integers(0, 12),
+    wants=st.builds(Wants, st.sampled_from(Want), st.integers(0, 12)),
 )
 breakdowns = st.builds(Breakdown, input=st.sampled_from(Input), bound=st.none() | st.sampled_from(Bound))
 measurements = st.builds(

@@ -8,13 +8,14 @@ from dataclasses import fields
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import Pair, Run, Window
-from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
+from pytest_tfperf.core.session_verdicts import DriftVerdict, MachineVerdict, SessionVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
@@ -125,8 +126,37 @@ def command(**how: Any) -> Command:
     return Command(**{"name": "it", "argv": ("it",), "reads": reads} | how)
 
 
-def session_verdict(outcome: Outcome = Outcome.REGRESSED, **more: Any) -> SessionVerdict:
+def session_verdict(
+    outcome: Outcome = Outcome.REGRESSED, *, kind: str = "machine", machine: str = "box", change: float = -0.683
+) -> SessionVerdict:
     """A verdict on the machine, which is 68.3 % slower than its baselines."""
-    given: dict[str, Any] = {"kind": "machine", "machine": "box", "change": -0.683, "text": f"machine box: {outcome}"}
-    kind = VerdictOn((given | more).pop("kind"))
-    return SessionVerdict(outcome=outcome, **given | more | {"kind": kind})
+    figures: dict[str, Any] = {"outcome": outcome, "change": change, "low": change - 0.01, "high": change + 0.01}
+    found: SoftwareVerdict | MachineVerdict | DriftVerdict
+    if kind == "software":
+        found = SoftwareVerdict(**figures, threshold=0.02, tests=4, pairs=16)
+    elif kind == "drift":
+        found = DriftVerdict(slowdowns=(lasting_change(),))
+    else:
+        found = MachineVerdict(**figures, threshold=0.05, tests=13, is_apart=kind == "machine")
+    return SessionVerdict(machine=machine, found=found)
+
+
+def lasting_change(**more: Any) -> Change:
+    """`test_a.py::test_b` is 3.1 % slower since a session of February."""
+    given: dict[str, Any] = {
+        "machine": "box",
+        "test": "test_a.py::test_b",
+        "key": Key("resnet50-b64", "1x8"),
+        "kind": ChangeKind.STEP,
+        "session": "20260220-030000-abcdef",
+        "time": "2026-02-20T03:00:00+00:00",
+        "last_session": "20260220-030000-abcdef",
+        "found_session": "20260224-030000-123456",
+        "commit_before": "0123456789abcdef",
+        "commit_after": "fedcba9876543210",
+        "size": -0.031,
+        "low": -0.036,
+        "high": -0.026,
+        "sessions_since": 30,
+    }
+    return Change(**given | more)

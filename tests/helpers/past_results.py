@@ -40,14 +40,14 @@ def past_result(session: int, test: str, log_rate: float, **more: Any) -> PastRe
     return PastResult(**given | more)
 
 
-def past_results(courses: Mapping[str, NDArray[np.float64]], **more: Any) -> list[PastResult]:
-    """Of each test's course of log rates, session by session; NaN where it was not measured."""
-    sessions = range(max(map(len, courses.values())))
+def past_results(series: Mapping[str, NDArray[np.float64]], **more: Any) -> list[PastResult]:
+    """Of each test's log rates, session by session; NaN where it was not measured."""
+    sessions = range(max(map(len, series.values())))
     return [
-        past_result(session, test, float(course[session]), **more)
+        past_result(session, test, float(rates[session]), **more)
         for session in sessions
-        for test, course in courses.items()
-        if session < len(course) and not math.isnan(course[session])
+        for test, rates in series.items()
+        if session < len(rates) and not math.isnan(rates[session])
     ]
 
 

@@ -11,7 +11,7 @@ from past_results import past_result, past_results, quiet_tests
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.judging.changes import changes_of, common_course
+from pytest_tfperf.judging.changes import changes_of, common_drifts
 
 SESSIONS, AT = 80, 50
 
@@ -26,9 +26,9 @@ def test_without_results_there_is_no_change() -> None:
 
 
 def test_a_step_of_one_test_has_its_date_and_commits() -> None:
-    courses = quiet_tests(10, SESSIONS)
-    courses["test_3"][AT:] -= 0.03
-    change = only(changes_of(past_results(courses)))
+    series = quiet_tests(10, SESSIONS)
+    series["test_3"][AT:] -= 0.03
+    change = only(changes_of(past_results(series)))
     assert (change.test, change.key, change.kind) == ("test_3", Key("resnet50-b64", "1x1"), ChangeKind.STEP)
     assert (change.session, change.time[:10]) == (f"s{AT}", "2026-02-20")
     assert (change.commit_before, change.commit_after) == (f"c{AT - 1}", f"c{AT}")
@@ -38,22 +38,22 @@ def test_a_step_of_one_test_has_its_date_and_commits() -> None:
 
 
 def test_what_happens_to_all_tests_is_reported_once_as_the_machine_s() -> None:
-    courses = {test: course - 0.04 * (np.arange(SESSIONS) >= AT) for test, course in quiet_tests(12, SESSIONS).items()}
-    change = only(changes_of(past_results(courses)))
+    series = {test: rates - 0.04 * (np.arange(SESSIONS) >= AT) for test, rates in quiet_tests(12, SESSIONS).items()}
+    change = only(changes_of(past_results(series)))
     assert (change.test, change.key, change.session) == (None, None, f"s{AT}")
     assert change.size == pytest.approx(np.expm1(-0.04), abs=0.01)
 
 
 def test_a_test_s_own_step_is_found_on_a_restless_machine() -> None:
     restless = np.random.default_rng(2).normal(0, 0.03, SESSIONS)
-    courses = {test: course + restless for test, course in quiet_tests(12, SESSIONS).items()}
-    courses["test_3"][AT:] -= 0.03
-    assert [(one.test, one.session) for one in changes_of(past_results(courses))] == [("test_3", f"s{AT}")]
+    series = {test: rates + restless for test, rates in quiet_tests(12, SESSIONS).items()}
+    series["test_3"][AT:] -= 0.03
+    assert [(one.test, one.session) for one in changes_of(past_results(series))] == [("test_3", f"s{AT}")]
 
 
 def test_few_tests_are_judged_by_themselves() -> None:
-    courses = {test: course - 0.04 * (np.arange(SESSIONS) >= AT) for test, course in quiet_tests(3, SESSIONS).items()}
-    assert {one.test for one in changes_of(past_results(courses))} == set(courses)
+    series = {test: rates - 0.04 * (np.arange(SESSIONS) >= AT) for test, rates in quiet_tests(3, SESSIONS).items()}
+    assert {one.test for one in changes_of(past_results(series))} == set(series)
 
 
 def test_sessions_of_few_tests_are_left_out_where_most_have_many() -> None:
@@ -85,47 +85,47 @@ def test_results_in_an_earlier_unit_are_left_out() -> None:
 
 
 def test_the_last_decided_measurement_of_a_session_counts() -> None:
-    course = quiet_tests(1, SESSIONS)["test_0"]
-    results = past_results({"test_0": course})
+    rates = quiet_tests(1, SESSIONS)["test_0"]
+    results = past_results({"test_0": rates})
     undecided = [past_result(session, "test_0", -0.5, outcome="") for session in range(AT, SESSIONS)]
     assert changes_of(results + undecided) == changes_of(undecided + results) == []
 
 
 def test_measurements_without_a_verdict_count() -> None:
-    course = quiet_tests(1, SESSIONS)["test_0"]
-    course[AT:] -= 0.05
-    assert len(changes_of(past_results({"test_0": course}, outcome=""))) == 1
+    rates = quiet_tests(1, SESSIONS)["test_0"]
+    rates[AT:] -= 0.05
+    assert len(changes_of(past_results({"test_0": rates}, outcome=""))) == 1
 
 
 def test_a_test_that_comes_later_does_not_move_the_machine() -> None:
-    courses = quiet_tests(10, SESSIONS)
-    courses["late"] = np.concatenate((np.full(AT, np.nan), np.full(SESSIONS - AT, -3.0)))
-    assert changes_of(past_results(courses)) == []
+    series = quiet_tests(10, SESSIONS)
+    series["late"] = np.concatenate((np.full(AT, np.nan), np.full(SESSIONS - AT, -3.0)))
+    assert changes_of(past_results(series)) == []
 
 
 def test_skewed_noise_does_not_move_the_machine_s_course() -> None:
     """A mean for a test's level, beside the median over tests, made it drift by 0.2 % in each session."""
     slow = -np.random.default_rng(1).exponential(0.01, (365, 20))
-    assert abs(np.median(common_course(slow)[-30:])) < 0.006
+    assert abs(np.median(common_drifts(slow)[-30:])) < 0.006
 
 
 def test_changes_are_in_the_order_of_their_dates() -> None:
-    courses = quiet_tests(3, SESSIONS)
-    courses["test_0"][60:] -= 0.05
-    courses["test_2"][30:] -= 0.05
-    assert [one.test for one in changes_of(past_results(courses))] == ["test_2", "test_0"]
+    series = quiet_tests(3, SESSIONS)
+    series["test_0"][60:] -= 0.05
+    series["test_2"][30:] -= 0.05
+    assert [one.test for one in changes_of(past_results(series))] == ["test_2", "test_0"]
 
 
 def test_a_year_on_a_restless_machine_has_few_false_alarms() -> None:
     restless = np.random.default_rng(2).normal(0, 0.01, 365)
-    courses = {test: course + restless for test, course in quiet_tests(50, 365, cv=0.01).items()}
-    assert len(changes_of(past_results(courses))) <= 3
+    series = {test: rates + restless for test, rates in quiet_tests(50, 365, cv=0.01).items()}
+    assert len(changes_of(past_results(series))) <= 3
 
 
 def test_a_time_that_can_not_be_read_is_before_all_others() -> None:
-    courses = quiet_tests(2, SESSIONS)
-    courses["test_0"][30:] -= 0.05
-    courses["test_1"][60:] -= 0.05
-    results = past_results(courses)
+    series = quiet_tests(2, SESSIONS)
+    series["test_0"][30:] -= 0.05
+    series["test_1"][60:] -= 0.05
+    results = past_results(series)
     damaged = [replace(one, time="yesterday") if one.test == "test_1" else one for one in results]
     assert [one.test for one in changes_of(damaged)] == ["test_1", "test_0"]

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import baseline, run
 
-from pytest_tfperf.judging.common_drift import FIRST_WINDOWS, MIN_TESTS, common_drift, first_windows_change
+from pytest_tfperf.judging.common_drift import (
+    FIRST_WINDOWS,
+    MIN_TESTS,
+    change_of_others,
+    common_drift,
+    first_windows_change,
+)
 
 
 def test_fewer_than_eight_tests_have_nothing_in_common() -> None:
@@ -18,6 +24,22 @@ def test_fewer_than_eight_tests_have_nothing_in_common() -> None:
 def test_the_drift_is_the_median_over_tests() -> None:
     found = common_drift([-0.02] * 5 + [0.3] * 4)
     assert (found.log, found.tests, found.is_known) == (-0.02, 9, True)
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], None),
+        ([-0.1], None),
+        ([-0.1, -0.2, -0.3], -0.2),
+        ([-0.1] * (MIN_TESTS - 2), -0.1),
+        ([-0.1] * MIN_TESTS, None),
+    ],
+)
+def test_what_the_others_did_is_known_where_there_are_some_and_no_common_drift(
+    others: list[float], expected: float | None
+) -> None:
+    assert change_of_others(others) == expected
 
 
 @given(st.lists(st.floats(-0.3, 0.3), min_size=MIN_TESTS, max_size=30), st.floats(-0.2, 0.2))

@@ -13,8 +13,9 @@ from measurements import measurement, throughput
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.throughput import RunValue
+from pytest_tfperf.core.verdict import NOTHING, Want, Wants
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.new_baseline import baseline_of, runs_wanted
+from pytest_tfperf.judging.new_baseline import baseline_of, wants
 
 CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
 WILD = [1000.0, 700.0, 1300.0, 800.0, 1200.0]
@@ -25,21 +26,25 @@ def values(rates: list[float]) -> list[RunValue]:
     return [RunValue(math.log(rate), 0.001, 100) for rate in rates]
 
 
+def runs(count: int) -> Wants:
+    return Wants(Want.RUNS, count)
+
+
 def row(rates: list[float], **more: Any) -> Baseline:
     return baseline_of(measurement(throughput(*rates), **more))
 
 
 @pytest.mark.parametrize(
-    ("rates", "wanted"), [(CALM, 5), (CALM[:3], 5), ([*CALM[:4], 800.0], 6), (WILD, 6)],
+    ("rates", "wanted"), [(CALM, NOTHING), (CALM[:3], runs(5)), ([*CALM[:4], 800.0], runs(6)), (WILD, runs(6))],
     ids=["they agree", "too few", "a slow run is replaced", "they differ too much"],
 )  # fmt: skip
-def test_runs_are_added_until_enough_of_them_agree(rates: list[float], wanted: int) -> None:
-    assert runs_wanted(values(rates), 5) == wanted
+def test_runs_are_added_until_enough_of_them_agree(rates: list[float], wanted: Wants) -> None:
+    assert wants(values(rates), 5) == wanted
 
 
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20), st.integers(1, 10))
 def test_recording_ends_after_twice_as_many_runs(rates: list[float], least: int) -> None:
-    assert runs_wanted(values(rates), least) <= max(2 * least, len(rates))
+    assert wants(values(rates), least).count <= 2 * least
 
 
 def test_the_row_holds_the_runs_middle_and_deviation() -> None:

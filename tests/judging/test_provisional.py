@@ -13,16 +13,16 @@ from measurements import BUSY, KEY, baseline, measurement, run, run_at, throughp
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.core.past import EarlierMeasurement
+from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.throughput import RunValue, summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.outlook import outlook
 from pytest_tfperf.judging.provisional import MOST_RUNS, provisional_baseline, provisional_baselines
 from pytest_tfperf.judging.reference import Reference, reference_for
+from pytest_tfperf.judging.unrecorded import unrecorded_tests
 
 
 def earlier(*rates: float, session: str = "monday", error: float = 0.001, **more: Any) -> EarlierMeasurement:
@@ -126,14 +126,14 @@ def judged(*rates: float, **more: Any) -> Verdict:
 
 
 def test_a_slowdown_is_confirmed_in_three_runs() -> None:
-    assert [judged(*[800.0] * runs).runs_wanted for runs in (1, 2, 3)] == [MOST_RUNS, MOST_RUNS, 0]
+    assert [judged(*[800.0] * runs).wants.count for runs in (1, 2, 3)] == [MOST_RUNS, MOST_RUNS, 0]
     assert (judged(800.0, 800.0, 800.0).outcome, MOST_RUNS) == (Outcome.REGRESSED, 3)
 
 
 def test_only_a_slowdown_that_would_warn_gets_further_runs() -> None:
     threshold = judged(1000.0).threshold
     assert threshold is not None
-    assert [judged(1000.0 * (1 - threshold * share)).runs_wanted for share in (0.99, 1.01)] == [0, MOST_RUNS]
+    assert [judged(1000.0 * (1 - threshold * share)).wants.count for share in (0.99, 1.01)] == [0, MOST_RUNS]
 
 
 def test_what_the_first_run_and_the_confirmation_both_show_is_detectable() -> None:
@@ -149,7 +149,7 @@ def test_one_slow_run_is_cleared_by_two_more() -> None:
 
 def test_the_common_drift_of_recorded_rows_is_left_out() -> None:
     drift = CommonDrift(math.log(0.8), 20)
-    assert judged(800.0, 800.0, 800.0, drift=drift, waits_for_drift=True).outcome is Outcome.REGRESSED
+    assert judged(800.0, 800.0, 800.0, drift=drift, is_drift_to_come=True).outcome is Outcome.REGRESSED
 
 
 def test_sessions_that_counted_something_else_are_no_reference() -> None:
@@ -165,14 +165,14 @@ def measured(*rates: float, **more: Any) -> Measurement:
     return measurement(**{"now": summarise(runs), "runs": runs, "verdict": unknown} | more)
 
 
-def foreseen(*measurements: Measurement) -> Outlook:
-    found = outlook(measurements, Tolerance())
+def foreseen(*measurements: Measurement) -> UnrecordedTests:
+    found = unrecorded_tests(measurements, Tolerance())
     assert found is not None
     return found
 
 
 def test_where_every_test_has_a_recorded_baseline_nothing_is_foreseen() -> None:
-    assert outlook([measurement(verdict=verdict()), measurement()], Tolerance()) is None
+    assert unrecorded_tests([measurement(verdict=verdict()), measurement()], Tolerance()) is None
 
 
 def test_a_single_window_promises_nothing() -> None:

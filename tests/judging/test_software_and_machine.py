@@ -111,9 +111,9 @@ def test_software_in_doubt_has_its_reason(changes: list[float], doubt: Doubt | N
 
 
 def test_one_pair_of_each_clears_the_software_but_never_condemns_it() -> None:
-    assert (software(*[0.0] * 4, count=1).outcome, software(*[0.0] * 4, count=1).pairs_wanted) == (Outcome.PASS, 0)
+    assert (software(*[0.0] * 4, count=1).outcome, software(*[0.0] * 4, count=1).wants.count) == (Outcome.PASS, 0)
     slower = [software(*[-0.2] * 4, count=count) for count in (1, 2, 4)]
-    assert [found.pairs_wanted for found in slower] == [2, 4, 0]
+    assert [found.wants.count for found in slower] == [2, 4, 0]
     assert [found.outcome for found in slower] == [Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE, Outcome.REGRESSED]
 
 

@@ -18,7 +18,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Tolerance, Verdict, Want, Wants
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
 from pytest_tfperf.judging.judge import Evidence, judge, may_stop
@@ -82,6 +82,32 @@ def reasons(found: Verdict) -> tuple[Outcome, Reason]:
     return found.outcome, found.reason
 
 
+# Few tests, whose common drift can't be taken out
+
+FEW = {"tests": 5, "variance": session_variance(tests=5)}
+
+
+@pytest.mark.parametrize(
+    ("change", "others", "expected"),
+    [
+        (-0.07, 0.0, (Outcome.REGRESSED, Reason.CONFIRMED)),
+        (-0.07, 0.1, (Outcome.REGRESSED, Reason.CONFIRMED)),
+        (-0.08, -0.08, (Outcome.INCONCLUSIVE, Reason.OTHERS_TOO)),
+        (-0.05, -0.05, (Outcome.PASS, Reason.OTHERS_TOO)),
+        (-0.2, -0.2, (Outcome.REGRESSED, Reason.CONFIRMED)),
+        (-0.01, -0.01, (Outcome.PASS, Reason.WITHIN_TOLERANCE)),
+    ],
+)
+def test_what_the_other_tests_lost_too_fails_no_test_unless_no_session_explains_it(
+    change: float, others: float, expected: tuple[Outcome, Reason]
+) -> None:
+    assert reasons(by_runs(change, others=others, **FEW)) == expected
+
+
+def test_with_a_reference_environment_the_other_tests_do_not_count() -> None:
+    assert by_pairs(-0.07, others=-0.07, **FEW).outcome is Outcome.REGRESSED
+
+
 # The laws
 
 changes = st.floats(-0.4, 0.4)
@@ -99,6 +125,7 @@ situations = st.fixed_dictionaries(
         "max_runs": st.none() | st.integers(1, 14),
         "is_floor": st.booleans(),
         "drift": st.builds(CommonDrift, st.floats(-0.1, 0.1), st.integers(0, 60)),
+        "others": st.none() | st.floats(-0.1, 0.1),
         "variance": st.sampled_from([SAME_EVERY_SESSION, session_variance(tests=50), session_variance(tests=3)]),
     }
 )
@@ -144,12 +171,7 @@ def test_the_order_of_runs_and_pairs_does_not_matter(
         verdict(*runs, confirmed=confirmed, **situation),
         verdict(*sorted(runs), confirmed=ordered, **situation),
     )
-    assert (there.outcome, there.reason, there.runs_wanted, there.pairs_wanted) == (
-        back.outcome,
-        back.reason,
-        back.runs_wanted,
-        back.pairs_wanted,
-    )
+    assert (there.outcome, there.reason, there.wants) == (back.outcome, back.reason, back.wants)
 
 
 @given(situations, alike, st.none() | alike)
@@ -192,7 +214,7 @@ def test_any_drop_passes_where_any_drop_is_accepted(situation: dict[str, Any], r
         (verdict(0.06, noise=NOISY), Outcome.PASS, Reason.WITHIN_TOLERANCE),
         (verdict(-0.1, row=None), Outcome.NO_BASELINE, Reason.NO_BASELINE),
         (verdict(-0.1, loss=math.nan), Outcome.INVALID, Reason.DIVERGED),
-        (verdict(-0.1, waits_for_drift=True), Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN),
+        (verdict(-0.1, is_drift_to_come=True), Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN),
         (verdict(-0.1), Outcome.INCONCLUSIVE, Reason.SUSPECTED),
         (verdict(-0.1, confirmed=[]), Outcome.INCONCLUSIVE, Reason.SUSPECTED),
         (by_runs(-0.05), Outcome.REGRESSED, Reason.CONFIRMED),
@@ -213,18 +235,18 @@ def test_each_reason_has_its_outcome(found: Verdict, outcome: Outcome, reason: R
 
 def test_a_first_run_that_is_suspected_wants_pairs_or_else_runs() -> None:
     pairs_first, runs_first = verdict(-0.1, confirmed=[]), verdict(-0.1)
-    assert (pairs_first.rule, pairs_first.pairs_wanted, pairs_first.runs_wanted) == (Rule.REFERENCE_ENVIRONMENT, 2, 0)
-    assert (runs_first.rule, runs_first.pairs_wanted, runs_first.runs_wanted) == (Rule.BASELINE, 0, 3)
+    assert (pairs_first.rule, pairs_first.wants) == (Rule.REFERENCE_ENVIRONMENT, Wants(Want.PAIRS, 2))
+    assert (runs_first.rule, runs_first.wants) == (Rule.BASELINE, Wants(Want.RUNS, 3))
 
 
 @pytest.mark.parametrize(("count", "wanted"), [(1, 2), (2, 4), (3, 4), (4, 8), (7, 8), (8, 12), (12, 0), (13, 0)])
 def test_a_slowdown_is_confirmed_in_2_4_8_and_12_pairs(count: int, wanted: int) -> None:
-    assert by_pairs(-0.1, count).pairs_wanted == wanted
+    assert by_pairs(-0.1, count).wants == (Wants(Want.PAIRS, wanted) if wanted else NOTHING)
 
 
 @pytest.mark.parametrize(("count", "wanted"), [(1, 3), (2, 3), (3, 8), (5, 8), (8, 0), (9, 0)])
 def test_without_a_reference_environment_it_is_confirmed_in_3_and_8_runs(count: int, wanted: int) -> None:
-    assert by_runs(-0.1, count).runs_wanted == wanted
+    assert by_runs(-0.1, count).wants == (Wants(Want.RUNS, wanted) if wanted else NOTHING)
 
 
 @pytest.mark.parametrize("count", [2, 4, 8, 12])
@@ -239,7 +261,7 @@ def test_three_runs_that_show_no_slowdown_clear_a_suspect() -> None:
 
 
 def test_a_good_second_run_does_not_call_off_the_third() -> None:
-    assert verdict(-0.05, 0.05).runs_wanted == 3
+    assert verdict(-0.05, 0.05).wants == Wants(Want.RUNS, 3)
 
 
 def test_pairs_count_against_the_reference_environment_whatever_the_baseline_says() -> None:
@@ -269,7 +291,7 @@ def test_a_drift_common_to_all_tests_is_taken_out_both_ways() -> None:
 
 def test_a_documents_floor_knows_neither_drift_nor_pairs_nor_hold() -> None:
     slow = CommonDrift(math.log(0.87), 50)
-    given: dict[str, Any] = {"is_floor": True, "drift": slow, "hold": True, "waits_for_drift": True}
+    given: dict[str, Any] = {"is_floor": True, "drift": slow, "hold": True, "is_drift_to_come": True}
     found = judge(replace(evidence(*[-0.13] * LAST_RUN, **given), has_reference_environment=True))
     assert (found.outcome, found.rule, found.common_drift, found.upper) == (Outcome.REGRESSED, Rule.BASELINE, 0.0, None)
 
@@ -402,7 +424,7 @@ def test_pairs_that_agree_show_a_loss_that_runs_on_a_restless_machine_do_not() -
 def test_a_first_run_that_noise_could_make_look_good_is_no_pass_where_pairs_can_tell() -> None:
     assert verdict(0.0, noise=NOISY).outcome is Outcome.PASS
     found = verdict(0.0, confirmed=[], noise=NOISY)
-    assert (found.outcome, found.reason, found.pairs_wanted) == (Outcome.INCONCLUSIVE, Reason.SUSPECTED, 2)
+    assert (found.outcome, found.reason, found.wants) == (Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(Want.PAIRS, 2))
     assert verdict(0.08, confirmed=[], noise=NOISY).is_decided
 
 

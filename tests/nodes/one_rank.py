@@ -15,7 +15,7 @@ from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.training.devices import configure
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
-from pytest_tfperf.training.strategies import Lender, connect, strategy_for
+from pytest_tfperf.training.strategies import DeviceServer, connect, strategy_for
 
 STEPS = 20
 
@@ -25,8 +25,8 @@ def main(rank: int, addresses: list[str], devices: int, choices: dict[str, objec
     cluster = Cluster(rank=rank, addresses=tuple(addresses), hosts=("here",) * len(addresses), timeout_seconds=60)
     lent = Devices(kind=DeviceKind.CPU, count=devices)
     if workload.variable_update is VariableUpdate.PARAMETER_SERVER and rank > 0:
-        lender = Lender(cluster, lent, workload, None)
-        np.savez(output, images=lender.examples_per_step)
+        server = DeviceServer(cluster, lent, workload, None)
+        np.savez(output, images=server.examples_per_step)
         sys.stdin.read()  # until the test has seen rank 0 end
         os._exit(0)
     names = configure(lent)

@@ -22,8 +22,8 @@ from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.lines import Line
-from pytest_tfperf.programs.meter import Meter
 from pytest_tfperf.programs.reading import Kind, Reading
+from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.programs.windows import CommandWindows
 
 PLAN = Plan(steps=40, warmup_steps=1, counts_readings=True)
@@ -153,11 +153,11 @@ def test_all_windows_together_give_all_examples_over_all_seconds(seconds: list[f
 def test_no_reading_makes_a_window_without_steps_or_time(
     readings: list[tuple[Kind, float, float, int]],
 ) -> None:
-    meter, now = Meter(0.0, 8, 0.15), 0.0
+    aggregator, now = WindowAggregator(0.0, 8, 0.15), 0.0
     for kind, value, after, step in readings:
         now += after
-        meter.take(now, Reading(kind, value, step=step))
-        window = meter.window(now)
+        aggregator.take(now, Reading(kind, value, step=step))
+        window = aggregator.window(now)
         assert window is None or (window.steps >= 1 and 0 < window.seconds < math.inf)
 
 

@@ -23,20 +23,20 @@ from tools.documents import DOCUMENTS, azure, lambda_cpu, tensorpack
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "data" / "documents"
 TEXT = {name: (FOLDER / name).read_bytes().decode() for name in DOCUMENTS}
-Place = tuple[str, str, str]  # machine, workload, topology
+RowId = tuple[str, str, str]  # machine, workload, topology
 
 AZURE = ("azure-nc6-dsvm", "azure-nc12-dsvm", "azure-nc12-batchai-lowpriority", "azure-nc12-batchai-dedicated")
 LAMBDA = ("lambda-i7-7820x", "lambda-w-2133", "lambda-e5-1650", "lambda-i9-7900x")
 BATCHES = {"resnet50": 64, "resnet101": 64, "resnet152": 32, "inception3": 64, "inception4": 16, "vgg16": 64}
 
 
-def published(folder: Path = ROOT / "baselines", *machines: str) -> dict[Place, Baseline]:
+def published(folder: Path = ROOT / "baselines", *machines: str) -> dict[RowId, Baseline]:
     store = BaselineStore(folder, published=None)
     rows = [row for name in machines or store.machines() for row in store.load(name).values() if not row.is_measured]
     return {(row.machine, *row.key): row for row in rows}
 
 
-def references(*machines: str) -> dict[Place, float]:
+def references(*machines: str) -> dict[RowId, float]:
     return {place: row.reference for place, row in published(ROOT / "baselines", *machines).items()}
 
 
@@ -50,7 +50,7 @@ def lambda_cells() -> dict[tuple[str, str, str], str]:
     return found
 
 
-def lambda_place(table: str, model: str, cpu: str) -> Place:
+def lambda_place(table: str, model: str, cpu: str) -> RowId:
     update = "parameter_server" if "parameter_server" in table else "replicated"
     nccl = "-nccl" if "nccl" in table else ""
     distortions = "-distortions" if "distortions" in table else ""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from expected import SameTexts
-from measurements import NOISE, baseline, measurement, run_at, throughput, verdict
+from measurements import NOISE, baseline, measurement, throughput, verdict
 
-from pytest_tfperf.core.baseline import Change
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SessionVerdict, SoftwareVerdict
-from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.reports.measurement_table import Shown, measurement_table
-from pytest_tfperf.reports.summary import before, machine_line, refused, skips, software_line, summary
+from pytest_tfperf.reports.summary import before, refused, skips, summary
 
 
 def judged(outcome: Outcome, change: float = 0.0, **more: Any) -> Measurement:
@@ -86,8 +82,8 @@ def test_every_machine_that_was_measured_is_named_once() -> None:
 
 
 RECORDED = (
-    Change(baseline(1612.0), baseline(1402.0, between_runs=0.0123)),
-    Change(None, baseline(7.25, between_runs=None)),
+    BaselineUpdate(baseline(1612.0), baseline(1402.0, between_runs=0.0123)),
+    BaselineUpdate(None, baseline(7.25, between_runs=None)),
 )
 NOISY = replace(NOISE, between_sessions=0.004)
 AFTER = {
@@ -103,59 +99,3 @@ AFTER = {
 
 def test_what_is_said_after_the_last_test(same_texts: SameTexts) -> None:
     same_texts("after", AFTER)
-
-
-# What all tests have in common
-
-
-THEN = baseline(environment="tensorflow=2.20.0 driver=570")
-NOW = replace(judged(Outcome.PASS, -0.08, baseline=THEN), environment={"tensorflow": "2.21.0", "driver": "580"})
-
-
-SLOWER: dict[str, Any] = {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072}
-BUSY = Telemetry(seconds=4.0, other_cpu_fraction_mean=0.49, other_processes={"make (pid 4711)": 0.48})
-SLOWER_SOFTWARE = SoftwareVerdict(
-    outcome=Outcome.REGRESSED, change=-0.03, low=-0.035, high=-0.025, threshold=0.02, tests=4, pairs=16
-)
-
-
-def of_machine(*, busy: bool = False, **more: Any) -> SessionVerdict:
-    runs = (run_at(1000.0, telemetry=BUSY if busy else None),)
-    return machine_line(
-        "box", MachineVerdict(threshold=0.05, tests=13, **SLOWER | more), [replace(NOW, runs=runs), UNKNOWN]
-    )
-
-
-def of_software(**more: Any) -> SessionVerdict:
-    return software_line("box", replace(SLOWER_SOFTWARE, **more), [NOW])
-
-
-def in_doubt(of: Callable[..., SessionVerdict], *doubt: Any, **more: Any) -> SessionVerdict:
-    return of(outcome=Outcome.INCONCLUSIVE, doubt=Doubt(*doubt), **more)
-
-
-VERDICTS = {
-    "a slower machine": of_machine(is_apart=True),
-    "a slower machine that is busy": of_machine(is_apart=True, busy=True),
-    "slower, and nobody knows which": of_machine(),
-    "slower, nobody knows which, and busy": of_machine(busy=True),
-    "a machine with few tests": in_doubt(of_machine, DoubtKind.FEW_TESTS, 3, 8, is_apart=True),
-    "a machine with few pairs": in_doubt(of_machine, DoubtKind.FEW_WITH_PAIRS, 2, 4, is_apart=True),
-    "slower software": of_software(),
-    "software whose tests disagree": in_doubt(of_software, DoubtKind.TESTS_DISAGREE, 2, 3),
-    "software within noise": in_doubt(of_software, DoubtKind.WITHIN_NOISE),
-    "undecided software": in_doubt(of_software, DoubtKind.UNDECIDED),
-    "any drop is accepted": of_software(outcome=Outcome.PASS, threshold=None),
-}
-
-
-def test_what_is_said_of_machine_and_software(same_texts: SameTexts) -> None:
-    same_texts("verdicts", {case: found.text for case, found in VERDICTS.items()})
-
-
-def test_the_fact_is_the_first_sentence_of_a_verdicts_text() -> None:
-    assert {found.text.partition(". ")[0] == found.fact for found in VERDICTS.values()} == {True}
-
-
-def test_a_machine_as_it_was_needs_no_words() -> None:
-    assert of_machine(outcome=Outcome.PASS, change=0.009, low=-0.01, high=0.01).text == ""

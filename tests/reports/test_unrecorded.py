@@ -10,12 +10,12 @@ from measurements import baseline, measurement, throughput
 
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.outlook import Outlook
+from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.unrecorded import unrecorded
 
-FIRST = Outlook(
+FIRST = UnrecordedTests(
     tests=3,
     judged=0,
     disturbances=(),
@@ -31,8 +31,8 @@ SERVER = Workload(model="resnet50", batch_size=64, variable_update="parameter_se
 DISTURBANCES = (DisturbanceKind.OTHER_PROCESSES, DisturbanceKind.STEAL, DisturbanceKind.STEAL)
 
 
-def said(outlook: Outlook, *measurements: Measurement) -> list[Line]:
-    return unrecorded(outlook, measurements, baselines="baselines/", command=COMMAND, seconds=130.0)
+def said(found: UnrecordedTests, *measurements: Measurement) -> list[Line]:
+    return unrecorded(found, measurements, baselines="baselines/", command=COMMAND, seconds=130.0)
 
 
 def published(rate: float, document: float, topology: str = "1x1", **more: Any) -> Measurement:

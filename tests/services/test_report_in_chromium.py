@@ -306,7 +306,7 @@ def hostile(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Pa
     source = replace(
         weeks,
         measurements=bad,
-        verdicts=[session_verdict(text=HOSTILE), session_verdict(text=ENDLESS, machine=ENDLESS)],
+        verdicts=[session_verdict(machine=HOSTILE), session_verdict(machine=ENDLESS)],
         not_measured={HOSTILE: TfperfError(ENDLESS), ENDLESS: TfperfError(HOSTILE)},
         scope=HOSTILE,
     )

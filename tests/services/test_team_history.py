@@ -22,6 +22,7 @@ from small_disk import leave_a_megabyte, small_disk
 from pytest_tfperf import cli
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.team.push import Pushed, push, push_new
 from pytest_tfperf.stores import history_database
@@ -135,7 +136,7 @@ def test_what_was_sent_is_not_sent_again(local: History, url: str, only_new: boo
 
 
 def test_a_measurement_that_was_decided_after_it_was_sent_is_replaced(local: History, url: str) -> None:
-    undecided = local.append(judged(verdict=verdict(runs_wanted=3)))
+    undecided = local.append(judged(verdict=verdict(wants=Wants(Want.RUNS, 3))))
     send(local, url)
     local.append(judged(), replaces=undecided)
     assert send(local, url, only_new=True) == Pushed(1, 0)

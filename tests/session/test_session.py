@@ -16,7 +16,7 @@ from pytest_tfperf.core.profile import Input, OpTime, Profile
 from pytest_tfperf.core.selection import Choice, SelectedTest, Selection
 from pytest_tfperf.core.settings import Settings, Update
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError, WorkloadError
 from pytest_tfperf.session.outcomes import why_missing_is_an_error
 from pytest_tfperf.session.report import closing, has_time_for, header, seconds_left
@@ -41,7 +41,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_found(monkeypatch: pytest.MonkeyPatch, topology: Topology) -> None:
-    monkeypatch.setattr("pytest_tfperf.session.measuring.discover", lambda: topology)
+    monkeypatch.setattr("pytest_tfperf.session.this_machine.discover", lambda: topology)
 
 
 def session(folder: Path, **settings: Any) -> Session:
@@ -180,7 +180,9 @@ def test_a_test_in_doubt_has_its_further_runs_left(tmp_path: Path) -> None:
     made = timed(tmp_path)
     made.selection.replace(TESTS[:1])
     made.queue.begin("for_cpus")
-    made.queue.keep("for_cpus", 0, measurement(seconds=10.0, verdict=verdict(Outcome.INCONCLUSIVE, runs_wanted=3)))
+    made.queue.keep(
+        "for_cpus", 0, measurement(seconds=10.0, verdict=verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3)))
+    )
     assert seconds_left(made) == pytest.approx(20.0)
 
 
@@ -238,7 +240,7 @@ def test_bounds_that_someone_wrote_into_a_measured_row_are_kept(tmp_path: Path, 
 def test_what_could_not_be_measured_is_not_listed_as_in_doubt(tmp_path: Path) -> None:
     made = session(tmp_path)
     made.queue.begin("for_cpus")
-    doubt = measurement(test="for_cpus", verdict=verdict(Outcome.INCONCLUSIVE, -0.13, runs_wanted=3))
+    doubt = measurement(test="for_cpus", verdict=verdict(Outcome.INCONCLUSIVE, -0.13, wants=Wants(Want.RUNS, 3)))
     made.queue.keep("for_cpus", 0, doubt)
     made.not_measured["for_cpus"] = "the worker died"
     assert closing(made, skips=False) == ["1 not measured: the error of each test says why, and what to do"]
@@ -349,7 +351,7 @@ def test_a_baseline_whose_profile_failed_is_named_at_the_end(
     tmp_path: Path, profile: Profile | None, said: list[str]
 ) -> None:
     made = session(tmp_path, update_baselines=Update.ALL)
-    made.queue.keep("for_cpus", 0, measurement(test="for_cpus", runs_wanted=1, profile=profile))
+    made.queue.keep("for_cpus", 0, measurement(test="for_cpus", recording=NOTHING, profile=profile))
     assert [line for line in closing(made, skips=False) if "profile" in line] == said
 
 
@@ -358,7 +360,7 @@ STRAGGLER = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="no
 
 @pytest.mark.parametrize(
     "more",
-    [{"verdict": verdict()}, {"runs_wanted": 1}, {"verdict": None}],
+    [{"verdict": verdict()}, {"recording": NOTHING}, {"verdict": None}],
     ids=["passed", "being recorded", "measured"],
 )
 def test_a_straggler_is_named_at_the_end_whatever_the_outcome(tmp_path: Path, more: dict[str, Any]) -> None:

@@ -221,15 +221,14 @@ def test_what_is_no_name_is_refused(project: Project) -> None:
 # Software and machine as a whole
 
 JUDGED = """
-    from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
+    from pytest_tfperf.core.session_verdicts import MachineVerdict, SessionVerdict
     from pytest_tfperf.core.verdict import Outcome
     from pytest_tfperf.session.session import Session
 
-    FACT = "machine box: REGRESSED: the reference environment is 8.1 % slower"
-    TEXT = f"{FACT}. Check clocks and cooling"
-
     def judge(session):
-        session.verdicts.append(SessionVerdict(VerdictOn.MACHINE, "box", Outcome.REGRESSED, -0.081, TEXT, FACT))
+        figures = {"change": -0.081, "low": -0.09, "high": -0.072, "threshold": 0.05, "tests": 8, "is_apart": True}
+        found = MachineVerdict(outcome=Outcome.REGRESSED, **figures)
+        session.verdicts.append(SessionVerdict(machine="box", found=found))
         return session.verdicts
 
     Session.judge = judge
@@ -241,5 +240,6 @@ def test_a_verdict_on_the_machine_stands_in_full_once(project: Project) -> None:
     project.tests(OF_A_PROGRAM)
     project.baseline("program", unit="examples", **ANY_THROUGHPUT)
     text = project.run("-rA", "-k", "passes").text
-    assert text.count("Check clocks and cooling") == 1
-    assert section(text)[-1] == "machine box: REGRESSED: the reference environment is 8.1 % slower"
+    assert text.count("Check clocks, cooling") == 1
+    fact = "machine box: REGRESSED: the reference environment is 8.1 % slower than the baselines (95 % CI -9.0 % to "
+    assert section(text)[-1] == fact + "-7.2 %, fails from -5.0 %)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import signal
@@ -9,6 +10,7 @@ import sqlite3
 import subprocess
 import zlib
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,11 @@ from patience import running
 
 from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import EnvironmentChange, Measurement
 from pytest_tfperf.core.past import PastSession
-from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.core.session_verdicts import VerdictOn
+from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.core.verdict import Outcome, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History, load_history
@@ -131,7 +135,9 @@ def test_a_comparison_is_kept_whole(history: History) -> None:
     assert history.frame().empty
 
 
-@pytest.mark.parametrize("not_decided", [None, verdict(runs_wanted=3), verdict(waits_for_drift=True)])
+@pytest.mark.parametrize(
+    "not_decided", [None, verdict(wants=Wants(Want.RUNS, 3)), verdict(wants=Wants(Want.COMMON_DRIFT))]
+)
 def test_what_is_not_judged_or_not_decided_has_no_outcome(history: History, not_decided: Any) -> None:
     history.append(judged(verdict=not_decided))
     assert history.frame()["outcome"].isna().all()
@@ -231,7 +237,7 @@ def test_a_session_has_the_outcome_that_it_decided(history: History, outcome: Ou
         {"environment": {"injected_slowdown": "0.1"}},
         {"verdict": None},
         {"verdict": verdict(baseline=None)},
-        {"verdict": verdict(runs_wanted=3)},
+        {"verdict": verdict(wants=Wants(Want.RUNS, 3))},
         {"verdict": verdict(is_floor=True)},
         {"verdict": verdict(baseline=baseline(1001.0))},
         {"verdict": verdict(baseline=baseline(date="2025-01-01"))},
@@ -356,7 +362,7 @@ def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, 
             id="a slowdown against earlier sessions",
         ),
         pytest.param({"verdict": verdict(Outcome.INVALID)}, id="invalid"),
-        pytest.param({"verdict": verdict(Outcome.INCONCLUSIVE, runs_wanted=3)}, id="undecided"),
+        pytest.param({"verdict": verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))}, id="undecided"),
         pytest.param({"environment": {"injected_slowdown": "0.2"}}, id="slowed on purpose"),
         pytest.param({"runs": (run(disturbance=BUSY),)}, id="disturbed"),
         pytest.param({"machine": "another"}, id="another machine"),
@@ -365,6 +371,21 @@ def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, 
 def test_no_reference_rests_on(history: History, more: dict[str, Any]) -> None:
     kept(history, **more)
     assert repeatable(history) == []
+
+
+@pytest.mark.parametrize(("count", "kept_sessions"), [(3, []), (0, [("monday", [1000])])])
+def test_no_reference_rests_on_what_an_earlier_version_left_undecided(
+    history: History, path: Path, count: int, kept_sessions: list[Any]
+) -> None:
+    kept(history)
+    with closing(sqlite3.connect(path)) as database:
+        [[whole]] = database.execute("select whole from tfperf_measurements").fetchall()
+        old = json.loads(zlib.decompress(whole))
+        del old["verdict"]["wants"]
+        old["verdict"] |= {"waits_for_drift": False, "runs_wanted": count, "pairs_wanted": 0}
+        database.execute("update tfperf_measurements set whole = ?", (zlib.compress(json.dumps(old).encode()),))
+        database.commit()
+    assert repeatable(history) == kept_sessions
 
 
 def test_a_damaged_earlier_measurement_is_left_out_and_named(history: History, path: Path) -> None:
@@ -387,10 +408,31 @@ def test_what_was_judged_against_earlier_sessions_is_no_past_session_of_a_row(hi
 
 def test_the_verdicts_on_a_session_are_read_back_by_session_and_machine(history: History) -> None:
     software = session_verdict(Outcome.PASS, kind="software", change=0.001)
-    for one in (software, session_verdict(), session_verdict(machine="other", change=None)):
+    for one in (software, session_verdict(), session_verdict(machine="other")):
         history.append_verdict(one, session="monday", time=TIME)
     assert history.verdicts(session="monday", machine="box") == [software, session_verdict()]
     assert history.verdicts(session="tuesday", machine="box") == []
+
+
+@pytest.mark.parametrize("kind", ["software", "machine", "together", "drift"])
+def test_a_verdict_on_a_session_is_read_back_whole(history: History, kind: str) -> None:
+    one = replace(
+        session_verdict(kind=kind),
+        changed=(EnvironmentChange("driver", "570", None),),
+        telemetry=Telemetry(seconds=4.0, load_average_mean=1.5),
+    )
+    history.append_verdict(one, session="monday", time=TIME)
+    assert history.verdicts(session="monday", machine="box") == [one]
+
+
+def test_a_verdict_that_an_earlier_version_kept_has_outcome_and_change(history: History, path: Path) -> None:
+    history.append_verdict(session_verdict(), session="monday", time=TIME)
+    kept = {"kind": "machine", "machine": "box", "outcome": "REGRESSED", "change": -0.08, "text": "machine box: slower"}
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("update tfperf_session_verdicts set whole = ?", (zlib.compress(json.dumps(kept).encode()),))
+        database.commit()
+    (found,) = history.verdicts(session="monday", machine="box")
+    assert (found.kind, found.outcome, found.change) == (VerdictOn.MACHINE, Outcome.REGRESSED, -0.08)
 
 
 def test_a_history_of_before_they_were_kept_has_none_and_takes_new_ones(history: History, path: Path) -> None:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from datetime import datetime
 
-from pytest_tfperf.console.arguments import Commands, add_command, history_place, moment, open_history
+from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, history_place, open_history
 from pytest_tfperf.console.filters import nothing_left
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.change import Change
@@ -35,7 +35,7 @@ def add_to_history(actions: Commands) -> None:
     changes.add_argument("--test", default=argparse.SUPPRESS, metavar="NODEID", help="only this test")
     changes.add_argument(
         "--since",
-        type=moment,
+        type=date_or_age,
         default=argparse.SUPPRESS,
         metavar="TIME",
         help="only changes since this date, time or age: 2026-01-31, 30d",

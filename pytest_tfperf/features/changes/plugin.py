@@ -31,12 +31,9 @@ def session_verdicts(
     """A red verdict for each machine with a lasting slowdown."""
     if not settings.of(FAIL_ON_DRIFT):
         return
-    from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
-    from pytest_tfperf.core.verdict import Outcome
+    from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionVerdict
     from pytest_tfperf.features.changes.lasting_slowdowns import lasting_slowdowns  # imports NumPy
-    from pytest_tfperf.features.changes.table import drift_message
 
     for machine in machines:
         if found := lasting_slowdowns(history.results(machine=machine), session):
-            lines = drift_message(machine, found)
-            yield SessionVerdict(VerdictOn.DRIFT, machine, Outcome.REGRESSED, None, "\n".join(lines), lines[0])
+            yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))

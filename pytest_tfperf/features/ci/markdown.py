@@ -18,7 +18,7 @@ from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of, sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, reference_kind, result_rank
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.reports.summary import in_one_sentence, session_clauses
+from pytest_tfperf.reports.session_verdicts import in_one_sentence, session_clauses, text_of
 from pytest_tfperf.safe_text import printable, without_passwords
 
 Result = Measurement | Comparison
@@ -63,7 +63,7 @@ def markdown(
     failed = not_measured or {}
     clauses = in_one_sentence([*session_clauses(verdicts), counted_outcomes(results, failed)])
     sentence = as_text("; ".join(clauses))
-    paragraphs = [*(one.text for one in verdicts if one.text), *remarks]
+    paragraphs = [*filter(None, map(text_of, verdicts)), *remarks]
     blocks = ["## Throughput", f"**{sentence}**", *map(as_text, paragraphs)]
     ordered = sorted(results, key=_urgency)
     measured = [one for one in ordered if isinstance(one, Measurement)]

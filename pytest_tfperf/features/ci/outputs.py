@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import Consequence, consequence, outcome_of
+from pytest_tfperf.core.consequence import consequence, outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import markdown
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of
 from pytest_tfperf.reports.measurement_table import outcome
+from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.safe_text import printable
 from pytest_tfperf.stores import files
 
@@ -64,7 +65,7 @@ def _github_annotations(settings: Settings, record: SessionRecord) -> list[str]:
             file, line = _source(settings, record, test)
             lines.append(annotation("warning", str(error), title=f"{why}: {test}", file=file, line=line))
     lines += [
-        annotation("error", verdict.text, title=f"{verdict.kind} on {verdict.machine}")
+        annotation("error", text_of(verdict), title=f"{verdict.kind} on {verdict.machine}")
         for verdict in record.verdicts
         if verdict.outcome is Outcome.REGRESSED
     ]

@@ -20,12 +20,12 @@ from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.compare_sessions.side_comparison import (
-    Figure,
     Ratio,
     SideComparison,
+    WorkloadRate,
     compare_sides,
-    figures_of_measurements,
-    figures_of_rows,
+    rates_of_measurements,
+    rates_of_rows,
 )
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
@@ -99,13 +99,13 @@ def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
     return a or "HEAD", b.lstrip(".") or "HEAD"
 
 
-def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
+def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[WorkloadRate]]:
     """The name of a side, and its figures."""
     path = Path(side)
     if path.is_dir() or (path.exists() and path.suffix == ".csv"):
-        found = figures_of_rows(rows_of_path(path).values())
+        found = rates_of_rows(rows_of_path(path).values())
     elif path.exists():
-        found = figures_of_measurements(measurement_file.read(path))
+        found = rates_of_measurements(measurement_file.read(path))
     else:
         side, found = _of_session_or_revision(side, arguments)
     # A single CSV does not name its machine.
@@ -116,7 +116,7 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure
     return side, found
 
 
-def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure]]:
+def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[WorkloadRate]]:
     history = open_history(arguments)
     try:
         results, why = history.results(machine=arguments.machine), ""
@@ -126,9 +126,9 @@ def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[s
     if side in LATEST:
         side = session_id(history, side, arguments.machine) or side
     if side in sessions:
-        return f"session {side}", figures_of_measurements(history.measurements(session=side))
+        return f"session {side}", rates_of_measurements(history.measurements(session=side))
     try:
-        return f"revision {side}", figures_of_rows(rows_of_revision(side, arguments.baselines).values())
+        return f"revision {side}", rates_of_rows(rows_of_revision(side, arguments.baselines).values())
     except TfperfError as error:
         raise TfperfError(f"{error}; nor has the history such a session{why}") from None
 
@@ -182,7 +182,7 @@ def _rows(compared: SideComparison) -> Iterator[Mapping[str, str | None]]:
         }
 
 
-def _rate(figure: Figure) -> str:
+def _rate(figure: WorkloadRate) -> str:
     return rate(math.exp(figure.log_rate))
 
 
@@ -199,7 +199,7 @@ def _facts(compared: SideComparison) -> Iterator[str]:
         yield f"environment  {', '.join(changed[:_MOST_NAMED])}"
 
 
-def _named(label: str, figures: Sequence[Figure]) -> Iterator[str]:
+def _named(label: str, figures: Sequence[WorkloadRate]) -> Iterator[str]:
     if figures:
         names = [f"{figure.name or figure.key.workload} {figure.key.topology}" for figure in figures]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""

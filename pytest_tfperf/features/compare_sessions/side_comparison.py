@@ -21,7 +21,7 @@ from pytest_tfperf.judging.thresholds import FALSE_ALARMS, quantile, reference_v
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class WorkloadRate:
     """One workload on one side.
 
     Args:
@@ -67,8 +67,8 @@ class Ratio:
         movement: whether it moved by more than that.
     """
 
-    a: Figure
-    b: Figure
+    a: WorkloadRate
+    b: WorkloadRate
     ratio: float
     low: float
     high: float
@@ -92,9 +92,9 @@ class SideComparison:
     common: float | None
     common_low: float
     common_high: float
-    only_a: tuple[Figure, ...]
-    only_b: tuple[Figure, ...]
-    other_units: tuple[tuple[Figure, Figure], ...]
+    only_a: tuple[WorkloadRate, ...]
+    only_b: tuple[WorkloadRate, ...]
+    other_units: tuple[tuple[WorkloadRate, WorkloadRate], ...]
 
     @property
     def moved(self) -> tuple[Ratio, ...]:
@@ -113,23 +113,24 @@ class SideComparison:
 
 _INTERVAL = 0.025  # beyond either end of a 95 % interval
 
-Place = tuple[str, Key]
+_RowId = tuple[str, Key]
+_Rates = Mapping[_RowId, WorkloadRate]
 
 
-def figures_of_measurements(measurements: Iterable[Measurement]) -> list[Figure]:
+def rates_of_measurements(measurements: Iterable[Measurement]) -> list[WorkloadRate]:
     """The last valid measurement of each machine's workloads, in the order of their first."""
     valid = [m for m in measurements if m.verdict is None or m.verdict.outcome is not Outcome.INVALID]
     latest = {(m.machine, m.key): m for m in valid}
     noise = _noise_of_runs(list(latest.values()))
-    return [_figure(m, noise) for m in latest.values()]
+    return [_rate_of(m, noise) for m in latest.values()]
 
 
-def figures_of_rows(rows: Iterable[Baseline]) -> list[Figure]:
+def rates_of_rows(rows: Iterable[Baseline]) -> list[WorkloadRate]:
     """The rows of baselines, each with the noise that its machine's rows show."""
     rows = list(rows)
     machines = {row.machine: [other for other in rows if other.machine == row.machine] for row in rows}
     return [
-        Figure(
+        WorkloadRate(
             machine=row.machine,
             key=row.key,
             unit=row.unit,
@@ -142,14 +143,14 @@ def figures_of_rows(rows: Iterable[Baseline]) -> list[Figure]:
     ]
 
 
-def compare_sides(a: Sequence[Figure], b: Sequence[Figure]) -> SideComparison:
+def compare_sides(a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]) -> SideComparison:
     """Compare all workloads that both sides have; b against a.
 
     Sides of one machine each are compared even if the machines differ. From eight workloads on, what all have in common
     is taken out before a single one is said to have moved.
     """
-    first, second = _by_place(a, b)
-    common = [(first[place], second[place]) for place in first if place in second]
+    first, second = _by_row(a, b)
+    common = [(first[row], second[row]) for row in first if row in second]
     comparable = [(one, other) for one, other in common if one.unit == other.unit]
     drift = common_drift([other.log_rate - one.log_rate for one, other in comparable])
     ratios = [_ratio(one, other, drift, tests=len(comparable)) for one, other in comparable]
@@ -160,24 +161,26 @@ def compare_sides(a: Sequence[Figure], b: Sequence[Figure]) -> SideComparison:
         common=math.expm1(drift.log) if drift.is_known else None,
         common_low=math.expm1(drift.log - half),
         common_high=math.expm1(drift.log + half),
-        only_a=tuple(figure for place, figure in first.items() if place not in second),
-        only_b=tuple(figure for place, figure in second.items() if place not in first),
+        only_a=tuple(figure for row, figure in first.items() if row not in second),
+        only_b=tuple(figure for row, figure in second.items() if row not in first),
         other_units=tuple((one, other) for one, other in common if one.unit != other.unit),
     )
 
 
-def _by_place(a: Sequence[Figure], b: Sequence[Figure]) -> tuple[Mapping[Place, Figure], Mapping[Place, Figure]]:
+def _by_row(
+    a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]
+) -> tuple[Mapping[_RowId, WorkloadRate], Mapping[_RowId, WorkloadRate]]:
     """By machine and key; the machine counts only where a side has several, or both have the same."""
     machines = [{figure.machine for figure in side} for side in (a, b)]
     is_one_each = all(len(names) <= 1 for names in machines)
 
-    def by_place(side: Sequence[Figure]) -> dict[Place, Figure]:
+    def by_row(side: Sequence[WorkloadRate]) -> dict[_RowId, WorkloadRate]:
         return {("" if is_one_each else figure.machine, figure.key): figure for figure in side}
 
-    return by_place(a), by_place(b)
+    return by_row(a), by_row(b)
 
 
-def _ratio(a: Figure, b: Figure, drift: CommonDrift, *, tests: int) -> Ratio:
+def _ratio(a: WorkloadRate, b: WorkloadRate, drift: CommonDrift, *, tests: int) -> Ratio:
     learnt = [figure.noise.between_sessions for figure in (a, b) if figure.noise and figure.noise.between_sessions > 0]
     between_sessions = max(learnt, default=session_variance(tests=tests).mean)
     variance = _variance(a) + _variance(b) + 2 * between_sessions**2
@@ -197,17 +200,17 @@ def _ratio(a: Figure, b: Figure, drift: CommonDrift, *, tests: int) -> Ratio:
     )
 
 
-def _variance(figure: Figure) -> float:
+def _variance(figure: WorkloadRate) -> float:
     """Of a figure's logarithm: what its runs leave uncertain."""
     return float(max(_noise(figure).between_runs, figure.error) ** 2 * reference_variance(figure.runs))
 
 
-def _noise(figure: Figure) -> Noise:
+def _noise(figure: WorkloadRate) -> Noise:
     return figure.noise or with_assumption(0.0, 0)
 
 
-def _figure(m: Measurement, noise: Noise) -> Figure:
-    return Figure(
+def _rate_of(m: Measurement, noise: Noise) -> WorkloadRate:
+    return WorkloadRate(
         machine=m.machine,
         key=m.key,
         unit=m.throughput.unit,

@@ -13,7 +13,7 @@ from pytest_tfperf.console.output import show, show_json
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_UNFIT
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.doctor.fitness import Finding, Level, Subject
+from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
 from pytest_tfperf.reports.numbers import counted
 
 _STATUSES = STATUSES | {
@@ -65,28 +65,28 @@ def _free_bytes(folder: Path) -> int:
 
 
 WHY = {
-    Subject.OTHER_PROCESSES: "they take CPU time from a run, which then is slower, or discarded as disturbed",
-    Subject.LOAD: "other work ran a moment ago and may come back",
-    Subject.STEAL: "the time that other virtual machines get is missing, and changes from run to run",
-    Subject.SWAP: "a step that waits for swap takes many times as long",
-    Subject.MEMORY: "a worker needs some GiB; without them it swaps or is killed",
-    Subject.GOVERNOR: "a governor that saves power raises the clock late, so short windows are slow",
-    Subject.TURBO: "the turbo clock depends on heat and on how many cores are busy, so runs differ more",
-    Subject.QUOTA: "a quota stops all threads for the rest of each 0.1 s slice once it is used up",
-    Subject.SIBLINGS: "two threads of one core share its units, so work on the other one slows a run",
-    Subject.DISK: "a measurement that can't be written is lost",
-    Subject.FILE_SYSTEM: "SQLite's locks are not reliable on many network file systems",
-    Subject.DRIVER: "without its driver no GPU can be used, and a call into a hung one never returns",
-    Subject.PERSISTENCE: "without it the driver unloads between workers, and each start takes seconds longer",
-    Subject.POWER_LIMIT: "a lower limit lowers the clocks under load, so the GPU is slower than its baseline",
-    Subject.GPU_CLOCKS: "lower clocks make each step slower, and heat makes them change",
-    Subject.GPU_PROCESSES: "they take time and memory of the GPU, and the run is discarded as disturbed",
-    Subject.ECC: "results may be wrong, and the GPU may fail or retire memory",
+    Check.OTHER_PROCESSES: "they take CPU time from a run, which then is slower, or discarded as disturbed",
+    Check.LOAD: "other work ran a moment ago and may come back",
+    Check.STEAL: "the time that other virtual machines get is missing, and changes from run to run",
+    Check.SWAP: "a step that waits for swap takes many times as long",
+    Check.MEMORY: "a worker needs some GiB; without them it swaps or is killed",
+    Check.GOVERNOR: "a governor that saves power raises the clock late, so short windows are slow",
+    Check.TURBO: "the turbo clock depends on heat and on how many cores are busy, so runs differ more",
+    Check.QUOTA: "a quota stops all threads for the rest of each 0.1 s slice once it is used up",
+    Check.SIBLINGS: "two threads of one core share its units, so work on the other one slows a run",
+    Check.DISK: "a measurement that can't be written is lost",
+    Check.FILE_SYSTEM: "SQLite's locks are not reliable on many network file systems",
+    Check.DRIVER: "without its driver no GPU can be used, and a call into a hung one never returns",
+    Check.PERSISTENCE: "without it the driver unloads between workers, and each start takes seconds longer",
+    Check.POWER_LIMIT: "a lower limit lowers the clocks under load, so the GPU is slower than its baseline",
+    Check.GPU_CLOCKS: "lower clocks make each step slower, and heat makes them change",
+    Check.GPU_PROCESSES: "they take time and memory of the GPU, and the run is discarded as disturbed",
+    Check.ECC: "results may be wrong, and the GPU may fail or retire memory",
 }
 """Why each subject matters to a measurement."""
 
 _LABEL = 8
-_SUBJECT = max(map(len, Subject)) + 2
+_SUBJECT = max(map(len, Check)) + 2
 
 
 def render(machine: str, findings: Sequence[Finding]) -> str:

@@ -24,7 +24,7 @@ class Level(StrEnum):
     OK = "ok"
 
 
-class Subject(StrEnum):
+class Check(StrEnum):
     """What was looked at; reports/doctor.py says why each matters."""
 
     OTHER_PROCESSES = "other processes"
@@ -58,7 +58,7 @@ class Finding:
         fix: the command that fixes it, or what to do where no command can; "" for none.
     """
 
-    subject: Subject
+    subject: Check
     level: Level
     fact: str
     fix: str = ""
@@ -142,30 +142,30 @@ def _usage(seen: Observed, root: Path) -> Iterator[Finding]:
         high = now.load_average_mean > now.usable_cores
         level = Level.WARNING if high else Level.OK
         fact = f"load average {now.load_average_mean:.1f} over the last minute, on {cores}"
-        yield Finding(Subject.LOAD, level, fact, "wait until it falls: uptime" if high else "")
+        yield Finding(Check.LOAD, level, fact, "wait until it falls: uptime" if high else "")
     if now.steal_fraction_mean is not None:
         level = _level(now.steal_fraction_mean, unfit=_LIMITS.steal_fraction, notable=0.02)
         fact = f"the hypervisor gave {_percent(now.steal_fraction_mean)} of {cores} to other virtual machines"
         fix = "" if level is Level.OK else "use a machine that is not shared (a dedicated or metal instance)"
-        yield Finding(Subject.STEAL, level, fact, fix)
+        yield Finding(Check.STEAL, level, fact, fix)
     yield _swap(seen)
     if now.memory_available_bytes_min is not None:
         few = now.memory_available_bytes_min < _LEAST_MEMORY * seen.memory_bytes
         fact = f"{_gib(now.memory_available_bytes_min)} of {_gib(seen.memory_bytes)} available"
         fix = "ps -eo pid,user,rss,args --sort=-rss | head   # end what is not needed" if few else ""
-        yield Finding(Subject.MEMORY, Level.WARNING if few else Level.OK, fact, fix)
+        yield Finding(Check.MEMORY, Level.WARNING if few else Level.OK, fact, fix)
 
 
 def _others(now: Telemetry, cores: str, root: Path) -> Finding:
     used = now.other_cpu_fraction_mean
     if used is None:
-        return Finding(Subject.OTHER_PROCESSES, Level.UNKNOWN, "the kernel does not report CPU time")
+        return Finding(Check.OTHER_PROCESSES, Level.UNKNOWN, "the kernel does not report CPU time")
     level = _level(used, unfit=_LIMITS.other_cpu_fraction, notable=_NOTABLE)
     if level is Level.UNFIT and (now.idle_fraction_mean or 0.0) > _LIMITS.idle_fraction:
         level = Level.WARNING  # they take nothing that a run needs
     fact = f"used {_percent(used)} of {cores}"
     if level is Level.OK:
-        return Finding(Subject.OTHER_PROCESSES, level, fact)
+        return Finding(Check.OTHER_PROCESSES, level, fact)
     named = {name: share for name, share in (now.other_processes or {}).items() if share >= _LEAST_NAMED}
     can_end = [name for name in named if _can_end(pid_in(name), root)]
     busiest = sorted(can_end, key=lambda name: -named[name])[:3]
@@ -173,7 +173,7 @@ def _others(now: Telemetry, cores: str, root: Path) -> Finding:
     if used - sum(named[name] for name in busiest) >= _LEAST_NAMED:
         fact += "; the rest: the kernel, and processes that were small or short-lived or can't be seen"
     listed = f"ps -fp {','.join(map(pid_in, busiest))}" if busiest else "top"
-    return Finding(Subject.OTHER_PROCESSES, level, fact, f"{listed}   # then end them, or move them elsewhere")
+    return Finding(Check.OTHER_PROCESSES, level, fact, f"{listed}   # then end them, or move them elsewhere")
 
 
 def _can_end(pid: str, root: Path) -> bool:
@@ -186,25 +186,25 @@ def _can_end(pid: str, root: Path) -> bool:
 def _swap(seen: Observed) -> Finding:
     rate = seen.telemetry.swap_bytes_per_sec_mean
     if rate is None:
-        return Finding(Subject.SWAP, Level.UNKNOWN, "the kernel does not report swapping")
+        return Finding(Check.SWAP, Level.UNKNOWN, "the kernel does not report swapping")
     fact = f"{_gib(seen.swap_used_bytes)} in use, {rate / 2**20:.1f} MiB/s in and out"
     fix = "free memory, then: sudo swapoff -a"
     if rate > _LIMITS.swap_bytes_per_sec:
-        return Finding(Subject.SWAP, Level.UNFIT, fact, fix)
+        return Finding(Check.SWAP, Level.UNFIT, fact, fix)
     if seen.swap_used_bytes > _NOTABLE * seen.memory_bytes:
-        return Finding(Subject.SWAP, Level.WARNING, fact, fix)
-    return Finding(Subject.SWAP, Level.OK, fact)
+        return Finding(Check.SWAP, Level.WARNING, fact, fix)
+    return Finding(Check.SWAP, Level.OK, fact)
 
 
 def _settings(root: Path) -> Iterator[Finding]:
     facts, cpu = host_facts(root), "sys/devices/system/cpu"
-    yield _setting(Subject.GOVERNOR, facts.get("governor"), "performance", "sudo cpupower frequency-set -g performance")
+    yield _setting(Check.GOVERNOR, facts.get("governor"), "performance", "sudo cpupower frequency-set -g performance")
     intel = (root / cpu / "intel_pstate/no_turbo").exists()
     value, file = ("1", "intel_pstate/no_turbo") if intel else ("0", "cpufreq/boost")
-    yield _setting(Subject.TURBO, facts.get("turbo"), "off", f"echo {value} | sudo tee /{cpu}/{file}")
+    yield _setting(Check.TURBO, facts.get("turbo"), "off", f"echo {value} | sudo tee /{cpu}/{file}")
 
 
-def _setting(subject: Subject, value: str | None, good: str, fix: str) -> Finding:
+def _setting(subject: Check, value: str | None, good: str, fix: str) -> Finding:
     if value is None:
         return Finding(subject, Level.UNKNOWN, "not reported, as in most virtual machines and containers")
     if value == good:
@@ -214,11 +214,11 @@ def _setting(subject: Subject, value: str | None, good: str, fix: str) -> Findin
 
 def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
     if quota is None or quota >= cpus:
-        return Finding(Subject.QUOTA, Level.OK, "none below the usable CPUs")
+        return Finding(Check.QUOTA, Level.OK, "none below the usable CPUs")
     times = f", held back {throttled} times while looking" if throttled else ""
     fact = f"{quota:g} cores' worth of time on {cpus} CPUs{times}"
     fix = "give whole CPUs instead: docker run --cpuset-cpus=0-3 (Kubernetes: static CPU manager, integer CPUs)"
-    return Finding(Subject.QUOTA, Level.WARNING, fact, fix)
+    return Finding(Check.QUOTA, Level.WARNING, fact, fix)
 
 
 def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Finding:
@@ -226,37 +226,37 @@ def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Fin
     folder = root / "sys/devices/system/cpu"
     shared = {cpu: _cpu_list(text_of(folder / f"cpu{cpu}/topology/thread_siblings_list")) for cpu in cpus}
     if not any(shared.values()):
-        return Finding(Subject.SIBLINGS, Level.UNKNOWN, "the kernel does not report which CPUs share a core")
+        return Finding(Check.SIBLINGS, Level.UNKNOWN, "the kernel does not report which CPUs share a core")
     foreign = sorted({sibling for threads in shared.values() for sibling in threads} - set(cpus))
     in_use = [cpu for cpu in foreign if busy.get(cpu, 0.0) > _NOTABLE]
     if not foreign:
         pairs = any(len(threads) > 1 for threads in shared.values())
         fact = "both threads of each core are ours" if pairs else "each CPU is a core of its own"
-        return Finding(Subject.SIBLINGS, Level.OK, fact)
+        return Finding(Check.SIBLINGS, Level.OK, fact)
     ids = ",".join(map(str, foreign))
     if not in_use:
-        return Finding(Subject.SIBLINGS, Level.OK, f"CPUs {ids} share cores with ours, and were idle")
+        return Finding(Check.SIBLINGS, Level.OK, f"CPUs {ids} share cores with ours, and were idle")
     fact = f"CPUs {','.join(map(str, in_use))} share cores with ours, and others use them"
     fix = f"keep others off them, or switch them off: echo 0 | sudo tee /sys/devices/system/cpu/cpu{in_use[0]}/online"
-    return Finding(Subject.SIBLINGS, Level.WARNING, fact, fix)
+    return Finding(Check.SIBLINGS, Level.WARNING, fact, fix)
 
 
 def _disk(folder: Path, free_bytes: int) -> Finding:
     fact = f"{free_bytes / 1e9:.1f} GB free for {folder}"
     if free_bytes >= _ENOUGH_DISK_BYTES:
-        return Finding(Subject.DISK, Level.OK, fact)
+        return Finding(Check.DISK, Level.OK, fact)
     level = Level.UNFIT if free_bytes < _LEAST_DISK_BYTES else Level.WARNING
-    return Finding(Subject.DISK, level, fact, f"du -xh {folder} | sort -h | tail   # delete, or use --tfperf-dir=DIR")
+    return Finding(Check.DISK, level, fact, f"du -xh {folder} | sort -h | tail   # delete, or use --tfperf-dir=DIR")
 
 
 def _file_system(folder: Path, root: Path) -> Finding:
     kind, mount = _mounted(folder.absolute(), text_of(root / "proc/mounts"))
     if not kind:
-        return Finding(Subject.FILE_SYSTEM, Level.UNKNOWN, "/proc/mounts does not list it")
+        return Finding(Check.FILE_SYSTEM, Level.UNKNOWN, "/proc/mounts does not list it")
     fact = f"{folder} is on {kind} ({mount})"
     if kind in _NETWORK or kind.startswith(_NETWORK_FUSE):
-        return Finding(Subject.FILE_SYSTEM, Level.WARNING, fact, "pytest --tfperf-dir=/var/tmp/tfperf")
-    return Finding(Subject.FILE_SYSTEM, Level.OK, fact)
+        return Finding(Check.FILE_SYSTEM, Level.WARNING, fact, "pytest --tfperf-dir=/var/tmp/tfperf")
+    return Finding(Check.FILE_SYSTEM, Level.OK, fact)
 
 
 def _mounted(path: Path, mounts: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry
-from pytest_tfperf.features.doctor.fitness import Finding, Level, Subject
+from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
 from pytest_tfperf.hardware.gpu_samples import read_gpus
 from pytest_tfperf.hardware.gpus import Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT
@@ -36,13 +36,13 @@ def gpu_findings(
     """
     if driver_hangs(root):
         fact = "it does not answer"
-        return [Finding(Subject.DRIVER, Level.UNFIT, fact, "sudo dmesg | grep -i xid   # a reboot usually repairs it")]
+        return [Finding(Check.DRIVER, Level.UNFIT, fact, "sudo dmesg | grep -i xid   # a reboot usually repairs it")]
     try:
         with session(nvml) as opened:
             version = ask(opened, "nvmlSystemGetDriverVersion") or "unknown"
             cards, notes = read_cards(opened, root)
-            found = [Finding(Subject.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
-            found += found or [Finding(Subject.DRIVER, Level.OK, f"version {version}, {_gpus(len(cards))}")]
+            found = [Finding(Check.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
+            found += found or [Finding(Check.DRIVER, Level.OK, f"version {version}, {_gpus(len(cards))}")]
             visible = visible_gpus(cards, environ)
             for card in cards:
                 if shown := [gpu.uuid for gpu in card.usable if gpu in visible]:
@@ -50,8 +50,8 @@ def gpu_findings(
             return found
     except NvmlError as error:
         if error.fault:
-            return [Finding(Subject.DRIVER, Level.UNFIT, str(error), "nvidia-smi")]
-        return [Finding(Subject.DRIVER, Level.OK, f"none, so tests run on CPUs only: {error}")]
+            return [Finding(Check.DRIVER, Level.UNFIT, str(error), "nvidia-smi")]
+        return [Finding(Check.DRIVER, Level.OK, f"none, so tests run on CPUs only: {error}")]
 
 
 def _gpus(count: int) -> str:
@@ -74,7 +74,7 @@ def _persistence(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
     if mode is not None:
         is_on = mode == nvml.NVML_FEATURE_ENABLED
         level, fix = (Level.OK, "") if is_on else (Level.WARNING, f"sudo nvidia-smi -i {index} -pm 1")
-        yield Finding(Subject.PERSISTENCE, level, f"GPU {index}: {'on' if is_on else 'off'}", fix)
+        yield Finding(Check.PERSISTENCE, level, f"GPU {index}: {'on' if is_on else 'off'}", fix)
 
 
 def _power_limit(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
@@ -85,42 +85,42 @@ def _power_limit(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
     watts, usual = round(enforced / 1000), round(default / 1000)
     if watts < usual:
         fact, fix = f"GPU {index}: {watts} W, its default is {usual} W", f"sudo nvidia-smi -i {index} -pl {usual}"
-        yield Finding(Subject.POWER_LIMIT, Level.WARNING, fact, fix)
+        yield Finding(Check.POWER_LIMIT, Level.WARNING, fact, fix)
     else:
-        yield Finding(Subject.POWER_LIMIT, Level.OK, f"GPU {index}: {watts} W")
+        yield Finding(Check.POWER_LIMIT, Level.OK, f"GPU {index}: {watts} W")
 
 
 def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[Finding]:
     if why := slowed_down(now):
         fix = f"check cooling and power supply: nvidia-smi -i {index} -q -d TEMPERATURE,POWER,PERFORMANCE"
-        yield Finding(Subject.GPU_CLOCKS, Level.UNFIT, f"GPU {index}: {why}", fix)
+        yield Finding(Check.GPU_CLOCKS, Level.UNFIT, f"GPU {index}: {why}", fix)
         return
     asked = ask(nvml, "nvmlDeviceGetApplicationsClock", handle, nvml.NVML_CLOCK_SM)
     default = ask(nvml, "nvmlDeviceGetDefaultApplicationsClock", handle, nvml.NVML_CLOCK_SM)
     if asked is not None and default is not None and asked < default:
         fact = f"GPU {index}: application clock {asked} MHz, its default is {default} MHz"
-        yield Finding(Subject.GPU_CLOCKS, Level.WARNING, fact, f"sudo nvidia-smi -i {index} -rac")
+        yield Finding(Check.GPU_CLOCKS, Level.WARNING, fact, f"sudo nvidia-smi -i {index} -rac")
     elif now.sm_clock_mhz_median is not None:
         state = (
             "the driver does not say whether it is slowed down"
             if now.throttled_fractions is None
             else "not slowed down"
         )
-        yield Finding(Subject.GPU_CLOCKS, Level.OK, f"GPU {index}: {state}, {now.sm_clock_mhz_median:g} MHz now")
+        yield Finding(Check.GPU_CLOCKS, Level.OK, f"GPU {index}: {state}, {now.sm_clock_mhz_median:g} MHz now")
 
 
 def _processes(index: int, now: GpuTelemetry) -> Iterator[Finding]:
     if now.other_processes is None:
         return
     if not now.other_processes:
-        yield Finding(Subject.GPU_PROCESSES, Level.OK, f"GPU {index}: no other process computes on it")
+        yield Finding(Check.GPU_PROCESSES, Level.OK, f"GPU {index}: no other process computes on it")
         return
     busiest = max(now.other_processes.values())
     level = Level.UNFIT if busiest > _LIMITS.gpu_utilisation_fraction else Level.WARNING
     names = ", ".join(f"{name} {share * 100:.0f} %" for name, share in now.other_processes.items())
     pids = ",".join(map(pid_in, now.other_processes))
     fix = f"ps -fp {pids}   # then end them, or choose another GPU with CUDA_VISIBLE_DEVICES"
-    yield Finding(Subject.GPU_PROCESSES, level, f"GPU {index}: {names}", fix)
+    yield Finding(Check.GPU_PROCESSES, level, f"GPU {index}: {names}", fix)
 
 
 def _errors(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
@@ -129,6 +129,6 @@ def _errors(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
     count = ask(nvml, "nvmlDeviceGetTotalEccErrors", handle, kind, since)
     if count:
         fact = f"GPU {index}: {count} uncorrected since the driver was loaded"
-        yield Finding(Subject.ECC, Level.UNFIT, fact, f"nvidia-smi -i {index} -q -d ECC,ROW_REMAPPER   # then reboot")
+        yield Finding(Check.ECC, Level.UNFIT, fact, f"nvidia-smi -i {index} -q -d ECC,ROW_REMAPPER   # then reboot")
     elif count == 0:
-        yield Finding(Subject.ECC, Level.OK, f"GPU {index}: none uncorrected")
+        yield Finding(Check.ECC, Level.OK, f"GPU {index}: none uncorrected")

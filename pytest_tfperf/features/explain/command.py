@@ -13,9 +13,7 @@ from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.explain.reasons import explain
 from pytest_tfperf.features.explain.words import explained
 from pytest_tfperf.lines import rendered
 from pytest_tfperf.reports.measurement_table import measurement_json
@@ -54,12 +52,12 @@ def _run(arguments: argparse.Namespace) -> int:
     calls = list(history.measurements(session=session, test=test))
     if not calls:
         raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")
-    found = [(one, explain(one)) for one in _matching(calls, arguments.test)]
+    found = _matching(calls, arguments.test)
     if arguments.json:
         # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
-        show_json([measurement_json(one) | {"explanation": plain(why)} for one, why in found])
+        show_json([measurement_json(one) for one in found])
     else:
-        show("\n\n\n".join("\n".join(rendered(explained(one, why), width())) for one, why in found))
+        show("\n\n\n".join("\n".join(rendered(explained(one), width())) for one in found))
     return EXIT_GREEN
 
 

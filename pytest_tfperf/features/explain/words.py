@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.decision import MOST_COUNTED, Decision
 from pytest_tfperf.core.measurement import Measurement, changed_since
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
-from pytest_tfperf.features.explain.reasons import MOST, Explanation
+from pytest_tfperf.core.verdict import Consequence, Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.message import headline
@@ -18,13 +18,13 @@ from pytest_tfperf.reports.table import Columns, aligned, table
 _WORTH_SHOWING = 0.0005
 
 
-def explained(m: Measurement, explanation: Explanation | None) -> list[str]:
-    """A measurement's verdict in paragraphs with headings; `explanation` is None for one without a threshold."""
-    first, *others = _paragraphs(m, explanation)
+def explained(m: Measurement) -> list[str]:
+    """A measurement's verdict in paragraphs with headings."""
+    first, *others = _paragraphs(m)
     return [*first, *(line for paragraph in others for line in ("", *paragraph))]
 
 
-def _paragraphs(m: Measurement, explanation: Explanation | None) -> Iterator[Sequence[str]]:
+def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
     verdict = m.verdict
     yield headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"
     if verdict is None:
@@ -33,23 +33,23 @@ def _paragraphs(m: Measurement, explanation: Explanation | None) -> Iterator[Seq
     yield (f"{outcome(m)}: {verdict.reason}.",)
     if text := straggler_text(m.breakdown):
         yield (f"A straggler: {text}.",)
-    row = verdict.baseline
-    if explanation is None or row is None:
+    row, decision = verdict.baseline, verdict.decision
+    if decision is None or row is None:
         yield (_without_figures(verdict),)
         return
-    yield _section("What was it held against?", _reference(m, verdict, row, explanation))
-    yield _section("Why this outcome?", _steps(verdict, explanation))
-    yield _section("Where does the threshold come from?", _threshold(verdict, row, explanation))
-    yield _section(f"What would other numbers of {_kind(explanation)}s tell?", _powers(verdict, explanation))
+    yield _section("What was it held against?", _reference(m, verdict, row, decision))
+    yield _section("Why this outcome?", _steps(verdict, decision))
+    yield _section("Where does the threshold come from?", _threshold(verdict, row, decision))
+    yield _section(f"What would other numbers of {_kind(verdict)}s tell?", _powers(verdict, decision))
 
 
 def _section(heading: str, lines: Iterator[str]) -> list[str]:
     return [heading, *(f"  {line}" for line in lines)]
 
 
-def _kind(e: Explanation) -> str:
+def _kind(verdict: Verdict) -> str:
     """What is repeated to confirm a suspicion: "run" or "pair"."""
-    return "pair" if e.rule is Rule.REFERENCE_ENVIRONMENT else "run"
+    return "pair" if verdict.rule is Rule.REFERENCE_ENVIRONMENT else "run"
 
 
 def _without_figures(verdict: Verdict) -> str:
@@ -58,10 +58,12 @@ def _without_figures(verdict: Verdict) -> str:
             return "Record one with --update-baselines, or measure again: earlier sessions then are the reference."
         case Outcome.INVALID:
             return "An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine."
-    return "The tolerance accepts any slowdown, so there is no threshold."
+    if verdict.threshold is None:
+        return "The tolerance accepts any slowdown, so there is no threshold."
+    return "An earlier version of pytest-tfperf judged it, and kept no figures of its decision: measure it again."
 
 
-def _reference(m: Measurement, verdict: Verdict, row: Baseline, e: Explanation) -> Iterator[str]:
+def _reference(m: Measurement, verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
     unit = f"{m.throughput.unit}/s"
     kind = "a document's figure for a weaker GPU" if verdict.is_floor else _KINDS[row.provenance]
     about = ", ".join(part for part in (row.source, row.date) if part)
@@ -71,10 +73,10 @@ def _reference(m: Measurement, verdict: Verdict, row: Baseline, e: Explanation) 
     if abs(verdict.common_drift) >= _WORTH_SHOWING:
         drift = change(math.expm1(verdict.common_drift))
         yield f"All tests of this session have {drift} in common. It is taken out, as it says nothing of this test."
-    if rate(e.expected) != rate(row.reference):
+    if rate(d.expected) != rate(row.reference):
         learnt = ", after what earlier sessions and this one's other tests tell"
-        yield f"So {rate(e.expected)} {unit} was expected in this session{learnt}."
-    if e.rule is Rule.REFERENCE_ENVIRONMENT:
+        yield f"So {rate(d.expected)} {unit} was expected in this session{learnt}."
+    if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         yield "A suspected slowdown is confirmed beside the environment in which that baseline was recorded."
     if changed := changed_since(row, m.environment):
         yield f"Changed since: {', '.join(changed)}."
@@ -87,24 +89,24 @@ _KINDS = {
 }
 
 
-def _steps(verdict: Verdict, e: Explanation) -> Iterator[str]:
-    first = f"The first run was {_than_expected(e.first_change)}."
-    if verdict.waits_for_drift:
+def _steps(verdict: Verdict, d: Decision) -> Iterator[str]:
+    first = f"The first run was {_than_expected(d.first_change)}."
+    if verdict.wants.what is Want.COMMON_DRIFT:
         yield f"{first} It was not judged, because the session ended before its other tests ran."
         return
     if verdict.reason is Reason.NOT_CONFIRMED:
-        yield f"{first} {_suspicion(e)} Further runs, which would have confirmed it, were disturbed or never settled."
+        yield f"{first} {_suspicion(d)} Further runs, which would have confirmed it, were disturbed or never settled."
         return
-    further = len(e.changes) if _kind(e) == "pair" else len(e.changes) - 1
-    wanted = verdict.runs_wanted or verdict.pairs_wanted
+    further = len(d.changes) if _kind(verdict) == "pair" else len(d.changes) - 1
+    wanted = verdict.wants.count
     if further or wanted:
-        yield f"{first} {_suspicion(e)} So it had to be confirmed."
-        yield from _confirmation(verdict, e, wanted)
+        yield f"{first} {_suspicion(d)} So it had to be confirmed."
+        yield from _confirmation(verdict, d, wanted)
         return
     if verdict.reason is Reason.SINGLE_RUN:
-        yield f"{first} The test fails from {percent(e.threshold)}, and no further run could be taken."
+        yield f"{first} The test fails from {percent(d.threshold)}, and no further run could be taken."
     else:
-        yield f"{first} {_suspicion(e)} So one run was enough."
+        yield f"{first} {_suspicion(d)} So one run was enough."
     if verdict.outcome is Outcome.IMPROVED:
         text = "It is faster by more than the tolerance and noise explain."
         if (verdict.change or 0.0) > 0:
@@ -113,23 +115,23 @@ def _steps(verdict: Verdict, e: Explanation) -> Iterator[str]:
             yield f"{text} That is relative to the common drift: it is slower than its baseline, so do not record it."
 
 
-def _confirmation(verdict: Verdict, e: Explanation, wanted: int) -> Iterator[str]:
-    what = _kind(e)
+def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
+    what = _kind(verdict)
     if wanted:
-        yield f"It takes {counted(wanted, what)} in all, and the session ended after {len(e.changes)}."
+        yield f"It takes {counted(wanted, what)} in all, and the session ended after {len(d.changes)}."
         return
-    if e.middle is None:
+    if d.middle is None:
         return
-    figures = "  ".join(map(change, e.changes))
-    yield f"{counted(len(e.changes), what)} {'was' if len(e.changes) == 1 else 'were'} taken: {figures}"
-    yield f"Their middle (Hodges-Lehmann median) is {change(e.middle)}. {_against_threshold(verdict, e)}"
-    if verdict.outcome is Outcome.PASS and len(e.changes) < e.last:
-        yield f"That is not suspicious any more, so the {what}s that were left ({e.last} at most) were not needed."
-    elif e.middle < -e.threshold:
-        yield f"{e.showing} of {len(e.changes)} show at least half of the threshold, and {e.showing_wanted} must."
+    figures = "  ".join(map(change, d.changes))
+    yield f"{counted(len(d.changes), what)} {'was' if len(d.changes) == 1 else 'were'} taken: {figures}"
+    yield f"Their middle (Hodges-Lehmann median) is {change(d.middle)}. {_against_threshold(verdict, d)}"
+    if verdict.outcome is Outcome.PASS and len(d.changes) < d.last:
+        yield f"That is not suspicious any more, so the {what}s that were left ({d.last} at most) were not needed."
+    elif d.middle < -d.threshold:
+        yield f"{d.showing} of {len(d.changes)} show at least half of the threshold, and {d.showing_needed} must."
     elif verdict.outcome is Outcome.INCONCLUSIVE:
         yield "It is INCONCLUSIVE, because noise alone is seldom so slow: in less than one session in 20."
-    if verdict.is_provisional:
+    if verdict.if_slower is Consequence.WARNS:
         yield "Earlier sessions are no recorded baseline, so this test warns and never fails."
     elif verdict.reason is Reason.HELD:
         yield "--tfperf-hold fails only what one of the two sessions before did not pass either."
@@ -141,47 +143,54 @@ def _than_expected(fraction: float) -> str:
     return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than expected"
 
 
-def _suspicion(e: Explanation) -> str:
-    if e.suspected_from < 0:
-        return f"A first run passes at once if it is at least {percent(e.suspected_from)} faster, as noise is large."
-    return f"A first run is suspected from {percent(e.suspected_from)} slower."
+def _suspicion(d: Decision) -> str:
+    if d.suspected_from < 0:
+        return f"A first run passes at once if it is at least {percent(d.suspected_from)} faster, as noise is large."
+    return f"A first run is suspected from {percent(d.suspected_from)} slower."
 
 
-def _against_threshold(verdict: Verdict, e: Explanation) -> str:
-    action = "warns" if verdict.is_provisional else "fails"
-    assert e.middle is not None, "there are changes"
-    if e.middle < -e.threshold:
-        return f"The test {action} from {percent(e.threshold)} slower, so this is beyond the threshold."
-    if e.middle < -e.accepted:
-        accepted = f"more than the tolerance of {percent(e.accepted)}"
-        return f"That is {accepted}, but noise explains up to {percent(e.threshold)}."
-    return f"The tolerance accepts {percent(e.accepted)}."
+def _against_threshold(verdict: Verdict, d: Decision) -> str:
+    assert d.middle is not None, "there are changes"
+    if d.middle < -d.threshold:
+        return f"The test {verdict.if_slower} from {percent(d.threshold)} slower, so this is beyond the threshold."
+    if d.middle < -d.accepted:
+        accepted = f"more than the tolerance of {percent(d.accepted)}"
+        return f"That is {accepted}, but noise explains up to {percent(d.threshold)}."
+    return f"The tolerance accepts {percent(d.accepted)}."
 
 
-def _threshold(verdict: Verdict, row: Baseline, e: Explanation) -> Iterator[str]:
-    if percent(e.threshold) == percent(e.accepted):
-        yield f"It is the tolerance, {percent(e.accepted)}. Noise explains no more than that."
+def _threshold(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
+    if percent(d.threshold) == percent(d.accepted):
+        yield f"It is the tolerance, {percent(d.accepted)}. Noise explains no more than that."
     else:
-        yield f"The tolerance is {percent(e.accepted)}, and noise widens it to {percent(e.threshold)}."
+        yield f"The tolerance is {percent(d.accepted)}, and noise widens it to {percent(d.threshold)}."
         among = f" of {verdict.tests} tests" if verdict.tests > 1 else ""
-        action = "makes one session{among} in 100 warn" if verdict.is_provisional else "fails one session{among} in 100"
+        action = (
+            "fails one session{among} in 100"
+            if verdict.if_slower is Consequence.FAILS
+            else "makes one session{among} in 100 warn"
+        )
         yield f"At this threshold noise alone {action.format(among=among)}."
-    noise, d = verdict.noise, e.deviations
-    assert noise is not None, "an explanation has its noise"
+    noise, sd = verdict.noise, d.deviations
+    assert noise is not None, "a decision has its noise"
     freedom = f", {noise.degrees_of_freedom:.0f} degrees of freedom" if math.isfinite(noise.degrees_of_freedom) else ""
     source = (
         f"from {counted(noise.rows, 'row')} of this machine{freedom}" if noise.rows else "assumed: no row tells yet"
     )
     rows = [
-        ["between fresh runs", _deviation(d.between_runs), source],
-        ["within a run", _deviation(d.within_runs), "from its windows" if d.within_runs else "too few windows to tell"],
+        ["between fresh runs", _deviation(sd.between_runs), source],
+        [
+            "within a run",
+            _deviation(sd.within_runs),
+            "from its windows" if sd.within_runs else "too few windows to tell",
+        ],
     ]
-    if e.rule is Rule.REFERENCE_ENVIRONMENT:
+    if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         yield "Both runs of a pair are of today, so neither the baseline's noise nor that between sessions counts."
     else:
         rows += [
-            ["of the baseline", _deviation(d.of_baseline), f"it rests on {counted(row.runs, 'run')}"],
-            ["between sessions", _deviation(d.between_sessions), "learnt from this machine's history, or assumed"],
+            ["of the baseline", _deviation(sd.of_baseline), f"it rests on {counted(row.runs, 'run')}"],
+            ["between sessions", _deviation(sd.between_sessions), "learnt from this machine's history, or assumed"],
         ]
     yield "Standard deviations:"
     yield from (f"  {line}" for line in aligned(rows, {1}))
@@ -192,23 +201,23 @@ def _deviation(fraction: float | None) -> str:
     return "?" if fraction is None else f"{fraction * 100:.2f} %"
 
 
-def _powers(verdict: Verdict, e: Explanation) -> Iterator[str]:
-    what = _kind(e)
+def _powers(verdict: Verdict, d: Decision) -> Iterator[str]:
+    what = _kind(verdict)
     rows = [
         {
-            f"{what}s": str(power.count) + (" (decides)" if power.count == e.last else ""),
-            "warns from" if verdict.is_provisional else "fails from": percent(power.threshold),
+            f"{what}s": str(power.count) + (" (decides)" if power.count == d.last else ""),
+            f"{verdict.if_slower} from": percent(power.threshold),
             "detectable (95 % power)": percent(power.detectable),
         }
-        for power in e.powers
+        for power in d.powers
     ]
     yield from table(rows, Columns(right={"fails from", "warns from", "detectable (95 % power)"}))
-    if len({percent(power.detectable) for power in e.powers}) == 1 and len(e.powers) > 1:
+    if len({percent(power.detectable) for power in d.powers}) == 1 and len(d.powers) > 1:
         yield "The first run has to raise the suspicion, so more of them detect no smaller slowdown."
-    if e.middle is None or e.middle >= -e.accepted:
+    if d.middle is None or d.middle >= -d.accepted:
         return
-    if e.enough is None:
-        yield f"Not even {MOST} {what}s would make {percent(e.middle)} exceed what noise explains."
+    if d.enough is None:
+        yield f"Not even {MOST_COUNTED} {what}s would make {percent(d.middle)} exceed what noise explains."
         yield "Record the baseline again, with a reference environment: tfperf reference create"
     else:
-        yield f"A slowdown of {percent(e.middle)} is beyond the threshold from {counted(e.enough, what)} on."
+        yield f"A slowdown of {percent(d.middle)} is beyond the threshold from {counted(d.enough, what)} on."

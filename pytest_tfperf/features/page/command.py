@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.console.arguments import Commands, add_command, folder, history_place, moment, open_history
+from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, folder, history_place, open_history
 from pytest_tfperf.console.filters import nothing_left, session_id
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
@@ -52,7 +52,7 @@ def add_to(commands: Commands) -> None:
     which.add_argument("--session", metavar="ID", help="a session: its id, latest or previous (default: latest)")
     which.add_argument(
         "--since",
-        type=moment,
+        type=date_or_age,
         metavar="TIME",
         help="the latest measurement of each test since a date, time or age: 2026-01-31, 30d",
     )

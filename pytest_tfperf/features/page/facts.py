@@ -26,7 +26,9 @@ from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.changes import changes_of
+from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
+from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.reports.table import shown_names
 from pytest_tfperf.safe_text import printable
 
@@ -110,7 +112,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "session": _session(now),
         "drifts": drifts,
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
-        "verdicts": [one.text for one in source.verdicts if one.text],
+        "verdicts": list(filter(None, map(text_of, source.verdicts))),
         "not_measured": [
             {"test": test, "why": str(error), "fact": error.headline}
             for test, error in sorted({**source.not_measured, **source.refused}.items())
@@ -170,7 +172,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "machine": one.machine,
         "topology": one.topology,
         "outcome": one.outcome.value if one.outcome else "measured",
-        "reason": one.reason,
+        "reason": reason_of(one),
         "change": figure(one.ratio - 1),
         "low": figure(one.low - 1),
         "high": figure(one.high - 1),

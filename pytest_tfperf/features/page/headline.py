@@ -9,7 +9,7 @@ from typing import Any
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.numbers import compared, counted
-from pytest_tfperf.reports.summary import in_one_sentence, session_clauses
+from pytest_tfperf.reports.session_verdicts import in_one_sentence, session_clauses
 
 
 def clauses(

@@ -12,7 +12,7 @@ from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import merged
-from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.core.verdict import Against, Outcome, Reason
 from pytest_tfperf.features.page.changes import since
 from pytest_tfperf.features.page.past import series_facts
 from pytest_tfperf.features.page.run_facts import day, figure, run_facts
@@ -121,6 +121,13 @@ def _judged(m: Measurement) -> dict[str, Any]:
     }
 
 
+_REFERENCES = {
+    Against.BASELINE: "its baseline",
+    Against.FLOOR: "the floor",
+    Against.EARLIER_SESSIONS: "earlier sessions",
+}
+
+
 def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] | None) -> str:
     """One sentence for a reader who does not know the test: how much slower or faster, and since when."""
     verdict = m.verdict
@@ -131,7 +138,7 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
     change = judged["change"]
     if change is None or verdict.outcome in (Outcome.PASS, Outcome.NO_BASELINE):
         return verdict.reason.value
-    against = "earlier sessions" if verdict.is_provisional else "the floor" if verdict.is_floor else "its baseline"
+    against = _REFERENCES[verdict.against or Against.BASELINE]
     text = f"{percent(change)} {'slower' if change < 0 else 'faster'} than {against}"
     drift = math.expm1(verdict.common_drift)
     if abs(drift) >= _DRIFT_WORTH_SHOWING and verdict.confirmed_change is None:
@@ -183,7 +190,8 @@ def _commands(m: Measurement, rerun: RerunCommand, red: Collection[str]) -> list
     }
     if m.verdict is not None and m.verdict.outcome is Outcome.IMPROVED and not is_gain(m, red):
         return commands
-    if m.verdict is not None and (m.verdict.is_provisional or m.verdict.outcome in labels):
-        label = "Record a baseline" if m.verdict.is_provisional else labels[m.verdict.outcome]
+    is_unrecorded = m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS
+    outcome = Outcome.NO_BASELINE if is_unrecorded else outcome_of(m)
+    if label := labels.get(outcome) if outcome else None:
         commands.append({"label": label, "command": f"{rerun.of(m.test)} --update-baselines"})
     return commands

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
@@ -191,7 +191,7 @@ def as_result(one: Measurement) -> PastResult:
         low=one.throughput.low,
         high=one.throughput.high,
         outcome=verdict.outcome if verdict else None,
-        is_provisional=verdict is not None and verdict.is_provisional,
+        is_provisional=verdict is not None and verdict.against is Against.EARLIER_SESSIONS,
         reference=baseline.reference if baseline else None,
         runs=len(one.runs),
         seconds=one.seconds,

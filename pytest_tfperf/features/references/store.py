@@ -20,7 +20,7 @@ from pytest_tfperf.workers.git_worktree import add_worktree, commit_of, remove_w
 from pytest_tfperf.workers.lock import SUFFIX, Lock, read_lock, unrepeatable
 from pytest_tfperf.workers.virtual_environment import NAME_ONE, fault_of, lock_of, make_virtual_environment
 
-Progress = Callable[[str], object]
+StatusCallback = Callable[[str], object]
 """Called with a line of text before anything that may take minutes."""
 
 
@@ -77,7 +77,7 @@ class ReferenceStore:
             raise TfperfError(why)
         return self._environment(row, repository_of(self._root) or self._root)
 
-    def create(self, row: Baseline, progress: Progress) -> ReferenceEnvironment:
+    def create(self, row: Baseline, progress: StatusCallback) -> ReferenceEnvironment:
         """Build what the row's environment lacks, and reuse the rest; a failure leaves nothing incomplete.
 
         Raises:
@@ -111,7 +111,7 @@ class ReferenceStore:
         wanted = Counter((row.lock, row.commit) for row in rows)
         return [self._entry(home, wanted) for home in self._homes()]
 
-    def remove(self, name: str, progress: Progress) -> None:
+    def remove(self, name: str, progress: StatusCallback) -> None:
         """Delete an environment, with the worktrees in it, from disk and from git.
 
         Raises:
@@ -172,7 +172,7 @@ class ReferenceStore:
         return f"Build it: tfperf reference create --machine={machine} --dir={folder} --baselines={baselines}"
 
     @contextmanager
-    def _alone(self, progress: Progress) -> Iterator[None]:
+    def _alone(self, progress: StatusCallback) -> Iterator[None]:
         """Wait until no other process creates or removes environments here."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command
 from pytest_tfperf.console.output import show, show_json, warn, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Consequence, Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.replay.replay import Replay, Request, replay
@@ -120,7 +120,7 @@ def _report(done: Replay) -> str:
 
 def _status(done: Replay) -> int:
     verdicts = [one.measurement.verdict for one in done.judged if one.measurement.verdict]
-    outcomes = {verdict.outcome for verdict in verdicts if not verdict.is_provisional}
+    outcomes = {verdict.outcome for verdict in verdicts if verdict.if_slower is Consequence.FAILS}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
     if done.refused and not done.judged:

@@ -1,30 +1,14 @@
-"""The table of changes, and the message that fails a session."""
+"""The table of changes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.change import Change, ChangeKind
-from pytest_tfperf.features.changes.table import change_table, drift_message
+from measurements import lasting_change
 
-STEP = Change(
-    machine="box",
-    test="test_a.py::test_b",
-    key=Key("resnet50-b64", "1x8"),
-    kind=ChangeKind.STEP,
-    session="20260220-030000-abcdef",
-    time="2026-02-20T03:00:00+00:00",
-    last_session="20260220-030000-abcdef",
-    found_session="20260224-030000-123456",
-    commit_before="0123456789abcdef",
-    commit_after="fedcba9876543210",
-    size=-0.031,
-    low=-0.036,
-    high=-0.026,
-    sessions_since=30,
-)
-DECLINE = replace(STEP, test="test_a.py::test_c", kind=ChangeKind.DECLINE, size=-0.06, low=-0.07, high=-0.05)
+from pytest_tfperf.features.changes.table import change_table
+
+STEP = lasting_change()
 OF_THE_MACHINE = replace(STEP, test=None, key=None, commit_before="", commit_after="")
 
 
@@ -48,27 +32,3 @@ def test_a_narrow_terminal_keeps_date_size_and_test() -> None:
     assert len(line) <= 60
     assert "2026-02-20" in line
     assert "-3.1 %" in line
-
-
-def test_the_message_begins_with_the_test_and_the_size() -> None:
-    assert drift_message("box", [STEP])[0] == "drift on box: test_a.py::test_b became slower for good, by 3.1 %"
-
-
-def test_the_message_has_date_commits_and_both_next_steps() -> None:
-    text = "\n".join(drift_message("box", [STEP]))
-    assert "test_a.py::test_b (resnet50-b64 on 1x8): -3.1 % (95 % CI -3.6 % to -2.6 %) since 2026-02-20" in text
-    assert "commits 0123456789..fedcba9876" in text
-    assert "tfperf history changes --machine=box" in text
-    assert "--update-baselines" in text
-
-
-def test_the_message_of_several_counts_them_and_has_the_worst_first() -> None:
-    headline, first, *_ = drift_message("box", [STEP, DECLINE])
-    assert headline == "drift on box: test_a.py::test_c and 1 more became slower for good, by up to 6 %"
-    assert first.startswith("  test_a.py::test_c")
-    assert "little by little since" in first
-
-
-def test_the_message_of_many_is_short() -> None:
-    many = [replace(STEP, test=f"test_{number}") for number in range(40)]
-    assert len(drift_message("box", many)) == 8

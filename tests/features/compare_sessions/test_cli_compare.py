@@ -21,11 +21,10 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason
 from pytest_tfperf.features.compare_sessions.command import render
 from pytest_tfperf.features.compare_sessions.side_comparison import (
-    Figure,
     Movement,
+    WorkloadRate,
     compare_sides,
-    figures_of_measurements,
-    figures_of_rows,
+    rates_of_measurements,
 )
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -35,13 +34,13 @@ GREEN, REGRESSED, USAGE, NOT_MEASURED = 0, 1, 4, 6
 QUIET = Noise(between_runs=0.005, degrees_of_freedom=100, rows=20, between_sessions=0.002)
 
 
-def figure(change: float = 0.0, topology: str = "1x8", **more: object) -> Figure:
+def figure(change: float = 0.0, topology: str = "1x8", **more: object) -> WorkloadRate:
     """1,000 images/s and this change of it, from five runs."""
     given = {"machine": "box", "key": Key(KEY.workload, topology), "unit": "images", "runs": 5, "noise": QUIET}
-    return Figure(log_rate=math.log(1000.0) + math.log1p(change), **given | more)  # type: ignore[arg-type]
+    return WorkloadRate(log_rate=math.log(1000.0) + math.log1p(change), **given | more)  # type: ignore[arg-type]
 
 
-def figures(*changes: float) -> list[Figure]:
+def figures(*changes: float) -> list[WorkloadRate]:
     """As many workloads as changes."""
     return [figure(change, f"1x{number}") for number, change in enumerate(changes, 1)]
 
@@ -96,7 +95,7 @@ def test_slower_ones_come_first_and_the_slowest_of_them_at_the_top(changes: list
 def test_noise_alone_moves_a_workload_in_few_comparisons(tests: int) -> None:
     chance = random.Random(1)
 
-    def session() -> list[Figure]:
+    def session() -> list[WorkloadRate]:
         rates = [chance.gauss(0.0, 0.005) / math.sqrt(5) + chance.gauss(0.0, 0.002) for _ in range(tests)]
         return figures(*map(math.expm1, rates))
 
@@ -116,7 +115,7 @@ def test_a_noisier_source_widens_the_interval() -> None:
 
 
 OLD, NEW = (
-    figures_of_rows([baseline(environment=f"tensorflow={version} python=3.11")]) for version in ("2.16.2", "2.21.0")
+    rates_of_rows([baseline(environment=f"tensorflow={version} python=3.11")]) for version in ("2.16.2", "2.21.0")
 )
 COMPARED = {
     "missing workloads and another unit": (
@@ -145,12 +144,12 @@ def test_with_several_machines_only_equal_ones_are_compared() -> None:
 
 def test_invalid_measurements_are_left_out() -> None:
     invalid = verdict(Outcome.INVALID, reason=Reason.DISTURBED, baseline=None)
-    assert figures_of_measurements([measurement(verdict=invalid, discarded=(run_at(1.0, disturbance=BUSY),))]) == []
+    assert rates_of_measurements([measurement(verdict=invalid, discarded=(run_at(1.0, disturbance=BUSY),))]) == []
 
 
 def test_the_noise_of_measurements_without_a_verdict_comes_from_their_runs() -> None:
-    (quiet,) = figures_of_measurements([measurement(throughput(*[1000.0, 1001.0] * 20))])
-    (noisy,) = figures_of_measurements([measurement(throughput(*[1000.0, 1200.0] * 20))])
+    (quiet,) = rates_of_measurements([measurement(throughput(*[1000.0, 1001.0] * 20))])
+    (noisy,) = rates_of_measurements([measurement(throughput(*[1000.0, 1200.0] * 20))])
     assert quiet.noise is not None
     assert noisy.noise is not None
     assert quiet.noise.between_runs < 0.01 < noisy.noise.between_runs

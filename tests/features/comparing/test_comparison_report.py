@@ -29,6 +29,9 @@ INPUT_BOUND = Breakdown(
 )
 
 
+INVALID = comparison(outcome=Outcome.INVALID, reason="", discarded_pairs=(pair(0.0, disturbance=BUSY),))
+
+
 def side(examples_per_sec: float = 1000.0, **more: Any) -> ComparedSide:
     given: dict[str, Any] = {"workload": WORKLOAD, "throughput": throughput(examples_per_sec), "environment": {}}
     return ComparedSide(**given | more)
@@ -72,8 +75,8 @@ def test_a_pass_names_no_slower_part_and_no_rerun() -> None:
             "resnet50-b64-replicated-device-xla is 10 % slower than resnet50-b64-replicated-device on",
         ),
         (
-            comparison(outcome=Outcome.INVALID, reason="INVALID: it was busy"),
-            "tensorflow 2.21.0 against tensorflow 2.16.2 on 8x Tesla P100 (box): INVALID: it was busy",
+            INVALID,
+            f"tensorflow 2.21.0 against tensorflow 2.16.2 on 8x Tesla P100 (box): INVALID: {BUSY}",
         ),
     ],
     ids=["level", "faster", "same software", "no interval", "two workloads", "invalid"],
@@ -107,7 +110,10 @@ def test_an_invalid_comparison_has_a_next_step(found: Comparison, advice: str) -
     ("found", "text"),
     [
         (comparison(), "REGRESSED: b is 10 % slower than a, ratio 0.900"),
-        (comparison(outcome=Outcome.INVALID, reason="INVALID: it was busy"), "INVALID: it was busy"),
+        (
+            INVALID,
+            f"INVALID: {BUSY}",
+        ),
     ],
     ids=["slower", "invalid"],
 )

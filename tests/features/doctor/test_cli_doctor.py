@@ -18,7 +18,7 @@ from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.features.doctor import fitness, gpu_fitness
 from pytest_tfperf.features.doctor.command import WHY, render
-from pytest_tfperf.features.doctor.fitness import Finding, Level, Observed, Subject, host_findings
+from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, Observed, host_findings
 from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
 
 GREEN, USAGE, UNFIT = 0, 4, 8
@@ -45,7 +45,7 @@ def seen(**more: Any) -> Observed:
 
 
 def of_host(
-    subject: Subject, root: Path, now: Observed | None = None, files: dict[str, str] | None = None, **more: Any
+    subject: Check, root: Path, now: Observed | None = None, files: dict[str, str] | None = None, **more: Any
 ) -> Finding:
     """What is found of the subject on a host with these files below `root` and CPUs 0 and 1."""
     for name, text in (files or {}).items():
@@ -62,31 +62,31 @@ def of_host(
 @pytest.mark.parametrize(
     ("subject", "now", "level"),
     [
-        (Subject.OTHER_PROCESSES, seen(), Level.OK),
-        (Subject.OTHER_PROCESSES, seen(other_cpu_fraction_mean=0.1), Level.WARNING),
-        (Subject.OTHER_PROCESSES, seen(other_cpu_fraction_mean=0.5, idle_fraction_mean=0.0), Level.UNFIT),
-        (Subject.OTHER_PROCESSES, seen(other_cpu_fraction_mean=0.5, idle_fraction_mean=0.5), Level.WARNING),
-        (Subject.OTHER_PROCESSES, seen(other_cpu_fraction_mean=None), Level.UNKNOWN),
-        (Subject.LOAD, seen(load_average_mean=2.5), Level.WARNING),
-        (Subject.STEAL, seen(steal_fraction_mean=0.05), Level.WARNING),
-        (Subject.STEAL, seen(steal_fraction_mean=0.5), Level.UNFIT),
-        (Subject.SWAP, seen(swap_used_bytes=GIB), Level.WARNING),
-        (Subject.SWAP, seen(swap_bytes_per_sec_mean=1e8), Level.UNFIT),
-        (Subject.MEMORY, seen(memory_available_bytes_min=GIB // 2), Level.WARNING),
+        (Check.OTHER_PROCESSES, seen(), Level.OK),
+        (Check.OTHER_PROCESSES, seen(other_cpu_fraction_mean=0.1), Level.WARNING),
+        (Check.OTHER_PROCESSES, seen(other_cpu_fraction_mean=0.5, idle_fraction_mean=0.0), Level.UNFIT),
+        (Check.OTHER_PROCESSES, seen(other_cpu_fraction_mean=0.5, idle_fraction_mean=0.5), Level.WARNING),
+        (Check.OTHER_PROCESSES, seen(other_cpu_fraction_mean=None), Level.UNKNOWN),
+        (Check.LOAD, seen(load_average_mean=2.5), Level.WARNING),
+        (Check.STEAL, seen(steal_fraction_mean=0.05), Level.WARNING),
+        (Check.STEAL, seen(steal_fraction_mean=0.5), Level.UNFIT),
+        (Check.SWAP, seen(swap_used_bytes=GIB), Level.WARNING),
+        (Check.SWAP, seen(swap_bytes_per_sec_mean=1e8), Level.UNFIT),
+        (Check.MEMORY, seen(memory_available_bytes_min=GIB // 2), Level.WARNING),
     ],
     ids=[
         *("quiet", "others", "others that take all", "others on idle cores", "unknown CPU time"),
         *("load", "steal", "much steal", "swap used", "swapping", "memory"),
     ],
 )
-def test_what_the_host_does_has_a_level(subject: Subject, now: Observed, level: Level, tmp_path: Path) -> None:
+def test_what_the_host_does_has_a_level(subject: Check, now: Observed, level: Level, tmp_path: Path) -> None:
     assert of_host(subject, tmp_path, now).level is level
 
 
 def test_the_busiest_processes_are_named_with_a_command_that_shows_them(tmp_path: Path) -> None:
     busy = {"make (pid 4711)": 0.4, "cc1 (pid 12)": 0.5}
     now = seen(other_cpu_fraction_mean=0.9, idle_fraction_mean=0.0, other_processes=busy)
-    found = of_host(Subject.OTHER_PROCESSES, tmp_path, now)
+    found = of_host(Check.OTHER_PROCESSES, tmp_path, now)
     assert found.fact == "used 90 % of 2 cores; cc1 (pid 12) 50 %; make (pid 4711) 40 %"
     assert found.fix.startswith("ps -fp 12,4711 ")
 
@@ -98,7 +98,7 @@ def test_what_can_not_be_ended_or_explains_nothing_is_not_named(tmp_path: Path) 
         "proc/7/stat": f"7 (a) b) S 1 7 7 0 -1 {0x00400000} 0 0",
     }
     now = seen(other_cpu_fraction_mean=0.71, idle_fraction_mean=0.0, other_processes=busy)
-    found = of_host(Subject.OTHER_PROCESSES, tmp_path, now, files)
+    found = of_host(Check.OTHER_PROCESSES, tmp_path, now, files)
     assert found.fact.startswith("used 71 % of 2 cores; a) b (pid 7) 6 %; the rest: the kernel, and processes that ")
     assert found.fix.startswith("ps -fp 7 ")
 
@@ -109,21 +109,21 @@ def test_what_can_not_be_ended_or_explains_nothing_is_not_named(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("subject", "files", "level", "fix"),
     [
-        (Subject.GOVERNOR, {}, Level.UNKNOWN, ""),
-        (Subject.GOVERNOR, {f"{CPU}/cpu0/cpufreq/scaling_governor": "performance"}, Level.OK, ""),
-        (Subject.GOVERNOR, {f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave"}, Level.WARNING, "-g performance"),
-        (Subject.TURBO, {f"{CPU}/cpufreq/boost": "0"}, Level.OK, ""),
-        (Subject.TURBO, {f"{CPU}/cpufreq/boost": "1"}, Level.WARNING, "echo 0 | sudo tee /sys/devices/"),
-        (Subject.TURBO, {f"{CPU}/intel_pstate/no_turbo": "0"}, Level.WARNING, "echo 1 | sudo tee /sys/devices/"),
-        (Subject.QUOTA, {}, Level.OK, ""),
+        (Check.GOVERNOR, {}, Level.UNKNOWN, ""),
+        (Check.GOVERNOR, {f"{CPU}/cpu0/cpufreq/scaling_governor": "performance"}, Level.OK, ""),
+        (Check.GOVERNOR, {f"{CPU}/cpu0/cpufreq/scaling_governor": "powersave"}, Level.WARNING, "-g performance"),
+        (Check.TURBO, {f"{CPU}/cpufreq/boost": "0"}, Level.OK, ""),
+        (Check.TURBO, {f"{CPU}/cpufreq/boost": "1"}, Level.WARNING, "echo 0 | sudo tee /sys/devices/"),
+        (Check.TURBO, {f"{CPU}/intel_pstate/no_turbo": "0"}, Level.WARNING, "echo 1 | sudo tee /sys/devices/"),
+        (Check.QUOTA, {}, Level.OK, ""),
         (
-            Subject.QUOTA,
+            Check.QUOTA,
             {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "150000 100000"},
             Level.WARNING,
             "--cpuset-cpus",
         ),
         (
-            Subject.QUOTA,
+            Check.QUOTA,
             {
                 "proc/self/cgroup": "4:cpu,cpuacct:/",
                 "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000",
@@ -133,7 +133,7 @@ def test_what_can_not_be_ended_or_explains_nothing_is_not_named(tmp_path: Path) 
             "--cpuset-cpus",
         ),
         (
-            Subject.QUOTA,
+            Check.QUOTA,
             {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "400000 100000"},
             Level.OK,
             "",
@@ -145,7 +145,7 @@ def test_what_can_not_be_ended_or_explains_nothing_is_not_named(tmp_path: Path) 
     ],
 )
 def test_a_setting_has_a_level_and_a_command(
-    subject: Subject, files: dict[str, str], level: Level, fix: str, tmp_path: Path
+    subject: Check, files: dict[str, str], level: Level, fix: str, tmp_path: Path
 ) -> None:
     found = of_host(subject, tmp_path, files=files)
     assert (found.level, fix in found.fix) == (level, True)
@@ -153,7 +153,7 @@ def test_a_setting_has_a_level_and_a_command(
 
 def test_a_quota_that_held_the_group_back_is_counted(tmp_path: Path) -> None:
     files = {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "150000 100000"}
-    fact = of_host(Subject.QUOTA, tmp_path, seen(throttled=7), files).fact
+    fact = of_host(Check.QUOTA, tmp_path, seen(throttled=7), files).fact
     assert fact == "1.5 cores' worth of time on 2 CPUs, held back 7 times while looking"
 
 
@@ -172,14 +172,14 @@ def test_only_a_busy_sibling_that_is_not_ours_is_a_warning(
     siblings: dict[int, str], busy: dict[int, float], level: Level, tmp_path: Path
 ) -> None:
     files = {f"{CPU}/cpu{cpu}/topology/thread_siblings_list": text for cpu, text in siblings.items()}
-    assert of_host(Subject.SIBLINGS, tmp_path, seen(busy=busy), files).level is level
+    assert of_host(Check.SIBLINGS, tmp_path, seen(busy=busy), files).level is level
 
 
 @pytest.mark.parametrize(
     ("free", "level"), [(50 * GIB, Level.OK), (GIB // 2, Level.WARNING), (2**20, Level.UNFIT)], ids=str
 )
 def test_a_disk_has_a_level(free: int, level: Level, tmp_path: Path) -> None:
-    assert of_host(Subject.DISK, tmp_path, free_bytes=free).level is level
+    assert of_host(Check.DISK, tmp_path, free_bytes=free).level is level
 
 
 MOUNTS = "/dev/sda / ext4 rw 0 0\nserver:/x /data nfs4 rw 0 0\n/dev/sdb /data/my\\040disk xfs rw 0 0\nbroken\n"
@@ -191,7 +191,7 @@ MOUNTS = "/dev/sda / ext4 rw 0 0\nserver:/x /data nfs4 rw 0 0\n/dev/sdb /data/my
 )
 def test_a_history_on_a_network_file_system_is_a_warning(folder: str, level: Level, tmp_path: Path) -> None:
     files = {"proc/mounts": MOUNTS}
-    assert of_host(Subject.FILE_SYSTEM, tmp_path, files=files, history=Path(folder)).level is level
+    assert of_host(Check.FILE_SYSTEM, tmp_path, files=files, history=Path(folder)).level is level
 
 
 # GPUs, played
@@ -229,26 +229,26 @@ def test_a_gpu_in_order_has_no_warning() -> None:
     found = gpus()
     assert {one.level for one in found} == {Level.OK}
     assert {one.subject for one in found} == {
-        *(Subject.DRIVER, Subject.PERSISTENCE, Subject.POWER_LIMIT),
-        *(Subject.GPU_CLOCKS, Subject.GPU_PROCESSES, Subject.ECC),
+        *(Check.DRIVER, Check.PERSISTENCE, Check.POWER_LIMIT),
+        *(Check.GPU_CLOCKS, Check.GPU_PROCESSES, Check.ECC),
     }
 
 
 @pytest.mark.parametrize(
     ("answers", "subject", "level", "said"),
     [
-        ({"GetPersistenceMode": 0}, Subject.PERSISTENCE, Level.WARNING, "sudo nvidia-smi -i 0 -pm 1"),
-        ({"GetPowerManagementDefaultLimit": 350_000}, Subject.POWER_LIMIT, Level.WARNING, "nvidia-smi -i 0 -pl 350"),
-        ({"GetApplicationsClock": 1189}, Subject.GPU_CLOCKS, Level.WARNING, "sudo nvidia-smi -i 0 -rac"),
-        ({"now": Now(celsius=91, reasons=1 << 6)}, Subject.GPU_CLOCKS, Level.UNFIT, "check cooling"),
-        ({"now": Now(processes={7: 80})}, Subject.GPU_PROCESSES, Level.UNFIT, "ps -fp 7 "),
-        ({"now": Now(processes={7: 0})}, Subject.GPU_PROCESSES, Level.WARNING, "ps -fp 7 "),
-        ({"GetTotalEccErrors": 3}, Subject.ECC, Level.UNFIT, "-q -d ECC"),
+        ({"GetPersistenceMode": 0}, Check.PERSISTENCE, Level.WARNING, "sudo nvidia-smi -i 0 -pm 1"),
+        ({"GetPowerManagementDefaultLimit": 350_000}, Check.POWER_LIMIT, Level.WARNING, "nvidia-smi -i 0 -pl 350"),
+        ({"GetApplicationsClock": 1189}, Check.GPU_CLOCKS, Level.WARNING, "sudo nvidia-smi -i 0 -rac"),
+        ({"now": Now(celsius=91, reasons=1 << 6)}, Check.GPU_CLOCKS, Level.UNFIT, "check cooling"),
+        ({"now": Now(processes={7: 80})}, Check.GPU_PROCESSES, Level.UNFIT, "ps -fp 7 "),
+        ({"now": Now(processes={7: 0})}, Check.GPU_PROCESSES, Level.WARNING, "ps -fp 7 "),
+        ({"GetTotalEccErrors": 3}, Check.ECC, Level.UNFIT, "-q -d ECC"),
     ],
     ids=["persistence", "power", "clocks", "heat", "process", "idle process", "memory errors"],
 )
 def test_a_gpu_out_of_order_is_named_with_the_command_that_mends_it(
-    answers: dict[str, Any], subject: Subject, level: Level, said: str
+    answers: dict[str, Any], subject: Check, level: Level, said: str
 ) -> None:
     (found,) = [one for one in gpus(**answers) if one.level is not Level.OK]
     assert (found.subject, found.level, said in found.fix) == (subject, level, True)
@@ -256,7 +256,7 @@ def test_a_gpu_out_of_order_is_named_with_the_command_that_mends_it(
 
 def test_only_gpus_that_a_test_could_take_are_judged() -> None:
     found = gpu_findings(Path("/none"), FakeNvml(DGX, answers=answering()), environ={"CUDA_VISIBLE_DEVICES": "2,3"})
-    assert [one.fact for one in found if one.subject is Subject.GPU_PROCESSES] == [
+    assert [one.fact for one in found if one.subject is Check.GPU_PROCESSES] == [
         f"GPU {index}: no other process computes on it" for index in (2, 3)
     ]
 
@@ -272,7 +272,7 @@ def test_a_gpu_in_mig_mode_is_asked_for_the_processes_of_its_mig_devices() -> No
     visible = {"CUDA_VISIBLE_DEVICES": "MIG-0"}
     both = gpu_findings(Path("/none"), nvml, lambda pid: f"python (pid {pid})", {})
     ours = gpu_findings(Path("/none"), nvml, lambda pid: f"python (pid {pid})", visible)
-    assert [[one.level for one in found if one.subject is Subject.GPU_PROCESSES] for found in (both, ours)] == [
+    assert [[one.level for one in found if one.subject is Check.GPU_PROCESSES] for found in (both, ours)] == [
         [Level.OK, Level.WARNING],
         [Level.OK],
     ]
@@ -282,7 +282,7 @@ def test_what_a_driver_does_not_report_is_left_out() -> None:
     silent = dict.fromkeys(
         ["GetPersistenceMode", "GetPowerManagementDefaultLimit", "GetApplicationsClock", "GetTotalEccErrors"]
     )
-    assert {one.subject for one in gpus(**silent)} == {Subject.DRIVER, Subject.GPU_CLOCKS, Subject.GPU_PROCESSES}
+    assert {one.subject for one in gpus(**silent)} == {Check.DRIVER, Check.GPU_CLOCKS, Check.GPU_PROCESSES}
 
 
 @pytest.mark.parametrize(
@@ -292,13 +292,13 @@ def test_what_a_driver_does_not_report_is_left_out() -> None:
 )
 def test_only_a_driver_that_fails_makes_a_machine_unfit(code: int, level: Level) -> None:
     (found,) = gpu_findings(Path("/none"), FakeNvml(DGX, broken={"nvmlInit": code}))
-    assert (found.subject, found.level) == (Subject.DRIVER, level)
+    assert (found.subject, found.level) == (Check.DRIVER, level)
 
 
 def test_a_driver_that_does_not_answer_makes_a_machine_unfit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_fitness, "driver_hangs", lambda root: True)
     (found,) = gpu_findings()
-    assert (found.subject, found.level) == (Subject.DRIVER, Level.UNFIT)
+    assert (found.subject, found.level) == (Check.DRIVER, Level.UNFIT)
 
 
 # The report and the command
@@ -306,9 +306,9 @@ def test_a_driver_that_does_not_answer_makes_a_machine_unfit(monkeypatch: pytest
 
 def test_the_worst_comes_first_with_its_reason_and_command() -> None:
     found = [
-        Finding(Subject.SWAP, Level.OK, "none"),
-        Finding(Subject.TURBO, Level.WARNING, "on", "switch it off"),
-        Finding(Subject.DISK, Level.UNFIT, "full", "delete files"),
+        Finding(Check.SWAP, Level.OK, "none"),
+        Finding(Check.TURBO, Level.WARNING, "on", "switch it off"),
+        Finding(Check.DISK, Level.UNFIT, "full", "delete files"),
     ]
     lines = render("box", found).splitlines()
     assert [line.split()[0] for line in lines[2:-2]] == ["UNFIT", "why", "fix", "warning", "why", "fix", "ok"]
@@ -316,7 +316,7 @@ def test_the_worst_comes_first_with_its_reason_and_command() -> None:
 
 
 def test_each_subject_has_a_reason() -> None:
-    assert set(WHY) == set(Subject)
+    assert set(WHY) == set(Check)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.profile import Profile
-from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.core.verdict import Outcome, Reason, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
@@ -119,7 +119,9 @@ def test_an_earlier_session_is_known_by_its_worst_result_of_a_test() -> None:
 
 
 def test_a_test_whose_last_runs_are_missing_is_undecided() -> None:
-    facts = facts_of(judged(Outcome.INCONCLUSIVE, -0.1, verdict=verdict(Outcome.INCONCLUSIVE, -0.1, runs_wanted=3)))
+    facts = facts_of(
+        judged(Outcome.INCONCLUSIVE, -0.1, verdict=verdict(Outcome.INCONCLUSIVE, -0.1, wants=Wants(Want.RUNS, 3)))
+    )
     jsonschema.validate(facts, SCHEMA)
     assert (facts["tests"][0]["outcome"], facts["counts"]) == ("undecided", {"undecided": 1})
 
@@ -157,7 +159,7 @@ HEADLINES = {
     "one of two machines": facts_of(
         *eight(), verdicts=[session_verdict(), session_verdict(Outcome.PASS, machine="other")]
     ),
-    "drift": facts_of(*eight(), verdicts=[session_verdict(kind="drift", change=None)]),
+    "drift": facts_of(*eight(), verdicts=[session_verdict(kind="drift")]),
     "passed against earlier sessions": facts_of(PROVISIONAL),
     "one passed against earlier sessions": facts_of(*eight(), replace(PROVISIONAL, test="t.py::other")),
     "a refused baseline": facts_of(REFUSED, refused=TOO_NOISY),

@@ -45,7 +45,7 @@ class Tags(HTMLParser):
 
 def page_with(text: str) -> tuple[dict[str, Any], Tags]:
     one = measurement(test=f"a.py::{text}", name=text, commit=text, environment={text: text})
-    verdicts = [session_verdict(text=text)]
+    verdicts = [session_verdict(machine=text)]
     facts = report_facts(
         ReportSource(measurements=[one], verdicts=verdicts, not_measured={text: TfperfError(text)}, scope=text)
     )

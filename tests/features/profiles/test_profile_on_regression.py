@@ -11,6 +11,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import OpTime, Profile
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import summarise
+from pytest_tfperf.core.verdict import NOTHING
 from pytest_tfperf.core.workload import Workload
 
 TESTS = """
@@ -41,7 +42,7 @@ def recorded() -> Measurement:
         devices="a CPU",
         runs=(run,),
         throughput=summarise([run]),
-        runs_wanted=1,
+        recording=NOTHING,
         profile=Profile(steps=20, ops=(then,)),
         time=f"{RECORDED}T03:04:05+00:00",
     )

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.outlook import Outlook
 from pytest_tfperf.core.past import EarlierMeasurement
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.session_verdicts import UnrecordedTests
+from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.new_baseline import TOO_NOISY_TO_GATE
 from pytest_tfperf.judging.noise import mean_square
@@ -23,8 +23,8 @@ from pytest_tfperf.judging.session_variance import SessionVariance, session_vari
 _RUNS_RECORDED = 5
 
 
-def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outlook | None:
-    """The outlook of those that have no recorded baseline; None where all have.
+def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) -> UnrecordedTests | None:
+    """What those without a recorded baseline show; None where all have one.
 
     Args:
         measurements: all of a session's.
@@ -33,7 +33,7 @@ def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outloo
     found = [m for m in measurements if _is_unrecorded(m)]
     if not found:
         return None
-    judged = [m.verdict for m in found if m.verdict is not None and m.verdict.is_provisional]
+    judged = [m.verdict for m in found if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS]
     today = [(m, reference) for m in found if _is_telling(m) and (reference := _as_reference(m)) is not None]
 
     def detectable(variance: SessionVariance, as_row: Callable[[Reference], Reference]) -> float | None:
@@ -51,7 +51,7 @@ def outlook(measurements: Sequence[Measurement], tolerance: Tolerance) -> Outloo
         )
 
     recorded = detectable(session_variance(tests=len(found)), _recorded)
-    return Outlook(
+    return UnrecordedTests(
         tests=len(found),
         judged=len(judged),
         disturbances=tuple(kind for m in found if (kind := _disturbance(m)) is not None),
@@ -72,7 +72,9 @@ def _disturbance(m: Measurement) -> DisturbanceKind | None:
 
 
 def _is_unrecorded(m: Measurement) -> bool:
-    return m.verdict is not None and (m.verdict.is_provisional or m.verdict.outcome is Outcome.NO_BASELINE)
+    return m.verdict is not None and (
+        m.verdict.against is Against.EARLIER_SESSIONS or m.verdict.outcome is Outcome.NO_BASELINE
+    )
 
 
 def _is_telling(m: Measurement) -> bool:
@@ -82,7 +84,7 @@ def _is_telling(m: Measurement) -> bool:
 
 def _as_reference(m: Measurement) -> Reference | None:
     """What it was judged against, else the reference that it gives the next session; None if it can't be one."""
-    if m.verdict is not None and m.verdict.is_provisional:
+    if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS:
         return Reference(m.verdict.baseline, noise=m.verdict.noise)
     today = EarlierMeasurement.of(m)
     if not today.runs or "injected_slowdown" in m.environment:

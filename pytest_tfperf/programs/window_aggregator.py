@@ -11,7 +11,7 @@ from pytest_tfperf.programs.reading import Kind, Reading
 _MOST_RATES_KEPT = 1000
 
 
-class Meter:
+class WindowAggregator:
     """Makes windows of at least so many seconds from readings.
 
     Rates within one window are averaged as if each stood for the same work, because a program that buffers its output

@@ -1,0 +1,114 @@
+"""What the verdicts on a whole session say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from expected import SameTexts
+from measurements import baseline, lasting_change, measurement, run_at, verdict
+
+from pytest_tfperf.core.change import Change, ChangeKind
+from pytest_tfperf.core.session_verdicts import (
+    BriefVerdict,
+    Doubt,
+    DoubtKind,
+    DriftVerdict,
+    MachineVerdict,
+    SessionVerdict,
+    SoftwareVerdict,
+    VerdictOn,
+)
+from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.reports.session_verdicts import fact_of, text_of
+
+THEN = baseline(environment="tensorflow=2.20.0 driver=570")
+NOW = measurement(verdict=verdict(baseline=THEN), environment={"tensorflow": "2.21.0", "driver": "580"})
+UNKNOWN = measurement(verdict=Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE))
+STEP = lasting_change()
+DECLINE = lasting_change(test="test_a.py::test_c", kind=ChangeKind.DECLINE, size=-0.06, low=-0.07, high=-0.05)
+
+
+def drift(*slowdowns: Change) -> SessionVerdict:
+    return SessionVerdict(machine="box", found=DriftVerdict(slowdowns=slowdowns))
+
+
+SLOWER: dict[str, Any] = {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072}
+BUSY = Telemetry(seconds=4.0, other_cpu_fraction_mean=0.49, other_processes={"make (pid 4711)": 0.48})
+SLOWER_SOFTWARE = SoftwareVerdict(
+    outcome=Outcome.REGRESSED, change=-0.03, low=-0.035, high=-0.025, threshold=0.02, tests=4, pairs=16
+)
+
+
+def of_machine(*, busy: bool = False, **more: Any) -> SessionVerdict:
+    runs = (run_at(1000.0, telemetry=BUSY if busy else None),)
+    found = MachineVerdict(threshold=0.05, tests=13, **SLOWER | more)
+    return SessionVerdict.of(found, "box", [replace(NOW, runs=runs), UNKNOWN])
+
+
+def of_software(**more: Any) -> SessionVerdict:
+    return SessionVerdict.of(replace(SLOWER_SOFTWARE, **more), "box", [NOW])
+
+
+def in_doubt(of: Callable[..., SessionVerdict], *doubt: Any, **more: Any) -> SessionVerdict:
+    return of(outcome=Outcome.INCONCLUSIVE, doubt=Doubt(*doubt), **more)
+
+
+VERDICTS = {
+    "a slower machine": of_machine(is_apart=True),
+    "a slower machine that is busy": of_machine(is_apart=True, busy=True),
+    "slower, and nobody knows which": of_machine(),
+    "slower, nobody knows which, and busy": of_machine(busy=True),
+    "a machine with few tests": in_doubt(of_machine, DoubtKind.FEW_TESTS, 3, 8, is_apart=True),
+    "a machine with few pairs": in_doubt(of_machine, DoubtKind.FEW_WITH_PAIRS, 2, 4, is_apart=True),
+    "slower software": of_software(),
+    "software whose tests disagree": in_doubt(of_software, DoubtKind.TESTS_DISAGREE, 2, 3),
+    "software within noise": in_doubt(of_software, DoubtKind.WITHIN_NOISE),
+    "undecided software": in_doubt(of_software, DoubtKind.UNDECIDED),
+    "any drop is accepted": of_software(outcome=Outcome.PASS, threshold=None),
+}
+
+
+def test_what_is_said_of_machine_and_software(same_texts: SameTexts) -> None:
+    same_texts("verdicts", {case: text_of(found) for case, found in VERDICTS.items()})
+
+
+def test_the_fact_is_the_first_sentence_of_a_verdicts_text() -> None:
+    assert {text_of(found).partition(". ")[0] == fact_of(found) for found in VERDICTS.values()} == {True}
+
+
+def test_a_machine_as_it_was_needs_no_words() -> None:
+    assert text_of(of_machine(outcome=Outcome.PASS, change=0.009, low=-0.01, high=0.01)) == ""
+
+
+def test_of_a_verdict_without_figures_the_outcome_is_said() -> None:
+    brief = BriefVerdict(kind=VerdictOn.MACHINE, outcome=Outcome.REGRESSED, change=-0.081)
+    assert text_of(SessionVerdict(machine="box", found=brief)) == (
+        "machine on box REGRESSED (8.1 % slower than its baselines)"
+    )
+
+
+def test_a_drift_begins_with_the_test_and_the_size() -> None:
+    assert fact_of(drift(STEP)) == "drift on box: test_a.py::test_b became slower for good, by 3.1 %"
+
+
+def test_a_drift_has_date_commits_and_both_next_steps() -> None:
+    text = text_of(drift(STEP))
+    assert "test_a.py::test_b (resnet50-b64 on 1x8): -3.1 % (95 % CI -3.6 % to -2.6 %) since 2026-02-20" in text
+    assert "commits 0123456789..fedcba9876" in text
+    assert "tfperf history changes --machine=box" in text
+    assert "--update-baselines" in text
+
+
+def test_a_drift_of_several_counts_them_and_has_the_worst_first() -> None:
+    headline, first, *_ = text_of(drift(STEP, DECLINE)).split("\n")
+    assert headline == "drift on box: test_a.py::test_c and 1 more became slower for good, by up to 6 %"
+    assert first.startswith("  test_a.py::test_c")
+    assert "little by little since" in first
+
+
+def test_a_drift_of_many_is_short() -> None:
+    many = [replace(STEP, test=f"test_{number}") for number in range(40)]
+    assert len(text_of(drift(*many)).split("\n")) == 8
