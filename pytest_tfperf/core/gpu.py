@@ -1,6 +1,6 @@
 """One GPU (or MIG device), which GPUs count as equal, and how two of them are linked.
 
-To add a fact: add a field with the default None to `Gpu`, and read it from NVML in `hardware/gpus.py:read_gpu`.
+To add a fact: add a field with the default None to `Gpu`, and read it from NVML in `hardware/discovery.py:read_gpu`.
 JSON follows by itself. To show it in `tfperf topology`, add it to `cli/__init__.py:_facts`.
 """
 

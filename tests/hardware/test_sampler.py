@@ -12,8 +12,7 @@ from fake_nvml import FakeNvml, MigDevice, Now
 from machines import load
 
 from pytest_tfperf.core.telemetry import GpuTelemetry
-from pytest_tfperf.hardware.gpu_samples import read_gpus
-from pytest_tfperf.hardware.sampler import Sampler
+from pytest_tfperf.hardware.sampler import Sampler, read_gpus
 
 H200 = load("h200")
 UUID = H200.gpus[0].uuid

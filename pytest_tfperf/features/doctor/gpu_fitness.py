@@ -10,11 +10,11 @@ from typing import Any
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry, Throttle
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
-from pytest_tfperf.hardware.gpu_samples import read_gpus
-from pytest_tfperf.hardware.gpus import Card, read_cards, visible_gpus
+from pytest_tfperf.hardware.discovery import Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT
 from pytest_tfperf.hardware.host_usage import pid_in, process_name
 from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
+from pytest_tfperf.hardware.sampler import read_gpus
 
 _LIMITS = DisturbanceLimits()
 _TOO_HOT = {
