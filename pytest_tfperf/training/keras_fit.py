@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.training.counting import count
+from pytest_tfperf.training.batches import count
 from pytest_tfperf.training.inputs import Batch, naming_its_end, placed, spec_of_batch
 from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
 from pytest_tfperf.training.steps import require_own_training

@@ -12,7 +12,7 @@ import tensorflow as tf
 from pytest_tfperf.core.baseline import is_unit
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.counting import count
+from pytest_tfperf.training.batches import count
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.inputs import Batch, feed, naming_its_end, spec_of_batch
 from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep

@@ -13,7 +13,7 @@ from building import build, workload_of
 
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
-from pytest_tfperf.training.make_tokens import make_tokens
+from pytest_tfperf.training.make_data import make_tokens
 from pytest_tfperf.training.strategies import strategy_for
 
 
