@@ -61,7 +61,7 @@ def _fault(workload: Workload, topology: Topology) -> str:
     if parameters_on_gpu and not on_gpus:
         return (
             f"local_parameter_device='gpu' needs GPUs, and this test runs on {cpus}; "
-            "leave it out to keep the parameters on the CPU"
+            "leave it out to keep the parameters, or the sums of gradients, on the CPU"
         )
     # A parameter server that is the one device also trains the variables that it keeps.
     is_apart = nodes * devices.count > 1 or on_gpus is not parameters_on_gpu
