@@ -121,6 +121,8 @@ def read_gpu(nvml: Any, handle: Any, index: int, root: Path) -> Gpu:
         compute_capability=ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle),
         cores=ask(nvml, "nvmlDeviceGetNumGpuCores", handle),
         max_sm_clock_mhz=ask(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+        memory_bus_bits=ask(nvml, "nvmlDeviceGetMemoryBusWidth", handle),  # from R510 on
+        max_memory_clock_mhz=ask(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM),
         pcie_generation=ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", handle),
         pcie_width=ask(nvml, "nvmlDeviceGetMaxPcieLinkWidth", handle),
     )
@@ -150,6 +152,7 @@ def _mig_devices(nvml: Any, handle: Any, parent: Gpu) -> Iterator[Gpu]:
             name=f"{parent.name} MIG {profile}",
             memory_bytes=memory.total if memory else None,
             cores=None,  # NVML does not tell them for a MIG device
+            memory_bus_bits=None,  # of which it has a part
             mig_profile=profile,
         )
 
