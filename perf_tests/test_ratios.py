@@ -1,4 +1,4 @@
-"""What the documents' figures say of any machine: ratios, held against the lowest that a document gives."""
+"""Ratios of the documents' figures: required on GPUs like a document's; elsewhere a lower one is a warning."""
 
 import pytest
 
