@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.core.profile import Input, RankStep, StepProfile
-from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.training.batches import ends_of
 from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop, sync_devices
 
@@ -74,6 +74,9 @@ def profile_step(
         pipeline_core_seconds_per_example=pipeline.core_seconds_per_example if pipeline else None,
         forward_multiply_adds=work,
         products_multiply_adds_per_sec=rate,
+        exchanges=loop.replicas > 1
+        and not workload.forward_only
+        and workload.variable_update is not VariableUpdate.INDEPENDENT,
         ranks=() if alone is None else (RankStep(host=host, seconds=alone),),
     )
 

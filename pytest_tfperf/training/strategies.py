@@ -193,6 +193,9 @@ class DeviceServer:
             config.gpu_options.visible_device_list = ",".join(str(first + i) for i in range(devices.count))
         self._server = tf.distribute.Server(_spec(cluster), _JOB, cluster.rank, config=config)
 
+    def begin_window(self) -> None:
+        """Nothing: it has no loss."""
+
     def run(self, steps: int) -> None:
         """Nothing: rank 0 takes the steps."""
 

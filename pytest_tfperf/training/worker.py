@@ -20,6 +20,7 @@ from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.core.workload import Trainer, VariableUpdate
+from pytest_tfperf.hardware.host import usable_cores
 from pytest_tfperf.training.devices import configure, limit_threads, require_logical
 from pytest_tfperf.training.environment import environment
 from pytest_tfperf.training.failures import failure
@@ -51,7 +52,7 @@ def work(channel: Channel, message: Mapping[str, Any]) -> int:
 def _work(channel: Channel, job: Job) -> None:
     """Do the job as its mode says; sends each phase's name, so that the driver knows what fails."""
     cluster, _port = _join(channel) if job.is_distributed else (None, None)
-    cores = job.cores or len(os.sched_getaffinity(0))
+    cores = job.cores or usable_cores()
     if cluster is not None:
         job = job.for_rank(cluster.local_rank)
         # Ranks of one host would otherwise each start as many threads as it has cores.
@@ -220,6 +221,7 @@ def _join(channel: Channel) -> tuple[Cluster, socket.socket]:
 
 def _window(loop: Loop, steps: int, slowdown: float) -> dict[str, Any]:
     """The fields of `core.run.Window`."""
+    loop.begin_window()
     started = time.perf_counter()
     loss = loop.run(steps)
     if slowdown:

@@ -55,7 +55,8 @@ def workload(choices: dict[str, Any]) -> Workload:
         ({**SERVER, **XLA}, cpus(2), r"XLA can't compile .*variable_update='replicated'"),
         ({**SERVER, **XLA}, gpus(1), r"XLA can't compile"),
         ({**ON_GPU, **XLA}, gpus(2), r"XLA can't compile"),
-        ({**FIT, **XLA}, cpus(2), r"XLA can't exchange gradients; use trainer='loop'"),
+        ({**FIT, **XLA}, cpus(2), r"by NCCL only; use all_reduce='nccl' on GPUs, or trainer='loop'"),
+        ({**FIT, **XLA}, gpus(2), r"by NCCL only"),
     ],
 )
 def test_what_the_devices_can_not_train_says_what_they_can(
@@ -76,6 +77,7 @@ def test_what_the_devices_can_not_train_says_what_they_can(
         ({**SERVER, **XLA}, cpus(1)),
         ({**ON_GPU, **XLA}, gpus(1)),
         ({**FIT, **XLA}, gpus(1)),
+        ({**FIT, **XLA, **NCCL}, gpus(2)),
         (XLA, gpus(4)),
         (COLLECTIVE, cpus(2, nodes=2)),
         ({**COLLECTIVE, **NCCL}, gpus(2, nodes=2)),

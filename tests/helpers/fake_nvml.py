@@ -124,7 +124,9 @@ class FakeNvml:
             "nvmlDeviceGetHandleByUUID": lambda uuid: handles.get(uuid.decode()),
             "nvmlDeviceGetUUID": lambda handle: gpu_or_mig(handle).uuid,
             "nvmlDeviceGetName": lambda handle: gpu_or_mig(handle).name,
-            "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(total=gpu_or_mig(h).memory_bytes, used=2**30),
+            "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(
+                total=gpu_or_mig(h).memory_bytes, used=2**30, free=(gpu_or_mig(h).memory_bytes or 0) - 2**30
+            ),
             "nvmlDeviceGetCudaComputeCapability": fact("compute_capability"),
             "nvmlDeviceGetNumGpuCores": fact("cores"),
             "nvmlDeviceGetMaxClockInfo": lambda handle, clock: fact(
