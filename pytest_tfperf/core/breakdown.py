@@ -33,7 +33,7 @@ class Bound(StrEnum):
 
     INPUT = "input-bound"
     COMPUTE = "compute-bound"
-    STEP = "step-bound"  # compute or exchange: devices of one process exchange gradients within a step
+    STEP = "step-bound"  # compute or exchange: GPUs of one process exchange gradients within a step
     COMMUNICATION = "communication-bound"
 
 

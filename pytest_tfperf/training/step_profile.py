@@ -74,11 +74,17 @@ def profile_step(
         pipeline_core_seconds_per_example=pipeline.core_seconds_per_example if pipeline else None,
         forward_multiply_adds=work,
         products_multiply_adds_per_sec=rate,
-        exchanges=loop.replicas > 1
-        and not workload.forward_only
-        and workload.variable_update is not VariableUpdate.INDEPENDENT,
+        exchanges=_exchanges(strategy, loop, workload),
         ranks=() if alone is None else (RankStep(host=host, seconds=alone),),
     )
+
+
+def _exchanges(strategy: tf.distribute.Strategy, loop: Loop, workload: Workload) -> bool:
+    """Whether gradients cross links of GPUs or nodes in a step; CPU devices of one process share their memory."""
+    if workload.forward_only or workload.variable_update is VariableUpdate.INDEPENDENT:
+        return False
+    local = strategy.extended.worker_devices
+    return loop.replicas > len(local) or (len(local) > 1 and any("GPU" in device for device in local))
 
 
 def seconds_alone(loop: TrainingLoop) -> float:
