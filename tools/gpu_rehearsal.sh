@@ -66,7 +66,7 @@ step long "the rate of 2,000 steps: within 3 % of the last step's, or windows do
   "TFPERF_STEPS=2000 TFPERF_MAX_TIME=120 $SESSION $ONE -rA"
 step again "three fresh sessions: how far runs differ, clocks and temperature of each" 'images/s' \
   "for i in 1 2 3; do $SESSION $ONE; done; $P -m pytest_tfperf.cli history --dir=$OUT/history"
-step guard "another process on the GPU is named, or in a container its use before the run" 'also ran on|other work used|other processes used|not measured' \
+step guard "another process on the GPU is named, or in a container its use before the run" 'disturbed|also ran on|other work used' \
   "$P -c '$BUSY' & other=\$!; sleep 30; $SESSION $ONE; kill \$other"
 step record "recording five runs and a trace with kernels" 'baselines?' \
   "$SESSION $ONE --update-baselines -o tfperf_busy=1 --tfperf-profile-on-regression=$OUT/traces; ls -R $OUT/traces $OUT/baselines"
