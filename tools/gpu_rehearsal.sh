@@ -41,16 +41,17 @@ step() { # name, what it settles, a regular expression that its log should have,
   local name=$1 settles=$2 wanted=$3 log began status
   shift 3
   if [ "${LIST:-}" ]; then printf '%-12s %s\n%13sexpected: %s\n' "$name" "$settles" '' "$wanted"; return; fi
-  [ ${#CHOSEN[@]} -eq 0 ] || [[ " ${CHOSEN[*]} " == *" $name "* ]] || return
+  [ ${#CHOSEN[@]} -eq 0 ] || [[ " ${CHOSEN[*]} " == *" $name "* ]] || return 0
   log=$OUT/$name.log began=$SECONDS
   timeout --kill-after=10 600 bash -c "$*" >"$log" 2>&1
   status=$?
-  if grep -Eq -- "$wanted" "$log"; then status="as expected (exit status $status)"; else status="NOT as expected (exit status $status)"; fi
+  status="as expected (exit status $status)"
+  grep -Eq -- "$wanted" "$log" || { UNEXPECTED=1 status="NOT $status"; }
   printf '%-12s %4d s  %s  %s\n' "$name" $((SECONDS - began)) "$status" "$log" | tee -a "$OUT/summary.txt"
 }
 
 [ "${1:-}" = --list ] && { LIST=1; shift; }
-CHOSEN=("$@")
+CHOSEN=("$@") UNEXPECTED=0
 
 step driver "driver, compute mode, MIG; [4026531836]: NVML's process ids are ours" '4026531836' \
   "nvidia-smi --query-gpu=name,driver_version,compute_mode,mig.mode.current,memory.total --format=csv; nvidia-smi; readlink /proc/self/ns/pid; df -h /dev/shm"
@@ -81,3 +82,4 @@ if [ "$ON" = gpu ]; then
   step split "a GPU in two parts, with both all-reduces that work there" '1 (passed|measured)' "$SESSION $TWO --tfperf-split-gpu --tfperf-smoke -rA"
 fi
 step report "one page of all that was measured" 'report.html' "$P -m pytest_tfperf.cli report --dir=$OUT/history --since=1d -o $OUT/report.html"
+exit "$UNEXPECTED"
