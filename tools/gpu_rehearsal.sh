@@ -10,7 +10,6 @@
 # gpu-rehearsal), to be committed or sent; ON=cpu rehearses the rehearsal on a machine without a GPU.
 set -u
 P=${P:-.venv/bin/python} OUT=${OUT:-gpu-rehearsal} ON=${ON:-gpu}
-mkdir -p "$OUT/baselines"
 # A Python that has TensorFlow and pytest, but not this package, as on a machine without a network.
 "$P" -c 'import importlib.metadata as m; m.distribution("pytest-tfperf")' 2>/dev/null ||
   export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTEST_ADDOPTS="-p pytest_tfperf.plugin"
@@ -21,10 +20,14 @@ if [ "$ON" = gpu ]; then
   TWO="perf_tests/test_multigpu.py -m gpu -k replicated-device-2"
   ALL="-m 'gpu and not multinode'"
 else
-  ONE="perf_tests/test_cpu.py -m cpu -k trivial"
-  TWO="perf_tests/test_cpu.py -m cpu -k replicated-device-2"
-  ALL="-m cpu -k trivial"
+  ONE="$OUT/test_small.py -m cpu" TWO=$ONE ALL="-m cpu -k trivial"
 fi
+SMALL='import pytest
+from pytest_tfperf import Workload
+
+@pytest.mark.cpu
+def test_small(throughput, gpu_topology):
+    throughput.check(Workload(model="trivial", batch_size=8), on=gpu_topology.take(1), steps=20, warmup_steps=2)'
 BUSY='import tensorflow as tf
 a = tf.random.normal((4096, 4096))
 while True: a = tf.linalg.l2_normalize(a @ a)'
@@ -52,6 +55,7 @@ step() { # name, what it settles, a regular expression that its log should have,
 
 [ "${1:-}" = --list ] && { LIST=1; shift; }
 CHOSEN=("$@") UNEXPECTED=0
+[ "${LIST:-}" ] || { mkdir -p "$OUT/baselines"; echo "$SMALL" >"$OUT/test_small.py"; }
 
 step driver "driver, compute mode, MIG; [4026531836]: NVML's process ids are ours" '4026531836' \
   "nvidia-smi --query-gpu=name,driver_version,compute_mode,mig.mode.current,memory.total --format=csv; nvidia-smi; readlink /proc/self/ns/pid; df -h /dev/shm"
