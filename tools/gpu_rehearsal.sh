@@ -73,7 +73,7 @@ step again "three fresh sessions: how far runs differ, clocks and temperature of
   "for i in 1 2 3; do $SESSION $ONE; done; $P -m pytest_tfperf.cli history --dir=$OUT/history"
 step guard "another process on the GPU is named, or in a container its use before the run" 'disturbed|also ran on|other work used' \
   "$P -c '$BUSY' & other=\$!; sleep 30; $SESSION $ONE; kill \$other"
-step record "recording five runs and a trace with kernels" 'baselines?' \
+step record "recording five runs and a trace with kernels" '[.]csv' \
   "$SESSION $ONE --update-baselines -o tfperf_busy=1 --tfperf-profile-on-regression=$OUT/traces; ls -R $OUT/traces $OUT/baselines"
 step regression "a loss of 10 % fails, and its message names what slowed" 'REGRESSED|failed' "$SESSION $ONE --tfperf-inject-slowdown=0.1"
 step against "pairs of two workers on one GPU: the ratio is about 1; alternating runs mean that memory was short" 'b / a|ratio' \
