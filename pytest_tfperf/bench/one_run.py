@@ -14,6 +14,7 @@ from pytest_tfperf.bench.windows import interleave, time_windows
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
+from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
