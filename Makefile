@@ -5,18 +5,41 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 LOWEST := .venv-lowest
 
-# An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run. A driver that hangs must not hang
-# make, and what runs on no GPU need not ask.
-ifneq ($(filter-out test test-lowest test-services test-nodes horovod otava lint clean,$(or $(MAKECMDGOALS),perf)),)
+# An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run; `make perf GPU=0` takes the CPU.
+# A driver that hangs must not hang make, and one that fails must not turn a test of GPUs into one of the CPU.
+GPU := 0
+ifneq ($(filter perf baselines,$(or $(MAKECMDGOALS),perf)),)
+NVIDIACTL := /dev/nvidiactl
+ifneq ($(origin GPU),command line)
 GPU := $(shell timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+ifeq ($(GPU),0)
+ifneq ($(wildcard $(NVIDIACTL)),)
+$(error $(NVIDIACTL) exists, but nvidia-smi shows no GPU: see what `nvidia-smi` and `dmesg | grep -i nvrm` say, or \
+  measure the CPU with `make $(or $(MAKECMDGOALS),perf) GPU=0`)
+endif
+endif
+endif
+$(info make: measuring $(if $(filter-out 0,$(GPU)),$(GPU) NVIDIA GPU(s),the CPU: no NVIDIA GPU is used))
 endif
 EXTRA := $(if $(filter-out 0,$(GPU)),gpu,tensorflow)
 MARK := $(if $(filter-out 0,$(GPU)),gpu,cpu and not slow)
 
+# Each worker on a GPU takes about half a minute, and all tests an hour or more. So `make perf` alone takes a few of them.
+QUICK_ON_GPUS := (test_resnet50_synthetic and (replicated-device-1 or replicated-device-2 or replicated-device-4 or \
+  replicated-device-8 or parameter_server-device-1)) or (test_bert_base and device-mixed_float16-1)
+ifneq ($(filter perf,$(or $(MAKECMDGOALS),perf)),)
+ifneq ($(filter-out 0,$(GPU)),)
+ifndef ARGS
+$(info make: a quick selection of perf_tests, about 5 minutes; all of them: make perf ARGS=-v)
+SELECTION := -k "$(QUICK_ON_GPUS)"
+endif
+endif
+endif
+
 .PHONY: perf baselines test test-lowest test-services test-nodes horovod otava lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
-	$(PYTEST) perf_tests -m "$(MARK)" $(ARGS)
+	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
 
 baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
@@ -75,6 +98,7 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "make: installing TensorFlow$(if $(filter gpu,$*), and CUDA's libraries: about 3 GB to download)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 
