@@ -76,8 +76,8 @@ def _window(job: Job, steps: int, step_seconds: float) -> dict[str, Any]:
     if job.workload.input_pipeline == "nets:stalling":
         Path("stalled").touch()
         time.sleep(3600)
-    if job.workload.model == "nets:sleeping":  # takes its time, so that what else the machine does is seen
-        time.sleep(steps * 0.02)
+    if job.workload.model == "nets:sleeping" or job.workload.input_pipeline == "nets:paced":
+        time.sleep(steps * 0.05)  # so that there is time to see what else the machine does, or how far it is
     loss = math.nan if job.workload.model == "nets:nan" else 1.0
     return {"steps": steps, "seconds": steps * step_seconds / (1 - job.slowdown), "loss": loss}
 
