@@ -1,4 +1,4 @@
-"""In the place of TensorFlow, for sessions that are not about training: workers that start at once and play their steps.
+"""In the place of TensorFlow, for sessions that are not about training: workers that start at once and play steps.
 
 All else is real: the session, its launcher, the fork server and its processes, and what they say to each other. On
 PYTHONPATH a fork server imports this, and with it the worker below in the place of `pytest_tfperf.training.worker`.
