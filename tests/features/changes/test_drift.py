@@ -1,15 +1,18 @@
-"""Lasting changes, as `tfperf history changes` lists them and `--tfperf-fail-on-drift` fails a session for them."""
+"""Lasting changes, as `tfperf history changes` lists them and `--tfperf-fail-on-drift` fails a session for them.
+
+The history is that of one real session, copied to many days.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from inner import ANY_THROUGHPUT, Project
-from measurements import command, measurement, throughput
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.measurement import Measurement
@@ -28,16 +31,15 @@ START = datetime(2026, 1, 1, 3, tzinfo=UTC)
 GREEN, REGRESSED, USAGE = 0, 1, 4
 
 
-def on_day(day: int) -> Measurement:
-    """What a session of this day measured: 5 % less since `SLOWER_FROM`."""
-    return measurement(
-        throughput(9.0 * (1.05 if day < SLOWER_FROM else 1.0)),
-        test="test_it.py::test_program",
-        workload=command(name="program"),
-        topology="1x1",
+def on_day(day: int, measured: Measurement) -> Measurement:
+    """As it was on a day: 5 % faster before `SLOWER_FROM`."""
+    rate = measured.throughput.examples_per_sec * (1.05 if day < SLOWER_FROM else 1)
+    return replace(
+        measured,
         session=f"day-{day}",
         time=(START + timedelta(days=day)).isoformat(),
         commit=f"commit{day}",
+        throughput=replace(measured.throughput, examples_per_sec=rate),
     )
 
 
@@ -46,8 +48,11 @@ def slower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     with Project(tmp_path_factory.mktemp("drift")) as project:
         project.tests(TESTS)
         project.baseline("program", unit="examples", **ANY_THROUGHPUT)
+        project.run()
+        measured = project.measured("test_program")
+        (project.folder / ".tfperf" / "history.sqlite").unlink()
         for day in range(DAYS):
-            project.history.append(on_day(day))
+            project.history.append(on_day(day, measured))
         yield project
 
 

@@ -25,6 +25,9 @@ from pytest_tfperf.workers.wire import Channel, ConnectionLost
 
 __version__ = "2.21.0"
 
+SLOW_SECONDS = 0.05
+"""A step that takes its time, so that there is time to see how far it is, and what else the machine does."""
+
 RAISED = {
     "type": "ValueError",
     "message": "the layers do not fit",
@@ -58,7 +61,7 @@ def work(channel: Channel, message: dict[str, Any]) -> int:
     }
     channel.send({"ready": ready})
     with suppress(ConnectionLost):  # the driver needs nothing more
-        _answer(channel, job, _step_seconds(model))
+        _answer(channel, job, _step_seconds(job))
     return 0
 
 
@@ -67,7 +70,8 @@ def _answer(channel: Channel, job: Job, step_seconds: float) -> None:
     while True:
         request = channel.receive()
         if "steps" in request:
-            channel.send({"window": _window(job, request["steps"], step_seconds * next(noise))})
+            window = _window(job, request["steps"], step_seconds)
+            channel.send({"window": window | {"seconds": window["seconds"] * next(noise)}})
         else:
             channel.send({"step_profile": plain(StepProfile(input=Input.RESIDENT))})
 
@@ -76,14 +80,17 @@ def _window(job: Job, steps: int, step_seconds: float) -> dict[str, Any]:
     if job.workload.input_pipeline == "nets:stalling":
         Path("stalled").touch()
         time.sleep(3600)
-    if job.workload.model == "nets:sleeping" or job.workload.input_pipeline == "nets:paced":
-        time.sleep(steps * 0.05)  # so that there is time to see what else the machine does, or how far it is
+    if step_seconds == SLOW_SECONDS:
+        time.sleep(steps * step_seconds)
     loss = math.nan if job.workload.model == "nets:nan" else 1.0
     return {"steps": steps, "seconds": steps * step_seconds / (1 - job.slowdown), "loss": loss}
 
 
-def _step_seconds(model: str) -> float:
+def _step_seconds(job: Job) -> float:
     """1 ms; for `even` and `uneven` what the file of that name begins with, which then goes to its end."""
+    model = job.workload.model.removeprefix("nets:")
+    if model == "sleeping" or job.workload.input_pipeline == "nets:paced":
+        return SLOW_SECONDS
     if model not in ("even", "uneven"):
         return 0.001
     first, *rest = Path(model).read_text().split()
