@@ -25,7 +25,7 @@ baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
 
 # What takes longest comes first, so that all processes end together: pytest would order overlapping folders by name.
-FIRST := $(addprefix tests/,session programs features training)
+FIRST := $(addprefix tests/,programs session features training)
 REST := $(filter-out $(FIRST) $(addprefix tests/,nodes services data helpers __pycache__),$(patsubst %/,%,$(wildcard tests/*/)))
 test: $(VENV)/.installed-dev
 	$(PYTEST) $(FIRST) $(REST) -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
