@@ -36,6 +36,9 @@ endif
 endif
 endif
 
+# Python and pytest keep what they compiled, whatever the environment says: tests start some 200 processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: perf baselines test test-lowest test-services test-nodes horovod otava lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
@@ -44,9 +47,11 @@ perf: $(VENV)/.installed-$(EXTRA)
 baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
 
-# Not reordered: sessions of pytest, whose files take longest, come first, so that all processes end together.
+# What takes longest comes first, so that all processes end together: pytest would order overlapping folders by name.
+FIRST := $(addprefix tests/,programs session features training)
+REST := $(filter-out $(FIRST) $(addprefix tests/,nodes services data helpers __pycache__),$(patsubst %/,%,$(wildcard tests/*/)))
 test: $(VENV)/.installed-dev
-	$(PYTEST) tests/session tests/features tests --ignore=tests/nodes --ignore=tests/services -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(FIRST) $(REST) -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The lowest versions that pyproject.toml declares, in an environment of their own: what knows pytest, and real training.
 LOWEST_TESTS := $(addprefix tests/session/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \
