@@ -27,19 +27,28 @@ TRIES = 3
 
 @dataclass(slots=True)
 class Observation:
-    """What happened on the machine during a run; filled when the `watching` block ends.
+    """What happened on the machine during a run; filled when the `watching` block ends, but for `latest`.
 
     Args:
         disturbance: the first disturbance above its limit; None if there was none.
         environment: facts about the GPUs' power limits, see `power_facts`.
         telemetry: what was sampled; None if the run was too short.
         polls: the samples, second by second.
+        latest: returns the last sample so far; None before the first.
     """
 
     disturbance: Disturbance | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     telemetry: Telemetry | None = None
     polls: tuple[Telemetry, ...] = ()
+    latest: Callable[[], Telemetry | None] = lambda: None
+
+    def temperatures(self) -> list[int] | None:
+        """Of the GPUs now, in degrees Celsius; empty if a driver does not tell, None before the first sample."""
+        if (now := self.latest()) is None:
+            return None
+        celsius = [gpu.temperature_celsius_max for gpu in now.gpus]
+        return [] if None in celsius else [value for value in celsius if value is not None]
 
 
 class DisturbanceGuard:
@@ -94,8 +103,9 @@ class DisturbanceGuard:
     @contextmanager
     def watching(self, gpu_uuids: Iterable[str] = (), pids: Collection[int] = ()) -> Iterator[Observation]:
         """Watch the host and these GPUs until the block ends; processes with these pids are our own too."""
-        observation, uuids = Observation(), tuple(gpu_uuids)
+        uuids = tuple(gpu_uuids)
         sampler = self._sampler(uuids, pids)
+        observation = Observation(latest=lambda: sampler.latest)
         sampler.start()
         try:
             yield observation

@@ -31,61 +31,59 @@ class Warmed:
     is_steady: bool
 
 
+Temperatures = Callable[[], Sequence[int] | None]
+"""Of each GPU now, in degrees Celsius; empty if the driver does not tell, None if it was not read yet."""
+
+
 class GpuWarmUp:
-    """Warms up each set of GPUs once, with the work of its first run.
+    """Warms up each GPU once in a session: the warm-up of its first run goes on until it is warm.
 
     Args:
-        temperatures: returns the temperature of each GPU, in degrees Celsius; empty if the driver does not tell.
-        most_seconds: when to go on although the GPUs get warmer.
+        most_seconds: when to go on although the GPUs get warmer; 0 to warm up none.
         clock: seconds, for tests.
 
     Attributes:
-        done: how each set was warmed up, in order.
+        done: how GPUs were warmed up, in order.
     """
 
-    def __init__(
-        self,
-        temperatures: Callable[[Sequence[str]], Sequence[int]],
-        *,
-        most_seconds: float = MOST_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._temperatures = temperatures
+    def __init__(self, *, most_seconds: float = MOST_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._most_seconds = most_seconds
         self._clock = clock
         self._warm: set[str] = set()
         self.done: list[Warmed] = []
 
-    def wants(self, uuids: Sequence[str]) -> bool:
-        """Whether one of these GPUs has not been warmed up yet."""
-        return self._most_seconds > 0 and not self._warm.issuperset(uuids)
-
-    def warm_up(self, uuids: Sequence[str], work: Callable[[], object], phase: Callable[[str], None]) -> None:
-        """Let these GPUs work until they are warm; at once if nobody knows their temperature.
+    def of(self, uuids: Sequence[str], temperatures: Temperatures, phase: Callable[[str], None]) -> Callable[[], bool]:
+        """What tells, after each window of a run's warm-up, whether its GPUs are warm.
 
         Args:
-            uuids: of the GPUs.
-            work: occupies all of them for a moment, such as a window of steps.
+            uuids: of the GPUs; none on CPUs.
+            temperatures: reads them.
             phase: is told the temperature.
         """
-        self._warm.update(uuids)
-        if not (now := self._temperatures(uuids)):
-            return
-        started, before = self._clock(), max(now)
-        seen = [(started, now)]
-        while True:
-            phase(f"GPU warm-up, {max(now)} C")
-            work()
-            now, at = self._temperatures(uuids) or now, self._clock()
-            seen.append((at, now))
+        if self._most_seconds == 0 or self._warm.issuperset(uuids):
+            return lambda: True
+        started, seen = self._clock(), list[tuple[float, Sequence[int]]]()
+
+        def is_warm() -> bool:
+            now, seconds = temperatures(), self._clock() - started
+            if now:
+                seen.append((seconds, now))
+                phase(f"GPU warm-up, {max(now)} C")
             is_steady = _is_steady(seen)
-            if is_steady or at - started >= self._most_seconds:
-                break
-        self.done.append(Warmed(at - started, before, max(now), is_steady))
+            if not is_steady and now != [] and seconds < self._most_seconds:
+                return False
+            self._warm.update(uuids)
+            if seen:
+                self.done.append(Warmed(seconds, max(seen[0][1]), max(seen[-1][1]), is_steady))
+            return True
+
+        return is_warm
 
 
 def _is_steady(seen: Sequence[tuple[float, Sequence[int]]]) -> bool:
     """Whether no GPU became warmer over the last `STEADY_SECONDS`."""
+    if not seen:
+        return False
     end, now = seen[-1]
     earlier = [temperatures for at, temperatures in seen if at <= end - STEADY_SECONDS]
     if not earlier:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pytest_tfperf.bench.disturbance import TRIES, DisturbanceGuard, Observation
+from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import interleave, time_windows
 from pytest_tfperf.core import catalogue
@@ -58,16 +59,27 @@ class RunEngine:
         observer: gets the progress of each run.
         guard: watches the machine while something is timed.
         data_dir: folder of the TFRecords that imagenet pipelines read.
+        warm_up_seconds: the longest that GPUs are warmed up; 0 to time them cold.
         sampled: False to watch and profile nothing, as in a smoke run.
+
+    Attributes:
+        warm_up: how the GPUs were warmed up before their first timed windows.
     """
 
     def __init__(
-        self, observer: Observer, guard: DisturbanceGuard, data_dir: str = "", *, sampled: bool = True
+        self,
+        observer: Observer,
+        guard: DisturbanceGuard,
+        data_dir: str = "",
+        *,
+        sampled: bool = True,
+        warm_up_seconds: float = MOST_SECONDS,
     ) -> None:
         self._observer = observer
         self._guard = guard
         self._data_dir = data_dir
         self._sampled = sampled
+        self.warm_up = GpuWarmUp(most_seconds=warm_up_seconds)
         # Another TensorFlow may multiply matrices at another rate.
         self._profilers: dict[Launcher, StepProfiler] = {}
 
@@ -88,7 +100,7 @@ class RunEngine:
         before = self._before(job.devices)
         with self._named(topology, side), closing(side.launcher.start(job, self._observer.phase)) as training:
             with self._watching(job.devices, training.pids) as seen:
-                run = time_windows(training, plan, self._observer, enough)
+                run = time_windows(training, plan, self._observer, enough, self._warms(job.devices, seen))
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
             return self._observed(run, seen, before)
@@ -196,6 +208,12 @@ class RunEngine:
                 return training.trace(steps)
         finally:
             self._observer.done()
+
+    def _warms(self, devices: Devices, seen: Observation) -> Callable[[], bool]:
+        """What tells whether these devices are warm."""
+        if not self._sampled:
+            return lambda: True
+        return self.warm_up.of(devices.gpu_uuids, seen.temperatures, self._observer.phase)
 
     def _watching(self, devices: Devices, pids: Collection[int] = ()) -> AbstractContextManager[Observation]:
         return self._guard.watching(devices.gpu_uuids, pids) if self._sampled else nullcontext(Observation())

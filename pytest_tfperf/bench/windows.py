@@ -6,7 +6,7 @@ A worker is warmed up, its windows are sized, one window is queued ahead, and it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Pair, Plan, Run, Window
@@ -111,14 +111,20 @@ def _log_rates(run: Run) -> list[float]:
     return [math.log(run.examples_per_step * w.steps / w.seconds) for w in run.windows]
 
 
-def time_windows(training: TrainingRun, plan: Plan, observer: Observer, enough: Enough = lambda _: False) -> Run:
-    """Warm up, then time windows until the plan's steps are spent or `enough` says so.
+def time_windows(
+    training: TrainingRun,
+    plan: Plan,
+    observer: Observer,
+    enough: Enough = lambda _: False,
+    is_warm: Callable[[], bool] = lambda: True,
+) -> Run:
+    """Warm up until `is_warm`, then time windows until the plan's steps are spent or `enough` says so.
 
     Raises:
         MeasurementError: from the worker.
     """
     observer.phase("warm-up")
-    warmup = _warm_up(training, plan)
+    warmup = _warm_up(training, plan, is_warm)
     steps = window_steps(warmup, plan)
     training.request(steps)
     warmup.append(training.receive())
@@ -163,14 +169,14 @@ def window_steps(warmup: Sequence[Window], plan: Plan) -> int:
     return max(1, min(fitting, plan.steps // MIN_WINDOWS))
 
 
-def _warm_up(training: TrainingRun, plan: Plan) -> list[Window]:
+def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> list[Window]:
     """At least the plan's warm-up, in windows of the size that will be timed; leaves one more window queued.
 
     cuDNN chooses its algorithms and the allocator grows in the first steps; timing them would punish short runs.
     """
     warmup: list[Window] = []
     training.request(1)
-    while not warmup or sum(w.steps for w in warmup) < plan.warmup_steps:
+    while not warmup or sum(w.steps for w in warmup) < plan.warmup_steps or not is_warm():
         training.request(window_steps(warmup, plan) if warmup else 1)
         warmup.append(training.receive())
     return warmup

@@ -144,6 +144,9 @@ class Settings:
         0.25, parse.share, "other processes don't disturb a run while more than this share of the CPU is idle"
     )
     swap: float = _ini(1.0, parse.rate, "swapping in MiB/s above which a run is disturbed; inf switches the check off")
+    gpu_warmup: int = _ini(
+        90, parse.count(0), "the longest that GPUs are warmed up before their first timed run, in seconds; 0 not at all"
+    )
     gpu_busy: float = _ini(
         0.05, parse.share, "another process's use of our GPU above which a run is disturbed; 1 switches the check off"
     )

@@ -67,6 +67,11 @@ class Sampler:
         return telemetry if telemetry is not None and telemetry.seconds >= _SHORTEST_SECONDS else None
 
     @property
+    def latest(self) -> Telemetry | None:
+        """The last poll so far; None before the first."""
+        return self._polls[-1] if self._polls else None
+
+    @property
     def polls(self) -> tuple[Telemetry, ...]:
         """Each poll in order; without the processes' names, which are many and would be kept with each run."""
         return tuple(

@@ -62,7 +62,13 @@ class Measuring:
         self.launchers = Launchers(settings, nodes)
         self.tasks = TaskMaker(settings, self.launchers, baselines, self._earlier)
         guard = DisturbanceGuard(settings.disturbance_limits)
-        self.engine = RunEngine(observer, guard, str(settings.data_dir or ""), sampled=not settings.smoke)
+        self.engine = RunEngine(
+            observer,
+            guard,
+            str(settings.data_dir or ""),
+            sampled=not settings.smoke,
+            warm_up_seconds=settings.gpu_warmup,
+        )
         self.judge = SessionJudge(settings, session, self.machine, self.engine, baselines, self._earlier, history)
 
     @cached_property

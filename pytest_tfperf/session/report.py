@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
+from pytest_tfperf.bench.gpu_warm_up import Warmed
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
@@ -17,7 +18,7 @@ from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import Shown
-from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.unrecorded import required, unrecorded
 from pytest_tfperf.session.features import features
@@ -95,6 +96,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *([""] if compared and measured else []),
         *measured,
         *(f"reference environment: {warning}" for warning in session.recorder.warnings),
+        *map(_warmed, session.measuring.engine.warm_up.done),
         *_missing_profiles(measurements),
         *_not_read(measurements),
         *_stragglers(measurements),
@@ -172,6 +174,13 @@ def has_time_for(session: Session, test: str) -> bool:
         return True
     wanted = math.fsum(runs_missing(result) * seconds_of_a_run(result) for result in results)
     return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= session.choice.limit_seconds
+
+
+def _warmed(warmed: Warmed) -> str:
+    text = f"GPUs were warmed up from {warmed.before} to {warmed.after} C in {duration(warmed.seconds)}"
+    if warmed.is_steady:
+        return text
+    return f"{text}, and still became warmer: the first tests may be faster than the others (ini tfperf_gpu_warmup)"
 
 
 def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:

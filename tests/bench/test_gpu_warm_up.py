@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import pytest
 
+from pytest_tfperf.bench.disturbance import Observation
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, STEADY_SECONDS, GpuWarmUp
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 
 
 class Gpus:
@@ -18,45 +19,63 @@ class Gpus:
         self.ends_at, self.is_known, self.rises = ends_at, is_known, rises
         self.phases: list[str] = []
 
-    def temperatures(self, uuids: Sequence[str]) -> list[int]:
+    def temperatures(self) -> list[int] | None:
+        if self.seconds == 0:  # nothing was sampled yet
+            return None
         celsius = self.ends_at - 30 * math.exp(-self.seconds / 10) + self.rises * self.seconds
-        return [round(celsius) for _ in uuids] if self.is_known else []
-
-    def work(self) -> None:
-        self.seconds += 1.0
+        return [round(celsius), round(celsius) - 2] if self.is_known else []
 
     def warm_up(self) -> GpuWarmUp:
-        return GpuWarmUp(self.temperatures, clock=lambda: self.seconds)
+        return GpuWarmUp(clock=lambda: self.seconds)
+
+    def work_until_warm(self, warm_up: GpuWarmUp, *uuids: str) -> None:
+        is_warm = warm_up.of(uuids, self.temperatures, self.phases.append)
+        while not is_warm():
+            self.seconds += 1.0
 
 
 def test_gpus_work_until_they_are_no_warmer_than_ten_seconds_before() -> None:
     gpus = Gpus()
     warm_up = gpus.warm_up()
-    warm_up.warm_up(["GPU-a", "GPU-b"], gpus.work, gpus.phases.append)
+    gpus.work_until_warm(warm_up, "GPU-a", "GPU-b")
     (done,) = warm_up.done
-    assert (done.before, done.is_steady) == (40, True)
+    assert (done.before, done.is_steady) == (43, True)
     assert 67 <= done.after <= 70
     assert STEADY_SECONDS < done.seconds < MOST_SECONDS
-    assert gpus.phases[0] == "GPU warm-up, 40 C"
+    assert gpus.phases[0] == "GPU warm-up, 43 C"
 
 
 def test_gpus_that_never_stop_getting_warmer_do_not_hold_the_session_up() -> None:
     gpus = Gpus(rises=0.5)
     warm_up = gpus.warm_up()
-    warm_up.warm_up(["GPU-a"], gpus.work, gpus.phases.append)
+    gpus.work_until_warm(warm_up, "GPU-a")
     assert (warm_up.done[0].seconds, warm_up.done[0].is_steady) == (MOST_SECONDS, False)
 
 
 def test_without_a_temperature_nothing_is_warmed_up() -> None:
     gpus = Gpus(is_known=False)
     warm_up = gpus.warm_up()
-    warm_up.warm_up(["GPU-a"], gpus.work, gpus.phases.append)
-    assert (gpus.seconds, warm_up.done) == (0.0, [])
+    gpus.work_until_warm(warm_up, "GPU-a")
+    assert (gpus.seconds, warm_up.done) == (1.0, [])
 
 
-@pytest.mark.parametrize(("uuids", "wants"), [(["GPU-a"], False), (["GPU-a", "GPU-b"], True), ([], False)])
-def test_each_gpu_is_warmed_up_once(uuids: list[str], wants: bool) -> None:
+@pytest.mark.parametrize(("uuids", "times"), [(["GPU-a"], 1), (["GPU-a", "GPU-b"], 2), ([], 1)])
+def test_each_gpu_is_warmed_up_once(uuids: list[str], times: int) -> None:
     gpus = Gpus()
     warm_up = gpus.warm_up()
-    warm_up.warm_up(["GPU-a"], gpus.work, gpus.phases.append)
-    assert warm_up.wants(uuids) is wants
+    gpus.work_until_warm(warm_up, "GPU-a")
+    gpus.work_until_warm(warm_up, *uuids)
+    assert len(warm_up.done) == times
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"), [([61, 58], [61, 58]), ([61, None], []), ([], [])], ids=["known", "one unknown", "no GPUs"]
+)
+def test_the_temperatures_of_a_run_are_those_of_its_last_sample(gpus: list[int | None], expected: list[int]) -> None:
+    read = tuple(GpuTelemetry(uuid="GPU-a", temperature_celsius_max=one) for one in gpus)
+    sample = Telemetry(seconds=1.0, usable_cores=2, gpus=read)
+    assert Observation(latest=lambda: sample).temperatures() == expected
+
+
+def test_before_the_first_sample_no_temperature_is_known() -> None:
+    assert Observation().temperatures() is None

@@ -17,11 +17,15 @@ from pytest_tfperf.errors import MeasurementError, WorkloadError
 
 
 def driven(
-    step_seconds: Callable[[int], float] | float = 0.01, *, enough: Any = lambda _: False, **plan: Any
+    step_seconds: Callable[[int], float] | float = 0.01,
+    *,
+    enough: Any = lambda _: False,
+    is_warm: Any = lambda: True,
+    **plan: Any,
 ) -> tuple[Run, PlayedRun]:
     pace = step_seconds if callable(step_seconds) else lambda _: step_seconds
     worker = PlayedRun(step_seconds=pace)
-    return time_windows(worker, Plan(**plan), Notes(), enough), worker
+    return time_windows(worker, Plan(**plan), Notes(), enough, is_warm), worker
 
 
 plans = {"steps": st.integers(1, 400), "warmup_steps": st.integers(0, 60)}
@@ -67,6 +71,14 @@ def test_timed_windows_have_the_size_of_the_last_warm_up(step: float, steps: int
 @pytest.mark.parametrize(("step_seconds", "steps"), [(0.3, 1), (0.15, 1), (0.05, 3), (0.01, 15), (0.001, 150)])
 def test_a_window_lasts_about_a_seventh_of_a_second(step_seconds: float, steps: int) -> None:
     assert window_steps([Window(7, 7 * step_seconds)], Plan(steps=100_000)) == steps
+
+
+def test_the_warm_up_goes_on_until_the_devices_are_warm() -> None:
+    warm = iter([False] * 7 + [True])
+    run, _ = driven(0.01, steps=100, warmup_steps=10, is_warm=lambda: next(warm))
+    cold, _ = driven(0.01, steps=100, warmup_steps=10)
+    assert len(run.warmup) == len(cold.warmup) + 7
+    assert len(run.windows) == len(cold.windows)
 
 
 def test_a_smoke_run_times_one_step() -> None:
