@@ -5,25 +5,53 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 LOWEST := .venv-lowest
 
-# An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run. A driver that hangs must not hang
-# make, and what runs on no GPU need not ask.
-ifneq ($(filter-out test test-lowest test-services test-nodes horovod otava lint clean,$(or $(MAKECMDGOALS),perf)),)
+# An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run; `make perf GPU=0` takes the CPU.
+# A driver that hangs must not hang make, and one that fails must not turn a test of GPUs into one of the CPU.
+GPU := 0
+ifneq ($(filter perf baselines,$(or $(MAKECMDGOALS),perf)),)
+NVIDIACTL := /dev/nvidiactl
+ifneq ($(origin GPU),command line)
 GPU := $(shell timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+ifeq ($(GPU),0)
+ifneq ($(wildcard $(NVIDIACTL)),)
+$(error $(NVIDIACTL) exists, but nvidia-smi shows no GPU: see what `nvidia-smi` and `dmesg | grep -i nvrm` say, or \
+  measure the CPU with `make $(or $(MAKECMDGOALS),perf) GPU=0`)
+endif
+endif
+endif
+$(info make: measuring $(if $(filter-out 0,$(GPU)),$(GPU) NVIDIA GPU(s),the CPU: no NVIDIA GPU is used))
 endif
 EXTRA := $(if $(filter-out 0,$(GPU)),gpu,tensorflow)
 MARK := $(if $(filter-out 0,$(GPU)),gpu,cpu and not slow)
 
+# Each worker on a GPU takes about half a minute, and all tests an hour or more. So `make perf` alone takes a few of them.
+QUICK_ON_GPUS := (test_resnet50_synthetic and (replicated-device-1 or replicated-device-2 or replicated-device-4 or \
+  replicated-device-8 or parameter_server-device-1)) or (test_bert_base and device-mixed_float16-1)
+ifneq ($(filter perf,$(or $(MAKECMDGOALS),perf)),)
+ifneq ($(filter-out 0,$(GPU)),)
+ifndef ARGS
+$(info make: a quick selection of perf_tests, about 5 minutes; all of them: make perf ARGS=-v)
+SELECTION := -k "$(QUICK_ON_GPUS)"
+endif
+endif
+endif
+
+# Python and pytest keep what they compiled, whatever the environment says: tests start some 200 processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: perf baselines test test-lowest test-services test-nodes horovod otava lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
-	$(PYTEST) perf_tests -m "$(MARK)" $(ARGS)
+	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
 
 baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
 
-# Not reordered: sessions of pytest, whose files take longest, come first, so that all processes end together.
+# What takes longest comes first, so that all processes end together: pytest would order overlapping folders by name.
+FIRST := $(addprefix tests/,programs session features training)
+REST := $(filter-out $(FIRST) $(addprefix tests/,nodes services data helpers __pycache__),$(patsubst %/,%,$(wildcard tests/*/)))
 test: $(VENV)/.installed-dev
-	$(PYTEST) tests/session tests/features tests --ignore=tests/nodes --ignore=tests/services -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(FIRST) $(REST) -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The lowest versions that pyproject.toml declares, in an environment of their own: what knows pytest, and real training.
 LOWEST_TESTS := $(addprefix tests/session/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \
@@ -75,6 +103,7 @@ $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "make: installing TensorFlow$(if $(filter gpu,$*), and CUDA's libraries: about 3 GB to download)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 

@@ -13,9 +13,9 @@ BATCH_PER_GPU = {
     "vgg16": 64,
     "alexnet": 512,
 }
-# The parameters on GPUs, as tf_cnn_benchmarks had them unless told otherwise; Lambda's script didn't tell it.
-PARAMETER_SERVER = {"variable_update": "parameter_server", "local_parameter_device": "gpu"}
-UPDATES = [PARAMETER_SERVER, {}, {"all_reduce": "nccl"}]
+# Parameters and sums of gradients on GPUs: tf_cnn_benchmarks' default, which Lambda's script leaves.
+ON_GPUS = {"local_parameter_device": "gpu"}
+UPDATES = [{"variable_update": "parameter_server", **ON_GPUS}, ON_GPUS, {"all_reduce": "nccl"}]
 PIPELINES = ["device", "imagenet-consistent", "imagenet-distortions-consistent"]
 WORKLOADS = [
     Workload(model=model, batch_size=batch, input_pipeline=pipeline, **update)

@@ -6,9 +6,9 @@ import os
 
 from expected import same_texts
 from hypothesis import HealthCheck, settings
-from projects import project, shared
+from projects import played, played_project, project, shared
 
-__all__ = ["project", "same_texts", "shared"]
+__all__ = ["played", "played_project", "project", "same_texts", "shared"]
 
 # A session that a test starts is no worker of the xdist that runs the test; pytest-benchmark would take it for one.
 os.environ.pop("PYTEST_XDIST_WORKER", None)

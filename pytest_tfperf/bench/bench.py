@@ -23,7 +23,7 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
 from pytest_tfperf.judging import new_baseline
 from pytest_tfperf.judging.judge import judge, may_stop
-from pytest_tfperf.judging.reference import floor_rate, refuse_other_devices, require_same_unit
+from pytest_tfperf.judging.reference import floor_rate, memory_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.advice import loss_advice
 from pytest_tfperf.reports.message import why_runs_are_invalid
@@ -224,6 +224,7 @@ class Bench:
             discarded_pairs=tuple(taken.discarded_pairs),
             gpu=topology.gpus[0].name if topology.gpus else "",
             gpu_fp32_tflops=floor_rate(topology),
+            gpu_memory_gb_per_sec=memory_rate(topology),
             breakdown=breakdown(taken.runs, throughput.examples_per_sec, task.workload),
             environment=environment(taken.runs[-1].environment, topology, task.side.slowdown, self._commit),
             commit=self._commit,

@@ -13,9 +13,13 @@ from dataclasses import dataclass, field
 from pytest_tfperf.core.disturbance import NO_LIMITS, Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.hardware.nvml import gives_our_pids
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.reports.numbers import whole_percent
 from pytest_tfperf.reports.telemetry import slowed_down
+
+# NVML averages a GPU's use over up to a second, so the first look may still see our own last worker.
+_LOOKS = (0.15, 1.5)
 
 TRIES = 3
 """How many runs or pairs are tried until one is undisturbed."""
@@ -44,13 +48,48 @@ class DisturbanceGuard:
     Args:
         limits: above which a disturbance counts.
         sampler: makes a sampler for GPU UUIDs and the pids of our processes that pytest did not start.
+        knows_pids: whether NVML's process ids can be looked up here.
+        looks: seconds that `before` watches, and watches once more if a GPU is in use.
     """
 
     def __init__(
-        self, limits: DisturbanceLimits, sampler: Callable[[Sequence[str], Collection[int]], Sampler] = Sampler
+        self,
+        limits: DisturbanceLimits,
+        sampler: Callable[[Sequence[str], Collection[int]], Sampler] = Sampler,
+        knows_pids: Callable[[], bool] = gives_our_pids,
+        looks: Sequence[float] = _LOOKS,
     ) -> None:
         self._limits = limits
         self._sampler = sampler
+        self._knows_pids = knows_pids
+        self._looks = looks
+
+    def before(self, gpu_uuids: Iterable[str]) -> Disturbance | None:
+        """Other work on GPUs where processes can't be told from ours: any use of them, before our worker starts."""
+        uuids = tuple(gpu_uuids)
+        if not uuids or self._knows_pids():
+            return None
+        found = None
+        for seconds in self._looks:
+            found = self._in_use(uuids, seconds)
+            if found is None:
+                break
+        return found
+
+    def _in_use(self, uuids: Sequence[str], seconds: float) -> Disturbance | None:
+        sampler = self._sampler(uuids, ())
+        sampler.start()
+        time.sleep(seconds)
+        telemetry = sampler.stop()
+        uses = {gpu.uuid: gpu.utilisation_fraction_mean or 0.0 for gpu in telemetry.gpus} if telemetry else {}
+        uuid, used = _busiest(uses)
+        if used <= self._limits.gpu_utilisation_fraction:
+            return None
+        fact = (
+            f"other work used {whole_percent(used)} of {uuid} before the run; this container does not see whose "
+            "(docker run --pid=host does)"
+        )
+        return Disturbance(DisturbanceKind.GPU_SHARED, fact)
 
     @contextmanager
     def watching(self, gpu_uuids: Iterable[str] = (), pids: Collection[int] = ()) -> Iterator[Observation]:

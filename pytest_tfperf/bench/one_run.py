@@ -14,6 +14,7 @@ from pytest_tfperf.bench.windows import interleave, time_windows
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
+from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
@@ -84,12 +85,13 @@ class RunEngine:
             return self._run_of_command(side, side.workload, topology, plan, label, enough)
         job = self._job(side, topology)
         self._observer.begin(label)
+        before = self._before(job.devices)
         with self._named(topology, side), closing(side.launcher.start(job, self._observer.phase)) as training:
             with self._watching(job.devices, training.pids) as seen:
                 run = time_windows(training, plan, self._observer, enough)
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
-            return self._observed(run, seen)
+            return self._observed(run, seen, before)
 
     def _run_of_command(
         self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
@@ -98,6 +100,7 @@ class RunEngine:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         self._observer.begin(label)
         nodes = topology.node_count
+        before = self._before(topology.devices) if nodes == 1 else None
         with ExitStack() as opened:
             opened.enter_context(self._named(topology, side))
             prepared = side.launcher.prepare_command(command, topology.devices, nodes)
@@ -115,7 +118,7 @@ class RunEngine:
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
-            return self._observed(run, seen)
+            return self._observed(run, seen, before)
 
     def pair(
         self,
@@ -146,6 +149,7 @@ class RunEngine:
         sides = {"a": a, "b": b}
         jobs = {name: self._job(side, topology) for name, side in sides.items()}
         training: dict[str, TrainingRun] = {}
+        before = self._before(jobs["a"].devices)
         with self._named(topology, a, b), ExitStack() as workers:
             for name in ("b", "a") if b_first else ("a", "b"):
                 self._observer.begin(labels[name])
@@ -156,7 +160,7 @@ class RunEngine:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
             runs = {"a": pair.a, "b": pair.b}
             for name, run in runs.items():
-                run = replace(run, telemetry=seen.telemetry, polls=seen.polls, disturbance=seen.disturbance)
+                run = replace(run, telemetry=seen.telemetry, polls=seen.polls, disturbance=seen.disturbance or before)
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
             return replace(pair, a=runs["a"], b=runs["b"])
 
@@ -196,6 +200,9 @@ class RunEngine:
     def _watching(self, devices: Devices, pids: Collection[int] = ()) -> AbstractContextManager[Observation]:
         return self._guard.watching(devices.gpu_uuids, pids) if self._sampled else nullcontext(Observation())
 
+    def _before(self, devices: Devices) -> Disturbance | None:
+        return self._guard.before(devices.gpu_uuids) if self._sampled else None
+
     def _job(self, side: Side, topology: Topology) -> Job:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         workload = side.workload
@@ -219,9 +226,9 @@ class RunEngine:
         profiler = self._profilers.setdefault(side.launcher, StepProfiler())
         return replace(run, step_profile=profiler.profile(training, job, run_value(run).examples_per_sec))
 
-    def _observed(self, run: Run, seen: Observation) -> Run:
-        """The run with what was observed on the machine meanwhile."""
-        disturbance = run.disturbance or seen.disturbance
+    def _observed(self, run: Run, seen: Observation, before: Disturbance | None) -> Run:
+        """The run with what was observed on the machine meanwhile, and before."""
+        disturbance = run.disturbance or seen.disturbance or before
         if disturbance is not None:
             self._observer.disturbed(disturbance.fact)
         environment = {**run.environment, **seen.environment}

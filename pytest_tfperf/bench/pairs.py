@@ -9,6 +9,7 @@ from pytest_tfperf.core.comparison import Interleaving
 from pytest_tfperf.core.run import Pair, Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers.failures import had_less_memory
 
 
 class PairSource:
@@ -22,7 +23,7 @@ class PairSource:
 
     Attributes:
         interleaving: by windows if the pipelines allow it, else by runs; also by runs after a first pair with two
-            workers at once has failed.
+            workers at once has failed, or left too little memory for both.
         fallback: why interleaving by windows was given up; "" if it was not.
         failed_side: "a" or "b", the side whose worker failed last; "" if that is not known.
     """
@@ -62,7 +63,7 @@ class PairSource:
         if self.interleaving is Interleaving.RUNS:
             return self._runs(b_first)
         try:
-            return self._engine.pair(
+            pair = self._engine.pair(
                 self._sides["a"],
                 self._sides["b"],
                 self._topology,
@@ -78,6 +79,12 @@ class PairSource:
             self.interleaving = Interleaving.RUNS
             self.fallback = f"both at once failed: {error.brief}"
             return self._runs(b_first)
+        # The worker that starts second finds less memory, and may choose a slower algorithm than it would by itself.
+        if self._taken == 1 and any(run.log and had_less_memory(run.log) for run in (pair.a, pair.b)):
+            self.interleaving = Interleaving.RUNS
+            self.fallback = "both at once left TensorFlow too little memory to try its fastest algorithms"
+            return self._runs(b_first)
+        return pair
 
     def _runs(self, b_first: bool) -> Pair:
         runs = {}

@@ -33,6 +33,7 @@ class Bound(StrEnum):
 
     INPUT = "input-bound"
     COMPUTE = "compute-bound"
+    STEP = "step-bound"  # compute or exchange: GPUs of one process exchange gradients within a step
     COMMUNICATION = "communication-bound"
 
 
@@ -189,8 +190,9 @@ def _bound(profiles: Sequence[StepProfile], examples_per_sec: float, exchange: f
         return Bound.COMMUNICATION
     if profiles[0].input is Input.OWN:
         return None
+    step = Bound.STEP if exchange is None and profiles[0].exchanges else Bound.COMPUTE
     if profiles[0].input is not Input.FETCHED:
-        return Bound.COMPUTE if profiles[0].input is Input.RESIDENT else Bound.INPUT
+        return step if profiles[0].input is Input.RESIDENT else Bound.INPUT
     rate = _median(profile.pipeline_examples_per_sec for profile in profiles)
     if rate is None:
         return None
@@ -198,7 +200,7 @@ def _bound(profiles: Sequence[StepProfile], examples_per_sec: float, exchange: f
     core_seconds = _median(profile.pipeline_core_seconds_per_example for profile in profiles)
     share = 0.0 if cores is None or core_seconds is None else core_seconds * examples_per_sec / cores
     waits = examples_per_sec >= AT_THE_PIPELINES_RATE * rate
-    return Bound.INPUT if waits or share > MOST_OF_THE_CORES else Bound.COMPUTE
+    return Bound.INPUT if waits or share > MOST_OF_THE_CORES else step
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -22,7 +22,7 @@ class Job:
         seed: for the initial weights and synthetic data.
         slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
         data_dir: folder of the TFRecords that a pipeline reads; "" where none was named.
-        cores: that affinity and quota leave; None: as many as the affinity says.
+        cores: that affinity and quota leave; None: each rank finds out its own.
         names: users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`).
     """
 

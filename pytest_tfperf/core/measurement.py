@@ -36,6 +36,7 @@ class Measurement:
         discarded_pairs: disturbed pairs, which count for nothing.
         gpu: the GPUs' name, "" on CPUs.
         gpu_fp32_tflops: one GPU's peak FP32 rate; None on CPUs and where it isn't known.
+        gpu_memory_gb_per_sec: one GPU's peak memory rate in 10^9 bytes/s; None on CPUs and where it isn't known.
         name: what the test calls the workload in tables and messages; "" for no name of its own.
         file: the log or the exported measurement that was replayed; "" where it was measured.
         verdict: the judgement; None where it was only measured.
@@ -63,6 +64,7 @@ class Measurement:
     discarded_pairs: tuple[Pair, ...] = ()
     gpu: str = ""
     gpu_fp32_tflops: float | None = None
+    gpu_memory_gb_per_sec: float | None = None
     name: str = ""
     file: str = ""
     verdict: Verdict | None = None

@@ -173,6 +173,7 @@ class StepProfile:
         forward_multiply_adds: of one example (one token where these are counted), in convolutions and matrix products.
         products_multiply_adds_per_sec: what the devices together reach in large matrix products of the workload's
             precision; measured on one of them, once a session.
+        exchanges: whether GPUs or nodes exchange gradients within a step; how long that takes is known of `ranks` only.
         ranks: by rank, if several train together.
     """
 
@@ -182,4 +183,5 @@ class StepProfile:
     cores: int | None = None
     forward_multiply_adds: int | None = None
     products_multiply_adds_per_sec: float | None = None
+    exchanges: bool = False
     ranks: tuple[RankStep, ...] = ()

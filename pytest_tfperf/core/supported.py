@@ -32,6 +32,7 @@ def _fault(workload: Workload, topology: Topology) -> str:
     assert devices is not None, "the fixture has refused a topology without devices taken"
     nodes, update = topology.node_count, workload.variable_update
     on_gpus = devices.kind is DeviceKind.GPU
+    by_nccl = workload.all_reduce is AllReduce.NCCL
     parameters_on_gpu = workload.local_parameter_device is ParameterDevice.GPU
     if nodes > 1 and update not in (*DISTRIBUTED, VariableUpdate.PARAMETER_SERVER):
         return (
@@ -45,9 +46,9 @@ def _fault(workload: Workload, topology: Topology) -> str:
     cpus = f"{devices.count} virtual CPU devices" if devices.count > 1 else "the CPU"
     others = [repr(choice.value) for choice in ALL_REDUCES.get(update, ()) if choice != "nccl"]
     without_nccl = f"all_reduce={' or '.join(others)}"
-    if workload.all_reduce is AllReduce.NCCL and not on_gpus:
+    if by_nccl and not on_gpus:
         return f"all_reduce='nccl' needs GPUs, and this test runs on {cpus}; on CPUs use {without_nccl}"
-    if workload.all_reduce is AllReduce.NCCL and devices.split and devices.count > 1:
+    if by_nccl and devices.split and devices.count > 1:
         return (
             "all_reduce='nccl' needs a GPU for each replica, and here one GPU is split; "
             f"leave out --tfperf-split-gpu, or use {without_nccl}"
@@ -61,15 +62,15 @@ def _fault(workload: Workload, topology: Topology) -> str:
     if parameters_on_gpu and not on_gpus:
         return (
             f"local_parameter_device='gpu' needs GPUs, and this test runs on {cpus}; "
-            "leave it out to keep the parameters on the CPU"
+            "leave it out to keep the parameters, or the sums of gradients, on the CPU"
         )
     # A parameter server that is the one device also trains the variables that it keeps.
     is_apart = nodes * devices.count > 1 or on_gpus is not parameters_on_gpu
     if workload.xla and update is VariableUpdate.PARAMETER_SERVER and is_apart:
         return "XLA can't compile a step whose variables are on another device; use variable_update='replicated'"
-    if workload.xla and workload.trainer is Trainer.KERAS and devices.count > 1:
+    if workload.xla and workload.trainer is Trainer.KERAS and devices.count > 1 and not by_nccl:
         return (
-            "model.fit also compiles the update, and XLA can't exchange gradients; use trainer='loop', and do not "
-            "compile the model"
+            "model.fit also compiles the update, and inside XLA replicas exchange gradients by NCCL only; use "
+            "all_reduce='nccl' on GPUs, or trainer='loop' and a model that is not compiled"
         )
     return ""

@@ -24,14 +24,17 @@ class AllReduce(StrEnum):
     """How gradients are summed."""
 
     AUTO = "auto"  # `collective`: as TensorFlow chooses; `horovod`: as Horovod was built
-    COPY = "copy"  # on one device
+    COPY = "copy"  # copied together and added, on the host or on the GPUs in turn (`ParameterDevice`)
     HIERARCHICAL = "hierarchical"  # along the hierarchy of links
     RING = "ring"  # from each rank to the next, through the hosts
     NCCL = "nccl"
 
 
 class ParameterDevice(StrEnum):
-    """Where `parameter_server` keeps the variables: in the host's memory, or in the first GPU's."""
+    """Where `parameter_server` keeps the variables, and where `replicated` with `copy` sums the gradients.
+
+    The host's memory; or GPUs: the variables in the first one's memory, the sums on all of them in turn.
+    """
 
     CPU = "cpu"
     GPU = "gpu"
@@ -106,7 +109,8 @@ class Workload:
         all_reduce: how gradients are summed (`ALL_REDUCES`); "auto" becomes the variable update's default.
         num_packs: tensors that the gradients are packed into before `hierarchical` or `nccl` sums them
             (tf_cnn_benchmarks' gradient_repacking); 0: gradients are summed one by one.
-        local_parameter_device: where `parameter_server` keeps the variables (tf_cnn_benchmarks' flag of that name).
+        local_parameter_device: where `parameter_server` keeps the variables, and `replicated` with `copy` sums the
+            gradients (tf_cnn_benchmarks' flag of that name, whose default is "gpu").
         precision: Keras' dtype policy.
         tf32: let GPUs with TF32 (compute capability 8.0 or higher) round float32 factors to it, TensorFlow's default.
         xla: compile the step with XLA.
@@ -175,12 +179,14 @@ class Workload:
                 f"num_packs={self.num_packs} packs the gradients of variable_update='replicated' for "
                 "all_reduce='hierarchical' or 'nccl': choose one of these, or leave num_packs out"
             )
-        if self.local_parameter_device is ParameterDevice.GPU and update is not VariableUpdate.PARAMETER_SERVER:
+        by_copy = update is VariableUpdate.REPLICATED and self.all_reduce is AllReduce.COPY
+        if self.local_parameter_device is ParameterDevice.GPU and not (
+            by_copy or update is VariableUpdate.PARAMETER_SERVER
+        ):
             raise WorkloadError(
-                "local_parameter_device='gpu' is a choice of variable_update='parameter_server'; "
-                f"leave it out with {update.value!r}"
+                "local_parameter_device='gpu' is a choice of variable_update='parameter_server', and of 'replicated' "
+                f"with all_reduce='copy'; leave it out with {update.value!r} and {self.all_reduce.value!r}"
             )
-
         if self.tokens_of and self.unit is not Unit.TOKENS:
             raise WorkloadError(
                 f"tokens_of={self.tokens_of!r} names what unit='tokens' counts: give that unit, or leave tokens_of out"

@@ -46,6 +46,6 @@ def _add_count(command: argparse.ArgumentParser, option: str, default: int, what
 
 def _make(data: str, folder: Path, *counts: int) -> int:
     # In a separate process, because it imports TensorFlow to write the records.
-    command = [sys.executable, "-P", "-m", f"pytest_tfperf.training.make_{data}", str(folder), *map(str, counts)]
+    command = [sys.executable, "-P", "-m", "pytest_tfperf.training.make_data", data, str(folder), *map(str, counts)]
     status = subprocess.run(command, check=False).returncode
     return status if status in (EXIT_GREEN, EXIT_USAGE) else EXIT_NOT_MEASURED

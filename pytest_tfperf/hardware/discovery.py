@@ -1,17 +1,28 @@
-"""The machine at hand as a `Topology`: host, GPUs, links, and what CUDA_VISIBLE_DEVICES shows of them."""
+"""The machine at hand as a `Topology`: host, GPUs, MIG devices, links, and what CUDA_VISIBLE_DEVICES shows of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core.gpu import Gpu, Link, LinkKind, Matrix
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.hardware.gpus import VARIABLE, Card, read_cards, visible_gpus
-from pytest_tfperf.hardware.host import ROOT, read_host
-from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, read_links, session
+from pytest_tfperf.hardware.host import ROOT, read_host, text_of
+from pytest_tfperf.hardware.nvml import (
+    NvmlError,
+    as_text,
+    ask,
+    cause,
+    driver_hangs,
+    pci_address,
+    read_links,
+    session,
+)
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: Any = None) -> Topology:
@@ -62,3 +73,122 @@ def _links_of_usable(cards: Sequence[Card], links: Matrix) -> Matrix:
         return Link(LinkKind.UNKNOWN) if one.mig or other.mig else links[i][j]
 
     return tuple(tuple(link(i, one, j, other) for j, other in ends) for i, one in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A physical GPU and what of it can be used: itself, or its MIG devices (none, where none were created)."""
+
+    handle: Any
+    gpu: Gpu
+    usable: tuple[Gpu, ...]
+
+
+def read_cards(nvml: Any, root: Path) -> tuple[list[Card], list[str]]:
+    """All cards in NVML's order, and a note for each that cannot be used.
+
+    Args:
+        nvml: pynvml, initialised.
+        root: the folder above sys.
+    """
+    cards, notes = [], []
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            gpu = read_gpu(nvml, handle, index, root)
+        except nvml.NVMLError as error:
+            notes.append(f"GPU {index} cannot be used: {cause(nvml, error)}")
+            continue
+        mode = ask(nvml, "nvmlDeviceGetMigMode", handle)
+        in_mig_mode = bool(mode) and mode[0] == nvml.NVML_DEVICE_MIG_ENABLE
+        usable = tuple(_mig_devices(nvml, handle, gpu)) if in_mig_mode else (gpu,)
+        if not usable:
+            create = "create one (`nvidia-smi mig -cgi ... -C`) or turn MIG off"
+            notes.append(f"GPU {index} is in MIG mode without a MIG device: {create}")
+        cards.append(Card(handle, gpu, usable))
+    return cards, notes
+
+
+def read_gpu(nvml: Any, handle: Any, index: int, root: Path) -> Gpu:
+    """Every fact of one GPU; what the driver does not report is None."""
+    memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    gpu = Gpu(
+        index=index,
+        # The one fact that a worker needs to be given this GPU, so its error is passed on.
+        uuid=as_text(nvml.nvmlDeviceGetUUID(handle)),
+        name=ask(nvml, "nvmlDeviceGetName", handle) or "unknown GPU",
+        memory_bytes=memory.total if memory else None,
+        compute_capability=ask(nvml, "nvmlDeviceGetCudaComputeCapability", handle),
+        cores=ask(nvml, "nvmlDeviceGetNumGpuCores", handle),
+        max_sm_clock_mhz=ask(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+        memory_bus_bits=ask(nvml, "nvmlDeviceGetMemoryBusWidth", handle),  # from R510 on
+        max_memory_clock_mhz=ask(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM),
+        pcie_generation=ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", handle),
+        pcie_width=ask(nvml, "nvmlDeviceGetMaxPcieLinkWidth", handle),
+    )
+    if (pci := ask(nvml, "nvmlDeviceGetPciInfo", handle)) is None:
+        return gpu
+    bus_id = "{:04x}:{:02x}:{:02x}.0".format(*pci_address(pci))
+    # NVML reports NUMA node and nearest CPUs only since R510, sysfs always. Its -1 is "not known".
+    node = text_of(root / "sys/bus/pci/devices" / bus_id / "numa_node")
+    cpus = text_of(root / "sys/bus/pci/devices" / bus_id / "local_cpulist")
+    numa_node = int(node) if node.isdecimal() else None
+    return replace(gpu, pci_bus_id=bus_id, numa_node=numa_node, cpu_affinity=cpus or None)
+
+
+def _mig_devices(nvml: Any, handle: Any, parent: Gpu) -> Iterator[Gpu]:
+    """The MIG devices of a GPU in MIG mode; clocks, PCIe and NUMA node are their GPU's."""
+    for number in range(ask(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        device = ask(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+        uuid = None if device is None else ask(nvml, "nvmlDeviceGetUUID", device)
+        if not uuid:
+            continue
+        memory = ask(nvml, "nvmlDeviceGetMemoryInfo", device)
+        # "NVIDIA H200 MIG 1g.18gb", from drivers as new as MIG devices that TensorFlow can use.
+        profile = (ask(nvml, "nvmlDeviceGetName", device) or "").partition(" MIG ")[2] or "unknown profile"
+        yield replace(
+            parent,
+            uuid=uuid,
+            name=f"{parent.name} MIG {profile}",
+            memory_bytes=memory.total if memory else None,
+            cores=None,  # NVML does not tell them for a MIG device
+            memory_bus_bits=None,  # of which it has a part
+            mig_profile=profile,
+        )
+
+
+def visible_gpus(cards: Sequence[Card], environ: Mapping[str, str]) -> list[Gpu]:
+    """GPUs and MIG devices in the order in which CUDA shows them.
+
+    An unset variable shows all, an empty one none. The first entry that names nothing ends the list; a repeated entry
+    empties it. A GPU in MIG mode stands for its MIG devices.
+    """
+    variable = environ.get(VARIABLE)
+    if variable is None:
+        # CUDA's order matters for indices in the variable only; people know NVML's.
+        return [gpu for card in cards for gpu in card.usable]
+    ordered = list(cards)
+    if cards and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        # NVML's order is that of the PCI bus. CUDA puts the fastest first and leaves the rest open.
+        fastest = max(cards, key=lambda card: card.gpu.fp32_tflops or 0)
+        ordered = [fastest, *(card for card in cards if card is not fastest)]
+    shown: list[Gpu] = []
+    for entry in variable.split(","):
+        named = _named(entry.strip(), ordered)
+        if not named:
+            break
+        if any(gpu in shown for gpu in named):
+            return []
+        shown += named
+    return shown
+
+
+def _named(entry: str, ordered: Sequence[Card]) -> Sequence[Gpu]:
+    """The GPUs that one entry of the variable names: by index, or by a UUID's unique beginning."""
+    if entry.startswith("MIG-"):
+        devices = [gpu for card in ordered for gpu in card.usable if gpu.mig and gpu.uuid.startswith(entry)]
+        return devices if len(devices) == 1 else ()
+    if entry.startswith("GPU-"):
+        cards = [card for card in ordered if card.gpu.uuid.startswith(entry)]
+        return cards[0].usable if len(cards) == 1 else ()
+    return ordered[int(entry)].usable if entry.isdecimal() and int(entry) < len(ordered) else ()

@@ -33,18 +33,26 @@ def read_host(root: Path = ROOT, affinity: Collection[int] | None = None) -> Hos
     """
     import psutil  # costs 20 ms, and collecting tests needs no host
 
-    allowed = len(os.sched_getaffinity(0) if affinity is None else affinity)
-    quota = cpu_quota(root)
     memory = psutil.virtual_memory().total
     return Host(
         cpu_model=cpu_model(text_of(root / "proc/cpuinfo")),
-        usable_cores=allowed if quota is None else min(allowed, max(1, math.ceil(quota))),
-        total_cores=psutil.cpu_count() or allowed,
+        usable_cores=usable_cores(root, affinity),
+        total_cores=psutil.cpu_count() or len(os.sched_getaffinity(0)),
         physical_cores=psutil.cpu_count(logical=False),
         memory_bytes=min([memory, *_memory_limits(root)]),
         kernel=platform.release(),
         hostname=platform.node(),
     )
+
+
+def usable_cores(root: Path = ROOT, affinity: Collection[int] | None = None) -> int:
+    """The cores that this process may use: those of its affinity, or its quota of them, rounded up.
+
+    Ranks on other nodes ask this for themselves.
+    """
+    allowed = len(os.sched_getaffinity(0) if affinity is None else affinity)
+    quota = cpu_quota(root)
+    return allowed if quota is None else min(allowed, max(1, math.ceil(quota)))
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:

@@ -85,6 +85,24 @@ def cause(nvml: Any, error: Any) -> str:
     return causes.get(error.value, f"NVML reports {str(error)!r} (error {error.value})")
 
 
+# The kernel's PROC_PID_INIT_INO: the namespace of the host's pids.
+_HOSTS_PIDS = "pid:[4026531836]"
+
+
+def gives_our_pids(root: Path = ROOT) -> bool:
+    """Whether the process ids that NVML gives are those that this process knows.
+
+    NVML gives the host's. A container has ids of its own, unless it was started with the host's (docker run
+    --pid=host, Kubernetes' hostPID); there our own worker looks like a process of somebody else.
+
+    Args:
+        root: the folder above proc.
+    """
+    with suppress(OSError):
+        return str((root / "proc/self/ns/pid").readlink()) == _HOSTS_PIDS
+    return False
+
+
 # NVML wakes a GPU when it is asked for, not before.
 _TOUCH_ALL = """
 import pynvml

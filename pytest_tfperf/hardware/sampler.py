@@ -1,21 +1,26 @@
-"""Polls the host and GPUs once a second while a run is measured, from a thread of the driver."""
+"""Polls the host and GPUs once a second while a run is measured, from a thread of the driver.
+
+Of a GPU it reads temperature, clocks, power, throttle reasons, and what other processes use of it.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.core.telemetry import Telemetry, merged
-from pytest_tfperf.hardware.gpu_samples import read_gpus
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.hardware.host_usage import HostUsage
-from pytest_tfperf.hardware.nvml import NvmlError, session
+from pytest_tfperf.hardware.nvml import NvmlError, ask, gives_our_pids, session
 
 _INTERVAL_SECONDS = 1.0
 # The kernel counts CPU time in ticks of 10 ms: less than ten of them say nothing.
 _SHORTEST_SECONDS = 0.1
+_MPS = "nvidia-cuda-mps"  # how the names of its server and its control daemon begin
+_USE_SECONDS = 1.0  # NVML averages a process's use over up to a second; a shorter time may give nothing
 
 
 class Sampler:
@@ -25,6 +30,7 @@ class Sampler:
         gpu_uuids: GPUs and MIG devices to watch.
         ours: pids of processes that are ours, although this process did not start them.
         nvml: pynvml or a stand-in; None imports pynvml.
+        knows_pids: whether NVML's process ids can be looked up here.
         stop_seconds: how long `stop` waits. A call into the driver of a GPU that fell off the bus may never return.
     """
 
@@ -34,11 +40,13 @@ class Sampler:
         ours: Collection[int] = (),
         *,
         nvml: Any = None,
+        knows_pids: Callable[[], bool] = gives_our_pids,
         stop_seconds: float = 5.0,
     ) -> None:
         self._ours = ours
         self._uuids = tuple(dict.fromkeys(gpu_uuids))
         self._nvml = nvml
+        self._knows_pids = knows_pids
         self._stop_seconds = stop_seconds
         self._polls: list[Telemetry] = []
         self._ended = threading.Event()
@@ -73,8 +81,83 @@ class Sampler:
             if self._uuids:
                 with suppress(NvmlError):
                     nvml = stack.enter_context(session(self._nvml))
+            other_process = host.other_process if self._knows_pids() else None
             ended = False
             while not ended:
                 ended = self._ended.wait(_INTERVAL_SECONDS)
                 poll = host.poll()
-                self._polls.append(replace(poll, gpus=read_gpus(nvml, self._uuids, host.other_process)))
+                self._polls.append(replace(poll, gpus=read_gpus(nvml, self._uuids, other_process)))
+
+
+def read_gpus(nvml: Any, uuids: Iterable[str], other_process: Callable[[int], str] | None) -> tuple[GpuTelemetry, ...]:
+    """Each GPU or MIG device now; a fact that the driver does not report is None.
+
+    Args:
+        nvml: pynvml, initialised; None where there is no driver, so that no fact is known.
+        uuids: of the GPUs and MIG devices.
+        other_process: the name of a process that is not ours; "" for ours and for one that is gone. None where NVML's
+            pids can't be looked up (`nvml.gives_our_pids`): then other processes are not known.
+    """
+    return tuple(_read(nvml, uuid, other_process) for uuid in uuids)
+
+
+def _read(nvml: Any, uuid: str, other_process: Callable[[int], str] | None) -> GpuTelemetry:
+    # Bytes, because the package pynvml takes no text.
+    handle = None if nvml is None else ask(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode())
+    if handle is None:
+        return GpuTelemetry(uuid=uuid)
+    mig = uuid.startswith("MIG-")
+    gpu = ask(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) if mig else handle
+    milliwatts = ask(nvml, "nvmlDeviceGetPowerUsage", gpu)
+    limit_milliwatts = ask(nvml, "nvmlDeviceGetEnforcedPowerLimit", gpu)
+    rates = ask(nvml, "nvmlDeviceGetUtilizationRates", gpu)
+    memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    return GpuTelemetry(
+        uuid=uuid,
+        temperature_celsius_max=ask(nvml, "nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
+        sm_clock_mhz_median=ask(nvml, "nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
+        memory_clock_mhz_median=ask(nvml, "nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_MEM),
+        power_watts_mean=None if milliwatts is None else milliwatts / 1000,
+        power_limit_watts_max=None if limit_milliwatts is None else round(limit_milliwatts / 1000),
+        utilisation_fraction_mean=None if rates is None else rates.gpu / 100,
+        memory_used_bytes_max=None if memory is None else memory.used,
+        throttled_fractions=_throttles(nvml, gpu),
+        other_processes=None if other_process is None else _other_processes(nvml, handle, other_process),
+    )
+
+
+def _throttles(nvml: Any, gpu: Any) -> Mapping[str, float] | None:
+    bits = ask(nvml, "nvmlDeviceGetCurrentClocksEventReasons", gpu)  # from R535 on
+    if bits is None:
+        bits = ask(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", gpu)  # the name that older drivers know
+    return None if bits is None else {reason.value: 1.0 for i, reason in enumerate(Throttle) if bits & 1 << i}
+
+
+def _other_processes(nvml: Any, handle: Any, other_process: Callable[[int], str]) -> Mapping[str, float] | None:
+    """Processes that compute on the GPU; graphics alone (a desktop) does not count, nor does MPS' server.
+
+    The server computes for its clients, which NVML lists apart.
+    """
+    computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
+    if computing is None:  # drivers before R510 know the second version of the function
+        computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
+    if computing is None:
+        return None
+    clients = ask(nvml, "nvmlDeviceGetMPSComputeRunningProcesses", handle) or []
+    named = {pid: other_process(pid) for pid in {entry.pid for entry in [*computing, *clients]}}
+    others = {pid: name for pid, name in named.items() if name and not name.startswith(_MPS)}
+    shares = _shares(nvml, handle) if others else None
+    return {name: 1.0 if shares is None else shares.get(pid, 0.0) for pid, name in others.items()}
+
+
+def _shares(nvml: Any, handle: Any) -> dict[int, float] | None:
+    """Pid to the fraction of the GPU that it used lately; a process that used none may be missing."""
+    since = int((time.time() - _USE_SECONDS) * 1e6)
+    try:
+        entries = nvml.nvmlDeviceGetProcessUtilization(handle, since)
+    except nvml.NVMLError as error:
+        # "Not found" is NVML's word for nothing to report, "success" is nvidia-ml-py's.
+        return {} if error.value in (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_SUCCESS) else None
+    # Some drivers add entries without a process, old entries, or thousands of per cent.
+    valid = [entry for entry in entries if entry.pid and entry.smUtil <= 100 and entry.timeStamp >= since]
+    return {entry.pid: entry.smUtil / 100 for entry in sorted(valid, key=lambda entry: entry.timeStamp)}

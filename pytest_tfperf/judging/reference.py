@@ -61,13 +61,16 @@ def reference_for(
     key: Key,
     *,
     gpu_fp32_tflops: float | None,
+    gpu_memory_gb_per_sec: float | None = None,
     provisional: Mapping[Key, Baseline] = MappingProxyType({}),
 ) -> Reference:
     """The machine's own row, else the highest figure of a document for weaker GPUs, else earlier sessions here.
 
     Earlier sessions come last, because a floor can fail a test and they can't.
 
-    Only synthetic device data makes a floor, because what a real pipeline gives depends on the host.
+    Only synthetic device data makes a floor, because what a real pipeline gives depends on the host. A GPU has to reach
+    the document's in both rates: an L4 computes 2.8 times as fast as a P100, and has less than half of its memory's
+    rate, on which batch normalisation and activations depend.
 
     Args:
         rows: the machine's own rows.
@@ -76,19 +79,32 @@ def reference_for(
         key: workload and topology.
         gpu_fp32_tflops: the peak rate of one GPU here; None where no floor can hold (CPUs, a split or partial GPU, a
             rate that isn't known).
+        gpu_memory_gb_per_sec: the peak rate of its memory; None where that isn't known, and is not asked for.
         provisional: what earlier sessions of this machine give.
     """
     alike = [row for row in published if row.key == key]
     document = max(alike, key=lambda row: (row.machine == machine, row.reference), default=None)
     own, is_floor = rows.get(key), False
     if own is None and gpu_fp32_tflops is not None and _is_on_device_data(key.workload):
-        weaker = [row for row in alike if row.gpu_fp32_tflops is not None and row.gpu_fp32_tflops <= gpu_fp32_tflops]
+        weaker = [row for row in alike if _is_weaker(row, gpu_fp32_tflops, gpu_memory_gb_per_sec)]
         own = max(weaker, key=lambda row: row.reference, default=None)
         is_floor = own is not None
     if own is None and key in provisional:
         own = provisional[key]
         return Reference(own, noise=_provisional_noise(own, rows, provisional), document=document)
     return Reference(own, is_floor, noise_of(own, rows.values()) if own else None, document)
+
+
+# Of the documents' GPUs, in 10^9 bytes/s, from NVIDIA's data sheets; of a K80, which has two, each one's.
+_MEMORY_OF_DOCUMENTS = {"Tesla K80": 240.0, "Tesla P100-SXM2-16GB": 732.0, "GeForce GTX 1080 Ti": 484.0}
+_ROUNDING = 1.01  # of a data sheet's figure, and of NVML's whole MHz
+
+
+def _is_weaker(row: Baseline, fp32_tflops: float, memory_gb_per_sec: float | None) -> bool:
+    """Whether a document's GPU is no stronger than one of these rates."""
+    if row.gpu_fp32_tflops is None or row.gpu_fp32_tflops > fp32_tflops:
+        return False
+    return memory_gb_per_sec is None or _MEMORY_OF_DOCUMENTS.get(row.gpu, 0.0) <= memory_gb_per_sec * _ROUNDING
 
 
 def _provisional_noise(row: Baseline, rows: Mapping[Key, Baseline], provisional: Mapping[Key, Baseline]) -> Noise:
@@ -144,5 +160,14 @@ def floor_rate(topology: Topology) -> float | None:
     devices = topology.devices
     if devices is None or devices.kind is not DeviceKind.GPU or devices.split or any(gpu.mig for gpu in topology.gpus):
         return None
-    rates = [gpu.fp32_tflops for gpu in topology.gpus]
-    return min((rate for rate in rates if rate is not None), default=None) if None not in rates else None
+    return _least([gpu.fp32_tflops for gpu in topology.gpus])
+
+
+def memory_rate(topology: Topology) -> float | None:
+    """The peak memory rate of the GPU taken that has the slowest, in 10^9 bytes/s; None on CPUs and if not known."""
+    return _least([gpu.memory_gb_per_sec for gpu in topology.gpus])
+
+
+def _least(rates: Sequence[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return min(known) if known and len(known) == len(rates) else None

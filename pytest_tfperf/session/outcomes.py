@@ -34,11 +34,13 @@ class Outcomes:
         session: the session's state.
         test: pytest's node id.
         calls: how many calls the test has made.
+        warnings: what else the test is warned of.
     """
 
     session: Session
     test: str
     calls: int
+    warnings: tuple[str, ...] = ()
 
     def conclude(self, warn: Callable[[list[Line]], None]) -> None:
         """Apply the outcomes: called when the test's body has finished, and only if it did not fail.
@@ -55,8 +57,8 @@ class Outcomes:
         found: dict[Consequence, list[Measurement | Comparison]] = {kind: [] for kind in Consequence}
         for result in self.results:
             found[self._consequence(result)].append(result)
-        for result in found[Consequence.WARNS]:
-            warn(self._warning(result))
+        for lines in (*([Line(text)] for text in self.warnings), *map(self._warning, found[Consequence.WARNS])):
+            warn(lines)
         if failing := found[Consequence.FAILS]:
             regressed = any(outcome_of(result) is Outcome.REGRESSED for result in failing)
             raise (ThroughputRegression if regressed else GateFailure)(*self._messages(failing))

@@ -10,7 +10,7 @@ from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.judging.reference import floor_rate, reference_for
+from pytest_tfperf.judging.reference import floor_rate, memory_rate, reference_for
 from pytest_tfperf.session.earlier_sessions import EarlierSessions
 from pytest_tfperf.session.launchers import Launchers
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -67,6 +67,7 @@ class TaskMaker:
             topology.machine,
             key,
             gpu_fp32_tflops=floor_rate(topology),
+            gpu_memory_gb_per_sec=memory_rate(topology),
             provisional=self._earlier.provisional_baselines(topology) if is_provisional else {},
         )
         may_move = not isinstance(workload, Command) or workload.runs_this_python

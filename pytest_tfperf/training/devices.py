@@ -106,7 +106,7 @@ def _free_mib(devices: Devices) -> int:
         import pynvml
 
         pynvml.nvmlInit()
-        gpu = pynvml.nvmlDeviceGetHandleByUUID(devices.gpu_uuids[0])
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(devices.gpu_uuids[0].encode())
         return int(pynvml.nvmlDeviceGetMemoryInfo(gpu).free) >> 20
     except Exception:  # NVML has a dozen error types, and a small estimate still works
         return _MIB_IF_UNKNOWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import traceback
@@ -23,16 +24,9 @@ _OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 
-# What cuBLAS, cuDNN, NCCL and CUDA itself say if another process has taken the GPU's memory. The first two are
-# TensorFlow's words for a library that gave it no handle.
-_NO_ROOM = re.compile(
-    r"No BLAS support|No DNN support|DNN library initialization failed|(CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED|"
-    r"unhandled cuda error|cudaSetDevice\(\) on GPU"
-)
-
-
-# What CUDA says of a GPU that is newer than all that this TensorFlow was built for.
-_TOO_NEW = re.compile(r"CUDA_ERROR_(INVALID_PTX|INVALID_HANDLE|NO_BINARY_FOR_GPU|UNSUPPORTED_PTX_VERSION)")
+# What CUDA says if it has no code for the GPU: TensorFlow holds none, or PTX that the driver can't compile.
+_NO_CODE = re.compile(r"CUDA_ERROR_(INVALID_PTX|INVALID_HANDLE|NO_BINARY_FOR_GPU|UNSUPPORTED_PTX_VERSION)")
+_PTX_TOO_NEW = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
 
 
 # What TensorFlow's collectives and cluster, and Horovod's Gloo, say of a rank that is gone. A pipeline that reads from
@@ -57,7 +51,7 @@ def failure(error: BaseException) -> dict[str, Any]:
     return {
         "type": type(error).__name__,
         "message": text if len(text) <= _MAX_CHARACTERS else f"{text[:half]}\n...\n{text[-half:]}",
-        "hint": hint(error),
+        "hint": hint(error, cuda_of_driver()),
         "ours": ours,
         "out_of_memory": is_out_of_memory(error),
         "about_a_peer": is_about_a_peer(error),
@@ -80,11 +74,35 @@ def is_about_a_peer(error: BaseException) -> bool:
     return isinstance(error, (tf.errors.OpError, ValueError)) and _PEER.search(str(error)) is not None
 
 
-def hint(error: BaseException) -> str:
-    """A likely cause, to be appended to the error's text; "" if none is known."""
-    if _NO_ROOM.search(str(error)):
-        return ". Often another process holds the GPU's memory: nvidia-smi shows which"
-    if _TOO_NEW.search(str(error)):
-        built_for = ", ".join(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", []))
-        return f". Is the GPU newer than this TensorFlow, which was built for {built_for}? Then use a newer TensorFlow"
-    return ""
+def hint(error: BaseException, driver_cuda: tuple[int, int] | None) -> str:
+    """A likely cause that only TensorFlow's build explains, to be appended to the error's text; "" if none is known.
+
+    `workers.failures` has the others.
+
+    Args:
+        error: of a worker.
+        driver_cuda: the newest CUDA that the driver knows; None if there is no driver.
+    """
+    text, build = str(error), tf.sysconfig.get_build_info()
+    if not _NO_CODE.search(text):
+        return ""
+    cuda = build.get("cuda_version", "")
+    needed = tuple(int(part) for part in cuda.split(".")[:2] if part.isdecimal())
+    if _PTX_TOO_NEW in text or (driver_cuda is not None and driver_cuda < needed):
+        knows = "" if driver_cuda is None else f", and this one knows CUDA {driver_cuda[0]}.{driver_cuda[1]}"
+        return (
+            f". This TensorFlow's code for the GPU must be compiled by a driver of CUDA {cuda or 'its version'} or "
+            f"newer{knows}: update the driver. `tfperf doctor` says more"
+        )
+    built_for = ", ".join(build.get("cuda_compute_capabilities", []))
+    return f". Is the GPU newer than this TensorFlow, which was built for {built_for}? Then use a newer TensorFlow"
+
+
+def cuda_of_driver() -> tuple[int, int] | None:
+    """The newest CUDA that this machine's driver knows, (12, 4); None without a driver. It touches no GPU."""
+    version = ctypes.c_int()
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return None
+    return version.value // 1000, version.value % 1000 // 10

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.training.counting import count
+from pytest_tfperf.training.batches import count
 from pytest_tfperf.training.inputs import Batch, naming_its_end, placed, spec_of_batch
 from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
 from pytest_tfperf.training.steps import require_own_training
@@ -26,7 +26,7 @@ class FitLoop:
     `fit` is called once, in a thread that waits at the start of a step while no window is requested; so nothing is
     compiled, and no iterator made, between windows. What Keras does in each step is measured: its Python, its
     callbacks, its loss metric, the dispatch of one step at a time. Not measured are the ends of epochs and the progress
-    bar. Once a window the loss is read and reset. The thread waits in `on_train_batch_begin`, because a callback at a
+    bar. Once a window the loss is read. The thread waits in `on_train_batch_begin`, because a callback at a
     batch's end would make Keras wait for the loss after each step, which a plain `fit` does not do.
 
     On one device `fit` trains without tf.distribute: what a model needs there is what it needs in a script.
@@ -74,8 +74,12 @@ class FitLoop:
             self._template = _template(strategy, inputs)
         self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
 
+    def begin_window(self) -> None:
+        """Forget what the metrics have summed up; the thread of `fit` waits meanwhile."""
+        self._model.reset_metrics()
+
     def run(self, steps: int) -> float | None:
-        """Have `fit` take `steps` steps and return their mean loss, as Keras' progress bar shows it, if there is one.
+        """Have `fit` take `steps` steps and return the mean loss since `begin_window`, if there is one.
 
         Returns when every device has finished its last update. The first call also traces and compiles.
 
@@ -116,7 +120,6 @@ class FitLoop:
             tf.test.experimental.sync_devices()
             self._answers.put(loss)
         steps = self._requests.get()
-        self._model.reset_metrics()
         self._window_ends = step + steps
 
     def _read_from(self, batches: Any) -> None:

@@ -13,8 +13,7 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
-from pytest_tfperf.training.batches import parts_of
-from pytest_tfperf.training.counting import count
+from pytest_tfperf.training.batches import count, parts_of
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.input_spec import InputSpec
 from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, feed

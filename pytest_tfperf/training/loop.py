@@ -12,7 +12,7 @@ import tensorflow as tf
 from pytest_tfperf.core.baseline import is_unit
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.counting import count
+from pytest_tfperf.training.batches import count
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.inputs import Batch, feed, naming_its_end, spec_of_batch
 from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep
@@ -28,6 +28,9 @@ class Loop(Protocol):
     @property
     def fetch(self) -> Callable[[], Any] | None:
         """Gives a step its batches, one for each replica; None if they stay on the devices."""
+
+    def begin_window(self) -> None:
+        """Forget the loss of earlier windows; called before each, and not timed."""
 
     def run(self, steps: int) -> float | None:
         """Take `steps` steps; returns a loss, if there is one, when every device has finished its last update."""
@@ -90,11 +93,15 @@ class TrainingLoop:
         alone.window = tf.function(alone._steps, autograph=False)
         return alone
 
+    def begin_window(self) -> None:
+        """See `Loop`."""
+        self._step.begin_window()
+
     def run(self, steps: int) -> float | None:
         """Take `steps` steps and return the last one's loss, the mean over the replicas of all ranks.
 
         Returns when every device has finished its last update. The first call also traces and compiles; later ones,
-        with any number of steps, only compute. Of a compiled model it is the mean loss of the window's steps, or None
+        with any number of steps, only compute. Of a compiled model it is the mean loss since `begin_window`, or None
         if the model reports none.
 
         Raises:
@@ -186,6 +193,9 @@ class InputLoop:
         self._workload = workload
         self._window = tf.function(self._steps, autograph=False)
 
+    def begin_window(self) -> None:
+        """Nothing: there is no loss."""
+
     def run(self, steps: int) -> None:
         """Take `steps` batches for each replica; there is no loss. Returns when the last ones are on their devices.
 
@@ -256,6 +266,9 @@ class OwnLoop:
         self.replicas = len(devices)
         self._own = own
         self._devices = devices
+
+    def begin_window(self) -> None:
+        """Nothing: it returns a loss as it likes."""
 
     def run(self, steps: int) -> float | None:
         """Have it take `steps` steps; returns its loss, when every device has done what it was given."""

@@ -1,7 +1,12 @@
-"""What a worker measures of its own step after the last window; see `pytest_tfperf.core.profile`."""
+"""What a worker measures of its own step after the last window; see `pytest_tfperf.core.profile`.
+
+How much its pipeline gives, how many multiply-adds its model needs, and how many a second its device reaches.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 import statistics
 import time
 import traceback
@@ -12,9 +17,9 @@ import keras
 import tensorflow as tf
 
 from pytest_tfperf.core.profile import Input, RankStep, StepProfile
-from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.training.arithmetic import forward_multiply_adds, matrix_product_rate
-from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop
+from pytest_tfperf.core.workload import VariableUpdate, Workload
+from pytest_tfperf.training.batches import ends_of
+from pytest_tfperf.training.loop import InputLoop, Loop, TrainingLoop, sync_devices
 
 T = TypeVar("T")
 
@@ -22,6 +27,9 @@ PIPELINE_SECONDS = 0.6
 PRODUCTS_SECONDS = 0.5
 _ALONE_SECONDS, _ALONE_WINDOWS = 0.15, 5
 _WINDOW_SECONDS = 0.005  # ten times what a call costs, and less than most waits
+_PRODUCT_WINDOWS = 5
+_PRODUCT_SECONDS = 0.01  # of one product
+_SMALLEST_SIDE, _LARGEST_SIDE = 512, 8192
 
 
 def profile_step(
@@ -66,8 +74,17 @@ def profile_step(
         pipeline_core_seconds_per_example=pipeline.core_seconds_per_example if pipeline else None,
         forward_multiply_adds=work,
         products_multiply_adds_per_sec=rate,
+        exchanges=_exchanges(strategy, loop, workload),
         ranks=() if alone is None else (RankStep(host=host, seconds=alone),),
     )
+
+
+def _exchanges(strategy: tf.distribute.Strategy, loop: Loop, workload: Workload) -> bool:
+    """Whether gradients cross links of GPUs or nodes in a step; CPU devices of one process share their memory."""
+    if workload.forward_only or workload.variable_update is VariableUpdate.INDEPENDENT:
+        return False
+    local = strategy.extended.worker_devices
+    return loop.replicas > len(local) or (len(local) > 1 and any("GPU" in device for device in local))
 
 
 def seconds_alone(loop: TrainingLoop) -> float:
@@ -144,3 +161,86 @@ def _tried(measure: Callable[[], T]) -> T | None:
     except Exception:  # whatever a user's pipeline or model raises: the windows are measured already
         traceback.print_exc()
         return None
+
+
+def forward_multiply_adds(model: keras.Model) -> int:
+    """Multiply-adds of one example's forward pass, in convolutions and matrix products; other operations have very few.
+
+    Traces the model once. Operations inside loops and conditions are not counted.
+
+    Raises:
+        AttributeError, ValueError: the model does not say what it takes, or this TensorFlow keeps the graphs of called
+            functions elsewhere than expected.
+    """
+    forward = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+    one = keras.tree.map_structure(lambda part: tf.TensorSpec((1, *part.shape[1:]), part.dtype), ends_of(model)[0])
+    return _in_graph(forward.get_concrete_function(one).graph)
+
+
+def _in_graph(graph: tf.Graph) -> int:
+    return sum(map(_of_operation, graph.get_operations()))
+
+
+def _of_operation(operation: tf.Operation) -> int:
+    outputs = [tensor.shape for tensor in operation.outputs]
+    match operation.type:
+        case "Conv2D" | "Conv3D":  # filters: [height, width, inputs of a group, outputs]
+            return int(math.prod(outputs[0]) * math.prod(operation.inputs[1].shape[:-1]))
+        case "DepthwiseConv2dNative":  # filters: [height, width, channels, outputs of each]
+            return int(math.prod(outputs[0]) * math.prod(operation.inputs[1].shape[:2]))
+        case "MatMul":
+            inner = operation.inputs[0].shape[0 if operation.get_attr("transpose_a") else 1]
+            return int(math.prod(outputs[0]) * inner)
+        case "BatchMatMulV2":
+            inner = operation.inputs[0].shape[-2 if operation.get_attr("adj_x") else -1]
+            return int(math.prod(outputs[0]) * inner)
+        case "Einsum":  # a product for each combination of all indices
+            words = operation.get_attr("equation").decode().partition("->")[0].split(",")
+            shapes = [part.shape for part in operation.inputs]
+            sizes = dict(zip("".join(words), itertools.chain.from_iterable(shapes), strict=True))
+            return math.prod(sizes.values()) if len(words) > 1 else 0
+        case "PartitionedCall" | "StatefulPartitionedCall":
+            # Keras makes a function of a convolution in groups. TensorFlow has no public way to its graph.
+            return _in_graph(operation.graph._get_function(operation.get_attr("f").name).graph)
+        case _:
+            return 0
+
+
+def matrix_product_rate(device: str, dtype: str, seconds: float = 0.5) -> float:
+    """Multiply-adds a second in products of square matrices of random numbers: the fastest of some windows.
+
+    The fastest counts, because other processes can only slow a window down. The side doubles from 512 until one product
+    takes 10 ms, or memory is short, or it is 8192; beyond that a larger product is not faster.
+
+    Args:
+        device: "GPU:0".
+        dtype: of the factors: "float32", "float16", "bfloat16".
+        seconds: about how long this may take.
+    """
+    ends = time.perf_counter() + seconds
+    side = _SMALLEST_SIDE
+    taken = _seconds_of_product(device, dtype, side, 1)
+    while taken < _PRODUCT_SECONDS and side < _LARGEST_SIDE:
+        try:
+            taken = _seconds_of_product(device, dtype, 2 * side, 1)
+        except tf.errors.ResourceExhaustedError:
+            break
+        side *= 2
+    products = max(1, round(seconds / 2 / _PRODUCT_WINDOWS / taken))
+    windows: list[float] = []
+    while len(windows) < 2 or time.perf_counter() < ends:
+        windows.append(_seconds_of_product(device, dtype, side, products))
+    return float(side**3 / min(windows))
+
+
+def _seconds_of_product(device: str, dtype: str, side: int, products: int) -> float:
+    """Seconds of one product, after another in which the device's libraries choose their algorithm."""
+    with tf.device(device):
+        factor = tf.cast(tf.random.normal((side, side)), dtype)
+        tf.linalg.matmul(factor, factor)
+        sync_devices([device])
+        started = time.perf_counter()
+        for _ in range(products):
+            tf.linalg.matmul(factor, factor)
+        sync_devices([device])
+    return (time.perf_counter() - started) / products

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.core.workload import Optimizer, VariableUpdate, Workload
+from pytest_tfperf.core.workload import AllReduce, Optimizer, VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.inputs import Batch
@@ -78,6 +78,9 @@ class CrossEntropyStep:
         """What to report of a window whose last step had this loss."""
         return loss
 
+    def begin_window(self) -> None:
+        """Nothing: a loss is the last step's."""
+
     def _loss_and_gradients(self, inputs: Any, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         if self._workload.forward_only:
             return cross_entropy(self._model(inputs, training=False), labels), []
@@ -111,10 +114,13 @@ class CompiledModelStep:
                 f"model {workload.model!r} is compiled with run_eagerly=True, so its steps can't be compiled into one "
                 "call: use trainer='keras', or leave run_eagerly out"
             )
-        if workload.xla and not workload.forward_only and strategy.num_replicas_in_sync > 1:
+        exchanges = strategy.num_replicas_in_sync > 1 and not workload.forward_only
+        # Inside XLA MirroredStrategy ignores its own exchange, and takes NCCL if all devices are GPUs.
+        if workload.xla and exchanges and workload.all_reduce is not AllReduce.NCCL:
             raise WorkloadError(
-                f"model {workload.model!r} is compiled, so XLA would also compile its update, and it can't exchange "
-                "gradients between replicas: return the model without compiling it, or leave xla out"
+                f"model {workload.model!r} is compiled, so XLA would also compile its update, and there replicas "
+                "exchange gradients by NCCL only: use all_reduce='nccl' on GPUs, return the model without compiling "
+                "it, or leave xla out"
             )
         # As `fit` does. What this can't build, such as a model without `call`, Keras makes in the first step; several
         # replicas of one rank could not run that step, because TensorFlow can't initialise their variables in it.
@@ -147,9 +153,12 @@ class CompiledModelStep:
         return None
 
     def loss_of_window(self, loss: float) -> float | None:
-        """The mean since the last window, as Keras' progress bar shows it; None if the model reports no loss."""
-        self._model.reset_metrics()
+        """The mean since the window began, as Keras' progress bar shows it; None if the model reports no loss."""
         return loss if self._has_loss else None
+
+    def begin_window(self) -> None:
+        """Forget what the metrics have summed up."""
+        self._model.reset_metrics()
 
 
 def require_own_training(workload: Workload) -> None:

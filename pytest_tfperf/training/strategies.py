@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
 import tensorflow as tf
@@ -27,7 +28,7 @@ def strategy_for(workload: Workload, devices: list[str], cluster: Cluster | None
     if len(devices) == 1:
         return tf.distribute.OneDeviceStrategy(devices[0])
     # With `independent`, `optimizer.GradientDescent` leaves the exchange between the mirrored variables out.
-    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload))
+    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload, devices))
 
 
 def _central_storage(workload: Workload, devices: list[str]) -> tf.distribute.Strategy:
@@ -42,15 +43,43 @@ def _central_storage(workload: Workload, devices: list[str]) -> tf.distribute.St
     return strategy
 
 
-def _cross_device_ops(workload: Workload) -> tf.distribute.CrossDeviceOps:
+def _cross_device_ops(workload: Workload, devices: list[str]) -> tf.distribute.CrossDeviceOps:
     # 0 packs by default, as tf_cnn_benchmarks without gradient_repacking: packing copies every gradient twice more.
     match workload.all_reduce:
+        case AllReduce.COPY if workload.local_parameter_device is ParameterDevice.GPU:
+            return _CopyInTurn(devices)
         case AllReduce.COPY:
-            return tf.distribute.ReductionToOneDevice()
+            return tf.distribute.ReductionToOneDevice(reduce_to_device="CPU:0")
         case AllReduce.HIERARCHICAL:
             return tf.distribute.HierarchicalCopyAllReduce(num_packs=workload.num_packs)
         case AllReduce.NCCL:
             return tf.distribute.NcclAllReduce(num_packs=workload.num_packs)
+
+
+class _CopyInTurn(tf.distribute.CrossDeviceOps):  # type: ignore[misc]  # TensorFlow ships no types
+    """Sums a step's gradients on the devices in turn: the first on the first device, and so on.
+
+    As tf_cnn_benchmarks does with its parameters on GPUs. ReductionToOneDevice would sum all of them on the first GPU,
+    whose links would then carry everything.
+    """
+
+    def __init__(self, devices: list[str]) -> None:
+        tf.distribute.CrossDeviceOps.__init__(self)
+        self._on_each = [tf.distribute.ReductionToOneDevice(reduce_to_device=device) for device in devices]
+
+    def reduce_implementation(self, reduce_op: Any, per_replica_value: Any, destinations: Any, options: Any) -> Any:
+        """A single value, on the first device."""
+        return self._on_each[0].reduce_implementation(reduce_op, per_replica_value, destinations, options)
+
+    def batch_reduce_implementation(self, reduce_op: Any, value_destination_pairs: Any, options: Any) -> Any:
+        """Each value on the next device."""
+        return [
+            each.reduce_implementation(reduce_op, value, destinations, options)
+            for each, (value, destinations) in zip(cycle(self._on_each), value_destination_pairs, strict=False)
+        ]
+
+    def _gather_implementation(self, per_replica_value: Any, destinations: Any, axis: Any, options: Any) -> Any:
+        return self._on_each[0]._gather_implementation(per_replica_value, destinations, axis, options)
 
 
 def _collective(workload: Workload, devices: list[str], cluster: Cluster | None) -> tf.distribute.Strategy:
@@ -163,6 +192,9 @@ class DeviceServer:
             first = cluster.local_rank * devices.count if (cluster.local_rank + 1) * devices.count <= seen else 0
             config.gpu_options.visible_device_list = ",".join(str(first + i) for i in range(devices.count))
         self._server = tf.distribute.Server(_spec(cluster), _JOB, cluster.rank, config=config)
+
+    def begin_window(self) -> None:
+        """Nothing: it has no loss."""
 
     def run(self, steps: int) -> None:
         """Nothing: rank 0 takes the steps."""

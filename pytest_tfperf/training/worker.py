@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -20,6 +20,7 @@ from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.core.workload import Trainer, VariableUpdate
+from pytest_tfperf.hardware.host import usable_cores
 from pytest_tfperf.training.devices import configure, limit_threads, require_logical
 from pytest_tfperf.training.environment import environment
 from pytest_tfperf.training.failures import failure
@@ -49,59 +50,115 @@ def work(channel: Channel, message: Mapping[str, Any]) -> int:
 
 
 def _work(channel: Channel, job: Job) -> None:
-    """Build and compile a step, then answer requests; sends each phase's name, so that the driver knows what fails."""
-    cluster, cores = None, job.cores or len(os.sched_getaffinity(0))
-    if job.is_distributed:
-        cluster, _port = _join(channel)
+    """Do the job as its mode says; sends each phase's name, so that the driver knows what fails."""
+    cluster, _port = _join(channel) if job.is_distributed else (None, None)
+    cores = job.cores or usable_cores()
+    if cluster is not None:
         job = job.for_rank(cluster.local_rank)
         # Ranks of one host would otherwise each start as many threads as it has cores.
         cores = max(1, cores // cluster.local_size)
-    workload = job.workload
     for kind, names in job.names.items():
         catalogue.register(kind, names)
     channel.send({"phase": "devices"})
-    has_server = workload.variable_update is VariableUpdate.PARAMETER_SERVER
-    if has_server and cluster is not None and cluster.rank > 0:
-        server = DeviceServer(cluster, job.devices, workload, cores)
-        _answer(channel, server, job.slowdown, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT))
+    if cluster is not None and cluster.rank > 0 and job.workload.variable_update is VariableUpdate.PARAMETER_SERVER:
+        _lend(channel, job, cluster, cores)
         return
     limit_threads(cores)
     devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)
-    is_collective = workload.variable_update is VariableUpdate.COLLECTIVE
-    if not is_collective:  # the strategy configures collectives, which it can't once a device is touched
-        require_logical(job.devices)
-    if workload.trainer is Trainer.OWN:
-        channel.send({"phase": "model"})
-        own = load_own(workload, devices)
-        channel.send({"phase": "compile"})
-        seconds = _first_step(own)
-        _answer(channel, own, job.slowdown, seconds, environment(), lambda **_: StepProfile(input=Input.OWN))
-        return
+    if job.workload.trainer is Trainer.OWN:
+        _train_own(channel, job, devices)
+    else:
+        _train(channel, job, _SET_UPS.get(job.workload.variable_update, _alone)(channel, job, devices, cluster))
+
+
+class SetUp(NamedTuple):
+    """What a mode trains with.
+
+    Args:
+        strategy: over the devices that this process trains on.
+        cluster: the ranks, of which each reads batches of its own; None if only this process reads.
+        horovod: exchanges gradients between the ranks.
+    """
+
+    strategy: tf.distribute.Strategy
+    cluster: Cluster | None = None
+    horovod: Horovod | None = None
+
+
+def _alone(_: Channel, job: Job, devices: list[str], __: Cluster | None) -> SetUp:
+    """`replicated` and `independent`: one process for all devices of this machine."""
+    require_logical(job.devices)
+    return SetUp(strategy_for(job.workload, devices))
+
+
+def _parameter_server(channel: Channel, job: Job, devices: list[str], cluster: Cluster | None) -> SetUp:
+    """Rank 0, which trains on the devices that all ranks lend; alone it is a process for all devices of a machine."""
+    require_logical(job.devices)
     if cluster is not None:
         channel.send({"phase": "cluster"})  # from here on a rank may wait for the others
-    horovod = None
-    if workload.variable_update is VariableUpdate.HOROVOD and cluster is not None:
-        horovod = Horovod(workload, cluster, on_gpus=job.devices.kind is DeviceKind.GPU)
-    if has_server and cluster is not None:
-        devices, cluster = connect(cluster, devices), None  # from here on as on one node
-    strategy = strategy_for(workload, devices, cluster)
-    if is_collective:
-        require_logical(job.devices)
+        devices = connect(cluster, devices)
+    return SetUp(strategy_for(job.workload, devices))
+
+
+def _horovod(channel: Channel, job: Job, devices: list[str], cluster: Cluster | None) -> SetUp:
+    """A process for each device."""
+    assert cluster is not None, "a job of Horovod is distributed"
+    require_logical(job.devices)
+    channel.send({"phase": "cluster"})
+    horovod = Horovod(job.workload, cluster, on_gpus=job.devices.kind is DeviceKind.GPU)
+    return SetUp(strategy_for(job.workload, devices), cluster, horovod)
+
+
+def _collective(channel: Channel, job: Job, devices: list[str], cluster: Cluster | None) -> SetUp:
+    """A process for each node."""
+    if cluster is not None:
+        channel.send({"phase": "cluster"})
+    strategy = strategy_for(job.workload, devices, cluster)
+    require_logical(job.devices)  # only now: collectives can't be configured once a device is touched
+    return SetUp(strategy, cluster)
+
+
+_SET_UPS = {
+    VariableUpdate.PARAMETER_SERVER: _parameter_server,
+    VariableUpdate.HOROVOD: _horovod,
+    VariableUpdate.COLLECTIVE: _collective,
+}
+
+
+def _lend(channel: Channel, job: Job, cluster: Cluster, cores: int) -> None:
+    """Lend this rank's devices to rank 0, which trains on them."""
+    server = DeviceServer(cluster, job.devices, job.workload, cores)
+    _answer(channel, server, job.slowdown, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT))
+
+
+def _train_own(channel: Channel, job: Job, devices: list[str]) -> None:
+    """Run a user's own training."""
+    require_logical(job.devices)
+    channel.send({"phase": "model"})
+    own = load_own(job.workload, devices)
+    channel.send({"phase": "compile"})
+    seconds = _first_step(own)
+    _answer(channel, own, job.slowdown, seconds, environment(), lambda **_: StepProfile(input=Input.OWN))
+
+
+def _train(channel: Channel, job: Job, with_: SetUp) -> None:
+    """Build model and pipeline, compile a step, and answer requests."""
+    workload, strategy, cluster = job.workload, with_.strategy, with_.cluster
     channel.send({"phase": "model"})
     model = load_model(workload, strategy, job.seed)
-    if horovod is not None:
-        horovod.broadcast(model)
+    if with_.horovod is not None:
+        with_.horovod.broadcast(model)
     channel.send({"phase": "input pipeline"})
     spec = input_spec(workload, model, strategy, job.seed, job.data_dir, cluster)
     inputs = load_pipeline(workload, spec)
     channel.send({"phase": "compile"})
-    loop = loop_for(workload, strategy, model, inputs, horovod)
+    loop = loop_for(workload, strategy, model, inputs, with_.horovod)
     with naming_corrupt(spec) if catalogue.data_set_of(workload.input_pipeline) is IMAGES else nullcontext():
         with _showing_batches(inputs):
             seconds = _first_step(loop)
         host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
         profile = partial(profile_step, loop, strategy, model, workload, host=host)
-        software = environment() | (horovod.environment if horovod else {})
+        software = environment() | (with_.horovod.environment if with_.horovod else {})
         _answer(channel, loop, job.slowdown, seconds, software, profile)
 
 
@@ -164,6 +221,7 @@ def _join(channel: Channel) -> tuple[Cluster, socket.socket]:
 
 def _window(loop: Loop, steps: int, slowdown: float) -> dict[str, Any]:
     """The fields of `core.run.Window`."""
+    loop.begin_window()
     started = time.perf_counter()
     loss = loop.run(steps)
     if slowdown:

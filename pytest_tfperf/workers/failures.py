@@ -26,6 +26,36 @@ _NATIVE_OUT_OF_MEMORY = re.compile(
     r"std::bad_alloc|out of memory(?!.*not a failure)|RESOURCE_EXHAUSTED|_ALLOC_FAILED", re.IGNORECASE
 )
 
+# What TensorFlow writes if it tried a faster algorithm that needs more memory than there was, and went on without it.
+_LESS_MEMORY = "this may mean that there could be performance gains if more memory were available"
+
+# What an error's text or a log's end shows, and its likely cause. The first that matches counts.
+_HINTS = (
+    (
+        r"(busy or unavailable|CUDA_ERROR_DEVICE(S)?_?UNAVAILABLE)",
+        "The GPU admits one process, or none: nvidia-smi -q -d COMPUTE shows its compute mode, and sudo nvidia-smi "
+        "-c DEFAULT lets several in",
+    ),
+    (
+        # cuBLAS, cuDNN and NCCL, and TensorFlow's words for a library that gave it no handle.
+        r"No BLAS support|No DNN support|DNN library initialization failed|(CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED|"
+        r"unhandled cuda error|cudaSetDevice\(\) on GPU",
+        "Often another process holds the GPU's memory: nvidia-smi shows which",
+    ),
+    (
+        # ncclSystemError; NCCL's user guide says this of Docker under "Shared memory".
+        r"unhandled system error|failed to extend /dev/shm/nccl|creating shared memory segment",
+        "In a container NCCL needs more shared and pinned memory than Docker gives: docker run --shm-size=1g "
+        "--ulimit memlock=-1. NCCL_DEBUG=WARN makes NCCL say what failed",
+    ),
+    (
+        # LLVM's, as in tensorflow/tensorflow#111958 on an RTX 5060 Ti.
+        r"LLVM ERROR: .*(PTX version [\d.]+ does not support target|is required for target sm_)",
+        "The XLA of this TensorFlow can't compile for a GPU this new: use a newer TensorFlow, or leave xla and "
+        "jit_compile out",
+    ),
+)
+
 # In a worker without GPUs TensorFlow writes that it found none, which would look like the cause.
 _ABOUT_GPUS = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|"
@@ -88,7 +118,7 @@ class Failures:
         if not error["ours"]:
             why = first_line(error["message"])
             text = f"{self._name} raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")
-            return kind(f"{text}{error['hint']}", *self._log_end())
+            return kind(f"{text}{error['hint'] or _hint(error['message'])}", *self._log_end())
         # Our own errors are complete. The log adds something only if it shows a line of the user's code.
         first, *more = error["message"].splitlines()
         if self._name != _THE_WORKER:
@@ -107,7 +137,9 @@ class Failures:
         elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _NATIVE_OUT_OF_MEMORY.search(read_end(self._log)):
             kind = OutOfMemory
         fact = f"{self._worker} {how} in phase {phase!r}"
-        return kind(fact, *self._log_end(), brief=f"{fact}: {last_line(read_end(self._log))} ({self._log})")
+        log = read_end(self._log)
+        brief = f"{fact}: {last_line(log)} ({self._log})"
+        return kind(fact + ("" if self._on_cpus else _hint(log)), *self._log_end(), brief=brief)
 
     def hung(self, seconds: float, phase: str, stacks: str, *, by_setting: bool = True) -> Hung:
         """The worker sent nothing for `seconds`.
@@ -130,6 +162,16 @@ class Failures:
     def _log_end(self) -> list[Line]:
         """A heading, and the last lines."""
         return [Line(f"the end of its log ({self._log}):"), *last_lines(read_end(self._log), on_cpus=self._on_cpus)]
+
+
+def had_less_memory(log: str) -> bool:
+    """Whether a worker's log says that TensorFlow would have been faster with more of the GPU's memory."""
+    return _LESS_MEMORY in read_end(Path(log))
+
+
+def _hint(text: str) -> str:
+    """The likely cause of an error with this text or log, to be appended to a sentence; "" if none is known."""
+    return next((f". {cause}" for pattern, cause in _HINTS if re.search(pattern, text)), "")
 
 
 def first_line(text: str) -> str:

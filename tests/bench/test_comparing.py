@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,6 +159,21 @@ def test_runs_alternate_where_two_workers_do_not_fit() -> None:
     assert found.interleaving is Interleaving.RUNS
     assert "both at once failed" in found.reason
     assert "its log" not in found.reason
+
+
+def test_runs_alternate_where_two_workers_leave_too_little_memory_for_the_fastest_algorithms(tmp_path: Path) -> None:
+    """The text is TensorFlow 2.21's."""
+    log = tmp_path / "worker.log"
+    log.write_text(
+        "W0000 bfc_allocator.cc:310] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.20GiB. The caller "
+        "indicates that this is not a failure, but this may mean that there could be performance gains if more memory "
+        "were available.\n"
+    )
+    a, b = sides()
+    b.log = str(log)
+    found = compared(a, b)
+    assert found.interleaving is Interleaving.RUNS
+    assert "too little memory" in found.reason
 
 
 def test_a_worker_that_cannot_start_alone_either_is_an_error_with_workload_and_devices() -> None:

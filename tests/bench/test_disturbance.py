@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -193,3 +194,34 @@ def test_a_driver_that_does_not_answer_is_a_disturbance(uuids, who):
 
 def test_what_was_sampled_before_the_driver_hung_is_reported_first():
     assert watched(BUSY, hung=True).disturbance.kind is DisturbanceKind.OTHER_PROCESSES
+
+
+# Before a run, in a container
+
+
+def before(*uses: float | None, knows_pids: bool = False, uuids: tuple[str, ...] = ("GPU-1",)) -> Any:
+    """What the guard finds in looks in which the GPU is in use by these fractions, and how many looks it took."""
+    looks = iter(uses)
+    guard = DisturbanceGuard(
+        DEFAULTS,
+        lambda *_: PlayedSampler(host(gpus=(gpu(utilisation_fraction_mean=next(looks)),))),
+        knows_pids=lambda: knows_pids,
+        looks=[0.0] * 2,
+    )
+    return guard.before(uuids), len(uses) - len(list(looks))
+
+
+def test_a_gpu_in_use_before_a_run_is_shared_where_processes_can_not_be_seen():
+    found, looks = before(0.9, 0.4)
+    assert (found.kind, looks) == (DisturbanceKind.GPU_SHARED, 2)
+    assert str(found).startswith("other work used 40 % of GPU-3b1c before the run")
+
+
+@pytest.mark.parametrize(("uses", "looks"), [((0.0, 0.9), 1), ((0.9, 0.02), 2), ((None, 0.9), 1)])
+def test_what_our_own_last_worker_did_is_gone_in_the_second_look(uses, looks):
+    assert before(*uses) == (None, looks)
+
+
+@pytest.mark.parametrize("more", [{"knows_pids": True}, {"uuids": ()}], ids=["no container", "no GPU"])
+def test_nothing_is_looked_for_where_processes_are_seen_or_no_gpu_is_used(more):
+    assert before(0.9, 0.9, **more) == (None, 0)

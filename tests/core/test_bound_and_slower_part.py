@@ -57,6 +57,16 @@ def test_runs_that_were_not_profiled_have_no_breakdown() -> None:
         ),
         pytest.param(140.0, {}, None, id="rate-unknown"),
         pytest.param(140.0, {"input": Input.RESIDENT}, Bound.COMPUTE, id="batch-on-the-devices"),
+        pytest.param(140.0, {"input": Input.RESIDENT, "exchanges": True}, Bound.STEP, id="devices-exchange-gradients"),
+        pytest.param(
+            140.0,
+            {"input": Input.RESIDENT, "exchanges": True, "ranks": (RankStep(host="a", seconds=0.45),)},
+            Bound.COMPUTE,
+            id="ranks-whose-exchange-is-short",
+        ),
+        pytest.param(
+            140.0, {"pipeline_examples_per_sec": 200.0, "exchanges": True}, Bound.STEP, id="well-below-it-on-devices"
+        ),
         pytest.param(140.0, {"input": Input.ALONE}, Bound.INPUT, id="pipeline-without-training"),
     ],
 )

@@ -51,11 +51,12 @@ def workload(choices: dict[str, Any]) -> Workload:
         ({**COLLECTIVE, **NCCL}, split(2), r"leave out --tfperf-split-gpu, or use all_reduce='auto' or 'ring'$"),
         (HOROVOD, split(2), r"a process for each GPU, and here one GPU is split; leave out --tfperf-split-gpu"),
         (HIERARCHICAL, cpus(3), r"an even number of devices, and there are 3: .*'copy' or 'nccl'"),
-        (ON_GPU, cpus(1), r"needs GPUs.*leave it out to keep the parameters on the CPU"),
+        (ON_GPU, cpus(1), r"needs GPUs.*leave it out to keep the parameters, or the sums of gradients, on the CPU"),
         ({**SERVER, **XLA}, cpus(2), r"XLA can't compile .*variable_update='replicated'"),
         ({**SERVER, **XLA}, gpus(1), r"XLA can't compile"),
         ({**ON_GPU, **XLA}, gpus(2), r"XLA can't compile"),
-        ({**FIT, **XLA}, cpus(2), r"XLA can't exchange gradients; use trainer='loop'"),
+        ({**FIT, **XLA}, cpus(2), r"by NCCL only; use all_reduce='nccl' on GPUs, or trainer='loop'"),
+        ({**FIT, **XLA}, gpus(2), r"by NCCL only"),
     ],
 )
 def test_what_the_devices_can_not_train_says_what_they_can(
@@ -76,6 +77,7 @@ def test_what_the_devices_can_not_train_says_what_they_can(
         ({**SERVER, **XLA}, cpus(1)),
         ({**ON_GPU, **XLA}, gpus(1)),
         ({**FIT, **XLA}, gpus(1)),
+        ({**FIT, **XLA, **NCCL}, gpus(2)),
         (XLA, gpus(4)),
         (COLLECTIVE, cpus(2, nodes=2)),
         ({**COLLECTIVE, **NCCL}, gpus(2, nodes=2)),

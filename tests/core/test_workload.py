@@ -80,7 +80,8 @@ def test_text_is_either_an_id_or_refused(text: str) -> None:
         "m-b1-replicated-device-xla-mixed_float16",
         "m-b1-replicated-nccl-device-packs0",
         "m-b1-replicated-nccl-device-xla-packs4",
-        "m-b1-replicated-device-parameters_on_gpu",
+        "m-b1-replicated-nccl-device-parameters_on_gpu",
+        "m-b1-independent-device-parameters_on_gpu",
         "m-b01-replicated-device",
         "m-b\N{ARABIC-INDIC DIGIT THREE}-replicated-device",
         "m-b1-replicated-device\n",
@@ -112,6 +113,7 @@ def test_a_bad_id_is_told_what_one_looks_like() -> None:
             {"variable_update": "parameter_server", "local_parameter_device": "gpu"},
             "m-b1-parameter_server-device-parameters_on_gpu",
         ),
+        ({"local_parameter_device": "gpu"}, "m-b1-replicated-device-parameters_on_gpu"),
         (
             {
                 "model": "pkg.nets:build",
@@ -201,7 +203,14 @@ def test_a_value_that_a_field_can_not_have_is_refused(field: str, values: list[A
             {"variable_update": "parameter_server", "all_reduce": "hierarchical"},
             "'hierarchical' is no choice of variable_update='parameter_server': leave it out",
         ),
-        ({"local_parameter_device": "gpu"}, "choice of variable_update='parameter_server'; leave it out"),
+        (
+            {"local_parameter_device": "gpu", "all_reduce": "nccl"},
+            "of 'replicated' with all_reduce='copy'; leave it out with 'replicated' and 'nccl'",
+        ),
+        (
+            {"local_parameter_device": "gpu", "variable_update": "independent"},
+            "choice of variable_update='parameter_server', and of 'replicated'",
+        ),
         (
             {"variable_update": "collective", "all_reduce": "copy"},
             "'copy' is no choice of variable_update='collective': use 'auto' or 'ring' or 'nccl'",

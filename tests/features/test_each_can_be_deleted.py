@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,27 @@ FEATURES = sorted(
     path.name for path in (PACKAGE / "features").iterdir() if path.suffix in ("", ".py") and path.name[0] != "_"
 )
 
-CHECK = """\
+# A program, because no feature is in the process that trains. The whole session below trains.
+CHECKS_A_PROGRAM = """\
+import sys
+
+import pytest
+
+from pytest_tfperf import Reads, cli
+
+
+@pytest.mark.cpu
+def test_check(throughput, gpu_topology):
+    command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
+    on = gpu_topology.take(1)
+    throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
+
+
+def test_commands():
+    with pytest.raises(SystemExit):
+        cli.parser().parse_args(["--help"])
+"""
+TRAINS = """\
 import pytest
 
 from pytest_tfperf import Workload
@@ -29,38 +48,44 @@ def test_trivial(throughput, gpu_topology):
     throughput.check(Workload(model="trivial", batch_size=2), on=gpu_topology.take(1), steps=4)
 """
 
+# One process for each folder, which has what all of them import and nothing of this package.
+SESSIONS = """
+import os, sys
+import pandas, psutil, pynvml, pytest, pytest_benchmark.plugin, sqlalchemy.dialects.sqlite
 
-class Without:
-    """A copy of the package without these features, and a project that uses it."""
-
-    def __init__(self, folder: Path, *features: str) -> None:
-        self.folder = folder
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(PACKAGE, folder / "copy" / "pytest_tfperf", ignore=ignored)
-        for feature in features:
-            of_feature = folder / "copy" / "pytest_tfperf" / "features" / feature
-            of_feature.unlink() if of_feature.is_file() else shutil.rmtree(of_feature)
-        (folder / "test_it.py").write_text(CHECK)
-        (folder / "pytest.ini").write_text("[pytest]\n")
-
-    def run(self, *arguments: str) -> str:
-        """The output of a program under this copy, which must end well."""
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": str(self.folder / "copy")},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+assert "pytest_tfperf" not in sys.modules
+for folder in sys.argv[1:]:
+    if os.fork() == 0:
+        os.chdir(folder)
+        output = os.open("output", os.O_WRONLY | os.O_CREAT)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.path.insert(0, os.path.join(folder, "copy"))
+        status = pytest.main(["-q", "-rP", "--tfperf-smoke"])
+        print("exit status", int(status), flush=True)
+        os._exit(0)
+    os.wait()
+"""
 
 
-@pytest.fixture
-def without(tmp_path: Path, feature: str) -> Without:
-    return Without(tmp_path, feature)
+def without(folder: Path, tests: str, *features: str) -> Path:
+    """A project with a copy of the package that lacks these features."""
+    package = folder / "copy" / "pytest_tfperf"
+    shutil.copytree(PACKAGE, package)  # with what is compiled
+    for feature in features:
+        of_feature = package / "features" / feature
+        of_feature.unlink() if of_feature.is_file() else shutil.rmtree(of_feature)
+    (folder / "test_it.py").write_text(tests)
+    (folder / "pytest.ini").write_text("[pytest]\ntfperf_busy = 1\naddopts = -p no:hypothesispytest\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The output of a session without each feature in turn."""
+    projects = {one: without(tmp_path_factory.mktemp("without"), CHECKS_A_PROGRAM, one) for one in FEATURES}
+    subprocess.run([sys.executable, "-c", SESSIONS, *projects.values()], check=True)
+    return {one: (project / "output").read_text() for one, project in projects.items()}
 
 
 def test_the_features_are_found() -> None:
@@ -68,13 +93,23 @@ def test_the_features_are_found() -> None:
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_a_check_passes_and_the_commands_of_the_others_are_listed(without: Without, feature: str) -> None:
-    assert "1 passed" in without.run("-m", "pytest", "--tfperf-smoke", "-q")
-    listed = re.findall(r"^    ([a-z]+) ", without.run("-m", "pytest_tfperf.cli", "--help"), re.MULTILINE)
-    assert ("doctor" in listed, "export" in listed) == (feature != "doctor", feature != "export.py")
+def test_a_check_passes_and_the_commands_of_the_others_are_listed(sessions: dict[str, str], feature: str) -> None:
+    said = sessions[feature]
+    assert "2 passed" in said, said
+    assert said.endswith("exit status 0\n")
+    assert ("\n    doctor " in said, "\n    export " in said) == (feature != "doctor", feature != "export.py")
 
 
 # Once whole: whatever a feature does when a test is judged, or when a session ends, it is not missed.
 def test_a_whole_session_measures_without_any_feature(tmp_path: Path) -> None:
-    alone = Without(tmp_path, *FEATURES)
-    assert "1 measured" in alone.run("-m", "pytest", "-q", "-o", "tfperf_busy=1")
+    project = without(tmp_path, TRAINS, *FEATURES)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q"],
+        cwd=project,
+        env=os.environ | {"PYTHONPATH": str(project / "copy")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "1 measured" in done.stdout) == (0, True), done.stdout

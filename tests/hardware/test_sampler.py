@@ -12,12 +12,12 @@ from fake_nvml import FakeNvml, MigDevice, Now
 from machines import load
 
 from pytest_tfperf.core.telemetry import GpuTelemetry
-from pytest_tfperf.hardware.gpu_samples import read_gpus
-from pytest_tfperf.hardware.sampler import Sampler
+from pytest_tfperf.hardware.nvml import gives_our_pids
+from pytest_tfperf.hardware.sampler import Sampler, read_gpus
 
 H200 = load("h200")
 UUID = H200.gpus[0].uuid
-NAMES = {7: "", 4711: "python (pid 4711)"}  # 7 is ours
+NAMES = {7: "", 4711: "python (pid 4711)", 80: "nvidia-cuda-mps-server (pid 80)"}  # 7 is ours
 
 
 def read(now: Now | None = None, uuid: str = UUID, **options: object) -> GpuTelemetry:
@@ -69,7 +69,9 @@ def test_an_older_driver_knows_processes_by_another_function():
     [
         (Now(processes={4711: 62}), 0, {"python (pid 4711)": 0.62}),
         (Now(processes={7: 62}), 0, {}),
-        (Now(processes={9999: 62}), 0, {}),  # a pid of the host, seen from a container
+        (Now(processes={9999: 62}), 0, {}),  # gone since
+        (Now(processes={80: 62}), 0, {}),  # computes for its clients, and one of them is ours
+        (Now(processes={80: 62}, mps_clients=[7, 4711]), 0, {"python (pid 4711)": 0}),
         # Some drivers give a use that cannot be, or an old one.
         (Now(processes={4711: 37_100}), 0, {"python (pid 4711)": 0}),
         (Now(processes={4711: 62}, stale=True), 0, {"python (pid 4711)": 0}),
@@ -84,6 +86,21 @@ def test_a_process_of_somebody_else_is_named_with_its_use_of_the_gpu(now, broken
 def test_a_mig_device_has_its_gpus_temperature_and_memory_of_its_own():
     gpu = read(Now(celsius=71), "MIG-1", mig={0: [MigDevice("MIG-1", "H200 MIG 1g.18gb", 18 * 2**30)]})
     assert (gpu.uuid, gpu.temperature_celsius_max, gpu.memory_used_bytes_max) == ("MIG-1", 71, 2**30)
+
+
+def test_a_container_knows_no_other_processes_because_nvml_gives_the_hosts_pids():
+    (gpu,) = read_gpus(FakeNvml(H200, now=Now(processes={4711: 62})), [UUID], None)
+    assert (gpu.other_processes, gpu.utilisation_fraction_mean) == (None, 0.97)
+
+
+@pytest.mark.parametrize(
+    ("link", "ours"), [("pid:[4026531836]", True), ("pid:[4026532448]", False), (None, False)], ids=str
+)
+def test_the_hosts_process_ids_are_known_by_the_first_namespaces_number(tmp_path, link, ours):
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    if link:
+        (tmp_path / "proc/self/ns/pid").symlink_to(link)
+    assert gives_our_pids(tmp_path) is ours
 
 
 # Polling

@@ -35,12 +35,22 @@ class NvLink:
 
 @dataclass(frozen=True)
 class Now:
-    """What a GPU shows, and the per cent of it that each pid uses; stale: from before the time that was given."""
+    """What a GPU shows, and the per cent of it that each pid uses.
+
+    Args:
+        stale: these are from before the time that was given.
+        mps_clients: pids of processes that compute through MPS.
+        compute_mode: NVML's number.
+        utilisation: per cent of the time in which any kernel ran.
+    """
 
     celsius: int = 40
     reasons: int = 0
     processes: Mapping[int, int] = field(default_factory=dict)
     stale: bool = False
+    mps_clients: Sequence[int] = ()
+    compute_mode: int = pynvml.NVML_COMPUTEMODE_DEFAULT
+    utilisation: int = 97
 
 
 class FakeNvml:
@@ -114,10 +124,15 @@ class FakeNvml:
             "nvmlDeviceGetHandleByUUID": lambda uuid: handles.get(uuid.decode()),
             "nvmlDeviceGetUUID": lambda handle: gpu_or_mig(handle).uuid,
             "nvmlDeviceGetName": lambda handle: gpu_or_mig(handle).name,
-            "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(total=gpu_or_mig(h).memory_bytes, used=2**30),
+            "nvmlDeviceGetMemoryInfo": lambda h: SimpleNamespace(
+                total=gpu_or_mig(h).memory_bytes, used=2**30, free=(gpu_or_mig(h).memory_bytes or 0) - 2**30
+            ),
             "nvmlDeviceGetCudaComputeCapability": fact("compute_capability"),
             "nvmlDeviceGetNumGpuCores": fact("cores"),
-            "nvmlDeviceGetMaxClockInfo": fact("max_sm_clock_mhz"),
+            "nvmlDeviceGetMaxClockInfo": lambda handle, clock: fact(
+                "max_memory_clock_mhz" if clock == pynvml.NVML_CLOCK_MEM else "max_sm_clock_mhz"
+            )(handle),
+            "nvmlDeviceGetMemoryBusWidth": fact("memory_bus_bits"),
             "nvmlDeviceGetMaxPcieLinkGeneration": fact("pcie_generation"),
             "nvmlDeviceGetMaxPcieLinkWidth": fact("pcie_width"),
             "nvmlDeviceGetPciInfo": lambda handle: _pci(gpus[handle].pci_bus_id),
@@ -133,10 +148,12 @@ class FakeNvml:
             "nvmlDeviceGetClockInfo": lambda handle, clock: clocks[clock],
             "nvmlDeviceGetPowerUsage": lambda handle: 250_500,
             "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 300_000,
-            "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=97),
+            "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=now.utilisation),
             "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: now.reasons,
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: now.reasons,
             "nvmlDeviceGetComputeRunningProcesses": lambda h: [SimpleNamespace(pid=pid) for pid in now.processes],
+            "nvmlDeviceGetMPSComputeRunningProcesses": lambda h: [SimpleNamespace(pid=pid) for pid in now.mps_clients],
+            "nvmlDeviceGetComputeMode": lambda handle: now.compute_mode,
             "nvmlDeviceGetComputeRunningProcesses_v2": lambda h: [SimpleNamespace(pid=pid) for pid in now.processes],
             "nvmlDeviceGetProcessUtilization": lambda handle, since: [
                 SimpleNamespace(pid=pid, smUtil=used, timeStamp=since - now.stale)

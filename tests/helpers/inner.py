@@ -30,16 +30,19 @@ from pytest_tfperf.stores.history import History
 
 MACHINE = "box"
 NETS = Path(__file__).parents[1] / "data" / "user_project" / "nets.py"
+PLAYED_TRAINING = Path(__file__).parent / "played_training"
 NOT_MEASURED = 6
 """The exit status where nothing regressed and something could not be measured."""
 
 ANY_THROUGHPUT = {"reference": 1000.0, "lower": -0.999999, "upper": 1e9}
 """A row that passes any throughput of this or the next century."""
 
-# Too few windows to find out that a run never settles: the machine may be busy with anything, and may swap.
+# Too few windows to find out that a run never settles: the machine may be busy with anything, and may swap. Hypothesis'
+# plugin would be imported at the end of each session.
 _INI = f"""
 [pytest]
 filterwarnings = error
+addopts = -p no:hypothesispytest
 tfperf_machine = {MACHINE}
 tfperf_steps = 15
 tfperf_warmup_steps = 1
@@ -91,10 +94,16 @@ class Finished:
 
 
 class Project:
-    """A folder with an ini file, the module `nets` and what a test writes into it; leaving it ends its processes."""
+    """A folder with an ini file, the module `nets` and what a test writes into it; leaving it ends its processes.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: is made where missing.
+        trains: whether workers train with TensorFlow, or play it: see `played_training`.
+    """
+
+    def __init__(self, folder: Path, *, trains: bool = True) -> None:
         self.folder = folder
+        self._trains = trains
         self._sessions: list[subprocess.Popen[str]] = []
         self.baselines = BaselineStore(folder / "baselines", published=None)
         self._mark = f"INNER_PROJECT={uuid.uuid4().hex}"
@@ -150,6 +159,8 @@ class Project:
         """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
         environment |= {name: more.pop(name) for name in list(more) if name.isupper()}
+        if not self._trains:
+            environment["PYTHONPATH"] = os.pathsep.join([str(PLAYED_TRAINING), environment.get("PYTHONPATH", "")])
         name, _, value = self._mark.partition("=")
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(

@@ -95,6 +95,7 @@ class PlayedLauncher:
     machine: Machine = field(default_factory=Machine)
     profile: StepProfile = field(default_factory=lambda: StepProfile(input=Input.RESIDENT))
     loss: float = 1.0
+    log: str = "worker.log"
     jobs: list[Job] = field(default_factory=list)
 
     @property
@@ -117,6 +118,7 @@ class PlayedLauncher:
             step_seconds=lambda _: seconds,
             name=self.name,
             loss=self.loss,
+            log=self.log,
             profile=self.profile,
             diary=machine.diary,
             on_close=lambda: machine.alive.remove(self.name),
@@ -133,6 +135,8 @@ class PlayedGuard:
     """Sees these disturbances, run after run, and none afterwards."""
 
     script: list[Disturbance | None] = field(default_factory=list)
+
+    def before(self, gpu_uuids: Iterable[str]) -> None: ...
 
     @contextmanager
     def watching(self, gpu_uuids: Iterable[str] = (), pids: Collection[int] = ()) -> Iterator[Observation]:

@@ -14,7 +14,7 @@ from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.reference import Reference, floor_rate, reference_for, refuse_other_devices
+from pytest_tfperf.judging.reference import Reference, floor_rate, memory_rate, reference_for, refuse_other_devices
 from pytest_tfperf.stores.baselines import BaselineStore
 
 KEY = Key("resnet50-b64-replicated-device", "1x8")
@@ -37,11 +37,17 @@ def recorded(reference: float, key: Key = KEY, **more: Any) -> Baseline:
     return baseline(reference, machine="h200", key=key, **more)
 
 
-def find(*rows: Baseline, machine: str = "h200", key: Key = KEY, tflops: float | None = H200_TFLOPS) -> Reference:
+def find(
+    *rows: Baseline,
+    machine: str = "h200",
+    key: Key = KEY,
+    tflops: float | None = H200_TFLOPS,
+    memory: float | None = None,
+) -> Reference:
     """What is found where the machine's file and the documents hold these rows."""
     own = {row.key: row for row in rows if row.machine == machine}
     others = [row for row in rows if row.provenance is Provenance.PUBLISHED]
-    return reference_for(own, others, machine, key, gpu_fp32_tflops=tflops)
+    return reference_for(own, others, machine, key, gpu_fp32_tflops=tflops, gpu_memory_gb_per_sec=memory)
 
 
 P100 = published("dgx1-p100", 1612)
@@ -72,6 +78,25 @@ def test_the_highest_of_the_weaker_machines_is_the_floor() -> None:
     assert (
         find(published("azure-nc6", 50, tflops=4.1), P100, published("future", 99_999, tflops=999.0)).baseline == P100
     )
+
+
+@pytest.mark.parametrize(
+    ("memory", "is_floor"), [(4917.0, True), (732.2, True), (None, True), (300.1, False), (360.0, False)]
+)
+def test_a_gpu_with_slower_memory_than_the_documents_has_no_floor(memory: float | None, is_floor: bool) -> None:
+    """As an L4 (300 GB/s) or an RTX 3060 (360), which compute faster than a P100 (732)."""
+    p100 = replace(P100, gpu="Tesla P100-SXM2-16GB")
+    assert find(p100, tflops=30.3, memory=memory).is_floor is is_floor
+
+
+@pytest.mark.parametrize(("machine", "gb_per_sec"), [("dgx1-p100", 732), ("h200", 4917), ("4x-gtx-1080-ti", 484)])
+def test_the_memory_rate_of_a_gpu_is_its_data_sheets(machine: str, gb_per_sec: int) -> None:
+    assert memory_rate(load(machine).take(1)) == pytest.approx(gb_per_sec, abs=1)
+
+
+def test_the_memory_rate_of_unknown_gpus_and_of_cpus_is_not_known() -> None:
+    assert memory_rate(linked(2, {}).take(2)) is None
+    assert memory_rate(load("no-gpu").on_cpu().take(1)) is None
 
 
 REAL_DATA = Key("resnet50-b64-replicated-python", "1x8")
@@ -123,7 +148,12 @@ def of_the_documents(folder: Path, *, device: bool) -> list[Reference]:
     ]
     return [
         reference_for(
-            {}, store.published_like(key), "h200", key, gpu_fp32_tflops=floor_rate(machine.take(int(key.topology[2])))
+            {},
+            store.published_like(key),
+            "h200",
+            key,
+            gpu_fp32_tflops=floor_rate(machine.take(int(key.topology[2]))),
+            gpu_memory_gb_per_sec=memory_rate(machine.take(int(key.topology[2]))),
         )
         for key in keys
     ]

@@ -55,7 +55,7 @@ def lambda_place(table: str, model: str, cpu: str) -> RowId:
     nccl = "-nccl" if "nccl" in table else ""
     distortions = "-distortions" if "distortions" in table else ""
     images = "device" if table.startswith("syn") else f"imagenet{distortions}-consistent"
-    parameters = "-parameters_on_gpu" if "parameter_server" in table else ""
+    parameters = "" if nccl else "-parameters_on_gpu"
     workload = f"{model}-b{BATCHES.get(model, 512)}-{update}{nccl}-{images}{parameters}"
     return f"lambda-{cpu.lower()}", workload, "1x4"
 

@@ -1,10 +1,12 @@
-"""What `make` says of a Python that can't be used, and when it asks for GPUs."""
+"""What `make` says of a Python that can't be used, when it asks for GPUs, and what it then measures."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,12 +39,16 @@ def test_an_old_python_is_told_with_its_version(tmp_path: Path) -> None:
     assert f"needs Python 3.11 or newer, and {old} is Python 2.7.18;" in said(tmp_path, old)
 
 
-def asked(folder: Path, goal: str) -> None:
-    """Have make read the file and say what it would do, with what is `played` in the folder before all else."""
+def asked(folder: Path, *arguments: str) -> str:
+    """What make says that it would do, with what is `played` in the folder before all else."""
     environment = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
     for needed in ("pyproject.toml", "constraints.txt"):
         (folder / needed).touch()
-    subprocess.run(["make", "-n", "-f", str(MAKEFILE), goal], cwd=folder, env=environment, check=True)
+    command = ["make", "-n", "-f", str(MAKEFILE), *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return done.stdout
 
 
 @pytest.mark.parametrize(("goal", "asks"), [("perf", True), ("baselines", True), ("lint", False), ("clean", False)])
@@ -56,3 +62,56 @@ def test_a_driver_that_hangs_does_not_hang_make(tmp_path: Path) -> None:
     played(tmp_path, f'echo "$@" > {tmp_path}/limited', "timeout")
     asked(tmp_path, "perf")
     assert (tmp_path / "limited").read_text() == "60 nvidia-smi -L\n"
+
+
+TWO_GPUS = "echo 'GPU 0: A (UUID: GPU-0)'; echo 'GPU 1: A (UUID: GPU-1)'"
+FAILS = "exit 9"
+
+
+@pytest.mark.parametrize(
+    ("smi", "arguments", "said", "selection"),
+    [
+        (TWO_GPUS, [], "make: measuring 2 NVIDIA GPU(s)", '-m "gpu" -k '),
+        (TWO_GPUS, ["perf", "ARGS=-v"], "make: measuring 2 NVIDIA GPU(s)", '-m "gpu"  -v'),
+        (TWO_GPUS, ["perf", "GPU=0"], "make: measuring the CPU", '-m "cpu and not slow"'),
+        (TWO_GPUS, ["baselines"], "make: measuring 2 NVIDIA GPU(s)", '-m "gpu" --update-baselines'),
+        (FAILS, ["perf", "NVIDIACTL=/nonexistent"], "make: measuring the CPU", '-m "cpu and not slow"'),
+    ],
+    ids=["GPUs", "all on GPUs", "the CPU by choice", "baselines", "the CPU"],
+)
+def test_make_says_what_it_measures(tmp_path: Path, smi: str, arguments: list[str], said: str, selection: str) -> None:
+    played(tmp_path, smi, "nvidia-smi")
+    text = asked(tmp_path, *arguments)
+    assert (said in text, f"pytest perf_tests {selection}" in text) == (True, True), text
+
+
+def test_the_quick_selection_and_the_download_are_announced(tmp_path: Path) -> None:
+    played(tmp_path, TWO_GPUS, "nvidia-smi")
+    text = asked(tmp_path)
+    assert "make: a quick selection of perf_tests, about 5 minutes; all of them: make perf ARGS=-v" in text
+    assert "about 3 GB to download" in text
+    assert "quick selection" not in asked(tmp_path, "perf", "ARGS=-v") + asked(tmp_path, "baselines")
+
+
+def test_a_driver_that_shows_no_gpu_stops_make_instead_of_measuring_the_cpu(tmp_path: Path) -> None:
+    played(tmp_path, FAILS, "nvidia-smi")
+    (tmp_path / "nvidiactl").touch()
+    text = asked(tmp_path, "perf", f"NVIDIACTL={tmp_path}/nvidiactl")
+    assert ("nvidiactl exists, but nvidia-smi shows no GPU" in text, "pytest perf_tests" in text) == (True, False)
+
+
+def test_the_quick_selection_is_at_most_six_tests_of_the_suite(tmp_path: Path) -> None:
+    found = re.search(r'-k "([^"]+)"', selection_of(tmp_path))
+    assert found is not None
+    command = [sys.executable, "-m", "pytest", "perf_tests", "-m", "gpu", "-k", found[1], "--collect-only", "-q"]
+    text = subprocess.run(command, cwd=MAKEFILE.parent, capture_output=True, text=True, check=False).stdout
+    assert sorted(re.findall(r"::(\w+\[.*\])", text)) == [
+        "test_bert_base[device-mixed_float16-1]",
+        "test_resnet50_synthetic[resnet50-b64-parameter_server-device-1]",
+        *(f"test_resnet50_synthetic[resnet50-b64-replicated-device-{gpus}]" for gpus in (1, 2, 4, 8)),
+    ]
+
+
+def selection_of(folder: Path) -> str:
+    played(folder, TWO_GPUS, "nvidia-smi")
+    return asked(folder)

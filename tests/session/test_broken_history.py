@@ -32,10 +32,10 @@ TESTS = """
 
 
 @pytest.fixture(scope="module")
-def broken(shared: Project) -> Finished:
-    shared.write("test_it.py", TESTS)
-    shared.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
-    return shared.run()
+def broken(played: Project) -> Finished:
+    played.write("test_it.py", TESTS)
+    played.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
+    return played.run()
 
 
 def test_the_verdicts_stand(broken: Finished) -> None:

@@ -6,6 +6,9 @@ The clock of the workers is played, and so are a program's rates: other work on 
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from inner import Finished, Project
@@ -30,10 +33,10 @@ def summary_of(finished: Finished) -> str:
 
 
 @pytest.fixture(scope="module")
-def sessions(shared: Project) -> list[Finished]:
+def sessions(played: Project) -> list[Finished]:
     """The first session, a second one, one that is slower, and one with a slowdown on purpose under `--strict`."""
-    shared.tests(TESTS)
-    return [session(shared, FIRST, "-m", "cpu"), session(shared, LATER), session(shared, SLOW, "--tfperf-strict")]
+    played.tests(TESTS)
+    return [session(played, FIRST, "-m", "cpu"), session(played, LATER), session(played, SLOW, "--tfperf-strict")]
 
 
 def test_none_of_them_fails(sessions: list[Finished]) -> None:
@@ -76,12 +79,12 @@ def test_a_slowdown_is_counted_in_the_summary(sessions: list[Finished]) -> None:
     assert "\nbox: 1 REGRESSED (provisional) in " in summary_of(sessions[2])
 
 
-def test_a_slowdown_gets_two_more_runs(sessions: list[Finished], shared: Project) -> None:
-    assert [len(one.runs) for one in shared.history.measurements()] == [1, 1, 3]
+def test_a_slowdown_gets_two_more_runs(sessions: list[Finished], played: Project) -> None:
+    assert [len(one.runs) for one in played.history.measurements()] == [1, 1, 3]
 
 
-def test_a_slowdown_is_no_reference_for_the_next_session(sessions: list[Finished], shared: Project) -> None:
-    assert "(against 2 earlier sessions here)" in session(shared, SLOW).text
+def test_a_slowdown_is_no_reference_for_the_next_session(sessions: list[Finished], played: Project) -> None:
+    assert "(against 2 earlier sessions here)" in session(played, SLOW).text
 
 
 # A program prints the rate that a file says. It needs no TensorFlow, whose import would be most of a session.
@@ -108,29 +111,37 @@ def program_session(project: Project, rate: str, *arguments: str) -> Finished:
     return project.run("-o", "tfperf_steps=1", *arguments)
 
 
-def first_session(project: Project) -> None:
-    project.tests(PROGRAM)
-    assert program_session(project, USUAL).status == 0
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """After its first session."""
+    with Project(tmp_path_factory.mktemp("first")) as project:
+        project.tests(PROGRAM)
+        assert program_session(project, USUAL).status == 0
+        yield project
 
 
-def test_the_nightly_gate_still_requires_a_recorded_baseline(project: Project) -> None:
-    first_session(project)
-    finished = program_session(project, USUAL, "--tfperf-require-baseline")
+@pytest.fixture
+def second(first: Project, tmp_path: Path) -> Iterator[Project]:
+    """A copy before its second session."""
+    with Project(shutil.copytree(first.folder, tmp_path / "copy")) as project:
+        yield project
+
+
+def test_the_nightly_gate_still_requires_a_recorded_baseline(second: Project) -> None:
+    finished = program_session(second, USUAL, "--tfperf-require-baseline")
     assert (finished.status, finished.kinds) == (1, {"test_program": "failure"})
     assert "there is no baseline for this workload on this machine" in finished.cases["test_program"].text
 
 
-def test_a_recorded_baseline_takes_over(project: Project) -> None:
-    first_session(project)
-    project.baseline("program", reference=float(USUAL), unit="examples", runs=5, between_runs=0.001)
-    finished = program_session(project, LOW)
+def test_a_recorded_baseline_takes_over(second: Project) -> None:
+    second.baseline("program", reference=float(USUAL), unit="examples", runs=5, between_runs=0.001)
+    finished = program_session(second, LOW)
     assert (finished.status, finished.kinds) == (1, {"test_program": "failure"})
     assert "earlier session" not in finished.text
 
 
-def test_another_machines_sessions_are_no_reference(project: Project) -> None:
-    first_session(project)
-    assert " NO_BASELINE" in program_session(project, LOW, "--tfperf-machine=another").text
+def test_another_machines_sessions_are_no_reference(second: Project) -> None:
+    assert " NO_BASELINE" in program_session(second, LOW, "--tfperf-machine=another").text
 
 
 def test_sessions_with_an_injected_slowdown_are_no_reference(project: Project) -> None:
@@ -139,9 +150,8 @@ def test_sessions_with_an_injected_slowdown_are_no_reference(project: Project) -
     assert " NO_BASELINE" in program_session(project, USUAL).text
 
 
-def test_an_injected_slowdown_shows_from_the_second_session_on(project: Project) -> None:
-    first_session(project)
-    finished = program_session(project, USUAL, "--tfperf-inject-slowdown=0.6")
+def test_an_injected_slowdown_shows_from_the_second_session_on(second: Project) -> None:
+    finished = program_session(second, USUAL, "--tfperf-inject-slowdown=0.6")
     assert (finished.status, finished.kinds) == (0, {"test_program": "passed"})
     assert "REGRESSED (provisional)" in summary_of(finished)
 
@@ -151,18 +161,15 @@ BREAKING = """
 
     @pytest.fixture(scope="module", autouse=True)
     def breaks_in_mid_session():
-        if Path("break").exists():
-            history = Path(".tfperf/history.sqlite")
-            history.unlink()
-            history.mkdir()
+        history = Path(".tfperf/history.sqlite")
+        history.unlink()
+        history.mkdir()
 """
 
 
-def test_a_history_that_breaks_leaves_the_test_without_a_reference(project: Project) -> None:
-    project.tests(PROGRAM + BREAKING)
-    program_session(project, USUAL)
-    (project.folder / "break").touch()
-    finished = program_session(project, USUAL)
+def test_a_history_that_breaks_leaves_the_test_without_a_reference(second: Project) -> None:
+    second.tests(PROGRAM + BREAKING)
+    finished = program_session(second, USUAL)
     assert (finished.status, " NO_BASELINE" in finished.text) == (0, True), finished.text
     assert "\nnot in the history: " in summary_of(finished)
 

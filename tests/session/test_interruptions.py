@@ -50,8 +50,9 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 def ended(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[signal.Signals, Project, Finished]]:
-    """The signal, and the session that it ended while one test waited for its further runs."""
-    with Project(tmp_path_factory.mktemp(request.param.name)) as project:
+    """The signal, and the session that it ended while one test waited for its further runs; one of them trains."""
+    folder = tmp_path_factory.mktemp(request.param.name)
+    with Project(folder, trains=request.param is signal.SIGINT) as project:
         project.baseline("nets:tiny-b2-replicated-device", reference=1e9)
         project.write("conftest.py", CHILDREN)
         yield request.param, project, interrupted(project, request.param)
@@ -85,16 +86,13 @@ def test_workers_end_before_pytest_reports_where_it_was_interrupted(ended: Ended
     assert (project.folder / "children").read_text() == ""
 
 
-@pytest.mark.parametrize(
-    ("by", "arguments", "when"),
-    [
-        pytest.param(signal.SIGKILL, ("--tfperf-worker=fresh", "-k", "interrupted"), "stalled", id="fresh worker"),
-        pytest.param(signal.SIGINT, (), ".tfperf/logs/server-*.log", id="importing TensorFlow, SIGINT"),
-        pytest.param(signal.SIGKILL, (), ".tfperf/logs/server-*.log", id="importing TensorFlow, SIGKILL"),
-    ],
-)
-def test_no_process_is_left_wherever_the_session_was(
-    project: Project, by: signal.Signals, arguments: tuple[str, ...], when: str
-) -> None:
-    interrupted(project, by, *arguments, when=when, tests=TESTS.replace("with_a_child", "tiny"))
+def test_no_fresh_worker_is_left(played_project: Project) -> None:
+    tests = TESTS.replace("with_a_child", "tiny")  # nobody is left who could end a child of this one
+    interrupted(played_project, signal.SIGKILL, "--tfperf-worker=fresh", "-k", "interrupted", tests=tests)
+    assert wait_for(lambda: not played_project.processes()), played_project.processes()
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL], ids=lambda by: by.name)
+def test_no_server_is_left_that_imports_tensorflow(project: Project, by: signal.Signals) -> None:
+    interrupted(project, by, when=".tfperf/logs/server-*.log")
     assert wait_for(lambda: not project.processes()), project.processes()

@@ -74,9 +74,9 @@ def fill(project: Project) -> None:
 
 
 @pytest.fixture(scope="module")
-def plain(shared: Project) -> Finished:
-    fill(shared)
-    return shared.run()
+def plain(played: Project) -> Finished:
+    fill(played)
+    return played.run()
 
 
 PLAIN = {
@@ -106,16 +106,16 @@ def test_pytests_summary_agrees_and_a_regression_exits_with_1(plain: Finished) -
     assert plain.status == 1
 
 
-def test_a_missing_measurement_exits_with_6_beside_expected_errors(shared: Project) -> None:
-    fill(shared)
-    assert shared.run("-k", "has_no_document or expected").status == NOT_MEASURED
+def test_a_missing_measurement_exits_with_6_beside_expected_errors(played: Project) -> None:
+    fill(played)
+    assert played.run("-k", "has_no_document or expected").status == NOT_MEASURED
 
 
 @pytest.fixture(scope="module")
-def held(shared: Project) -> Finished:
+def held(played: Project) -> Finished:
     """A slowdown that no earlier session showed, which --tfperf-hold leaves in doubt."""
-    fill(shared)
-    return shared.run("--tfperf-hold", "--tfperf-dir=another", "-k", "improves or has_no_baseline or regresses")
+    fill(played)
+    return played.run("--tfperf-hold", "--tfperf-dir=another", "-k", "improves or has_no_baseline or regresses")
 
 
 def test_doubts_improvements_and_missing_baselines_exit_with_0(held: Finished) -> None:
@@ -197,9 +197,9 @@ def test_machine_number_of_tests_and_time_are_announced(plain: Finished) -> None
     )
 
 
-def test_a_nightly_gate_that_measured_nothing_is_not_green(shared: Project) -> None:
-    fill(shared)
-    finished = shared.run("--tfperf-require-baseline", "-k", "needs_more_devices")
+def test_a_nightly_gate_that_measured_nothing_is_not_green(played: Project) -> None:
+    fill(played)
+    finished = played.run("--tfperf-require-baseline", "-k", "needs_more_devices")
     assert (finished.status, "NOTHING WAS MEASURED" in finished.text) == (NOT_MEASURED, True)
 
 

@@ -14,10 +14,10 @@ TESTS = """
 
 
 @pytest.fixture(scope="module")
-def terminal(shared: Project) -> str:
+def terminal(played: Project) -> str:
     """What a terminal gets, escape codes and all."""
-    shared.tests(TESTS)
-    return shared.terminal("--color=no", columns=120)
+    played.tests(TESTS)
+    return played.terminal("--color=no", columns=120)
 
 
 @pytest.mark.parametrize("phase", ["start", "model", "compile", "warm-up"])
@@ -35,8 +35,8 @@ def test_a_terminal_shows_the_time_that_the_session_has_left(terminal: str) -> N
     assert int(first[1]) <= 15  # what a test without a history is taken to need
 
 
-def test_a_pipe_shows_no_progress(terminal: str, shared: Project) -> None:
-    assert "  run 1  " not in shared.run().text
+def test_a_pipe_shows_no_progress(terminal: str, played: Project) -> None:
+    assert "  run 1  " not in played.run().text
 
 
 def test_the_progress_vanishes(terminal: str) -> None:

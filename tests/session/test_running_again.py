@@ -35,15 +35,15 @@ TESTS = """
 
 
 @pytest.fixture(scope="module")
-def busy(shared: Project) -> Iterator[Finished]:
+def busy(played: Project) -> Iterator[Finished]:
     """A session beside a process that takes all idle time, where hardly any such work is accepted."""
-    shared.tests(TESTS)
+    played.tests(TESTS)
     for workload in (SLEEPING.format(1), "nets:once-b1-replicated-device"):
-        shared.baseline(workload, reference=1e12)
+        played.baseline(workload, reference=1e12)
     figures = {SLEEPING.format(2): 1e12, SLEEPING.format(3): 1.0}
-    shared.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
+    played.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
     with running("import os; os.nice(19)\nwhile True: pass"):  # other tests keep their cores
-        yield shared.run("-o", "tfperf_busy=0.001", "-o", "tfperf_idle=1")
+        yield played.run("-o", "tfperf_busy=0.001", "-o", "tfperf_idle=1")
 
 
 INVALID = " on * INVALID: other processes used * of * core*, the busiest was "
@@ -88,8 +88,8 @@ def test_the_run_before_the_error_is_shown(busy: Finished, test: str, model: str
     pytest.LineMatcher(lines).fnmatch_lines([before])
 
 
-def test_the_run_before_the_error_is_in_the_history_undecided(busy: Finished, shared: Project) -> None:
-    kept = shared.history.frame()
+def test_the_run_before_the_error_is_in_the_history_undecided(busy: Finished, played: Project) -> None:
+    kept = played.history.frame()
     assert list(kept["runs"]) == [1, 1]
     assert kept["outcome"].isna().all()
 
@@ -160,11 +160,11 @@ MARKED = """
 
 
 @pytest.fixture(scope="module")
-def marked(shared: Project) -> Finished:
-    shared.write("rate.py", RATE)
-    shared.tests(MARKED)
-    shared.baseline("slow", reference=1e12, unit="examples")
-    return shared.run("-o", "junit_family=xunit1")  # xunit2 has no properties of a test
+def marked(played: Project) -> Finished:
+    played.write("rate.py", RATE)
+    played.tests(MARKED)
+    played.baseline("slow", reference=1e12, unit="examples")
+    return played.run("-o", "junit_family=xunit1")  # xunit2 has no properties of a test
 
 
 def test_a_rerun_that_is_skipped_or_expected_to_fail_is_the_last(marked: Finished) -> None:

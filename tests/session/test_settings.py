@@ -266,22 +266,6 @@ def test_the_command_that_records_takes_over_only_what_changes_what_is_measured(
     assert recording.replace(added, "") == f"pytest perf_tests{f' {kept}' if kept else ''} --update-baselines"
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        ("-o", "tfperf_history_url=postgresql://me:secret@db/speed"),
-        ("-otfperf_history_url=postgresql://me:secret@db/speed",),
-        ("--override-ini=tfperf_history_url=postgresql://me:secret@db/speed",),
-    ],
-    ids=str,
-)
-def test_no_command_shows_the_password_of_the_history(typed: tuple[str, ...]) -> None:
-    config = Config(override_ini=["tfperf_history_url=postgresql://me:secret@db/speed"])
-    config.invocation_params = SimpleNamespace(dir=Config.rootpath, args=("perf_tests", *typed, "-q"))
-    settings = read_settings(config, features().settings)  # type: ignore[arg-type]  # only what it reads
-    assert "secret" not in settings.rerun.recording + settings.rerun.options
-
-
 def test_a_wrong_url_of_the_history_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFPERF_HISTORY_URL", "postgresql://me:secret@db")
     with pytest.raises(TfperfError, match=r"^environment variable TFPERF_HISTORY_URL: .* must look like") as raised:

@@ -18,7 +18,7 @@ def distributed(request: pytest.FixtureRequest, shared: Project) -> tuple[bool, 
             pass
         """
     )
-    return request.param, shared.run("-n2", *(["--tfperf-require-baseline"] if request.param else []))
+    return request.param, shared.run("-n1", *(["--tfperf-require-baseline"] if request.param else []))
 
 
 def test_throughput_tests_skip_or_fail_the_nightly_gate_and_others_run(distributed: tuple[bool, Finished]) -> None:

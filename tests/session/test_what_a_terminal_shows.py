@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 from inner import ANY_THROUGHPUT, Finished, Project
+
+from pytest_tfperf import cli
 
 TESTS = """
     def test_passes(throughput, on):
@@ -54,12 +53,12 @@ OF_A_PROGRAM = """
 
 
 @pytest.fixture(scope="module")
-def filled(shared: Project) -> Project:
-    shared.tests(TESTS)
-    shared.write("conftest.py", CONFTEST)
-    shared.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
-    shared.baseline(SLOW, reference=1e6)
-    return shared
+def filled(played: Project) -> Project:
+    played.tests(TESTS)
+    played.write("conftest.py", CONFTEST)
+    played.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
+    played.baseline(SLOW, reference=1e6)
+    return played
 
 
 @pytest.fixture(scope="module")
@@ -191,24 +190,21 @@ def test_a_message_has_the_name_and_the_id(piped: Finished) -> None:
     assert ("hooked on " in text, f"  workload    {SLOW} " in text) == (True, True)
 
 
-def test_the_history_keeps_and_shows_names(piped: Finished, filled: Project) -> None:
-    def tfperf(*arguments: str) -> str:
-        command = [sys.executable, "-m", "pytest_tfperf.cli", "history", *arguments]
-        return subprocess.run(command, cwd=filled.folder, capture_output=True, text=True, check=True).stdout
-
-    assert "  hooked  " in tfperf()
-    exported = json.loads(tfperf("--export"))["measurements"]
-    names = {one["name"] for one in exported if one["test"].endswith("test_passes")}
-    assert names == {"small net"}
+def test_the_history_keeps_and_shows_names(
+    piped: Finished, filled: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "hooked" in {one.name for one in filled.history.measurements()}
+    assert cli.main(["history", f"--dir={filled.folder / '.tfperf'}"]) == 0
+    assert "  hooked  " in capsys.readouterr().out
 
 
-def test_what_is_no_name_is_refused(project: Project) -> None:
-    project.tests("""
+def test_what_is_no_name_is_refused(played_project: Project) -> None:
+    played_project.tests("""
         @pytest.mark.parametrize("name", ["", " padded", "two\\nlines", 3], ids=["none", "padded", "lines", "number"])
         def test_it(throughput, on, name):
             throughput.measure(tiny(1), on=on, name=name)
     """)
-    finished = project.run()
+    finished = played_project.run()
     assert finished.kinds == {
         "test_it[none]": "passed",
         "test_it[padded]": "error",

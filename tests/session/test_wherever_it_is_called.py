@@ -77,13 +77,13 @@ ON_GPUS = """
 
 
 @pytest.fixture(scope="module")
-def finished(shared: Project) -> Finished:
+def finished(played: Project) -> Finished:
     """The nightly gate, which a missing baseline fails as a regression does, after a single run."""
-    shared.tests(TESTS)
-    shared.write("test_on_gpus.py", ON_GPUS)
-    shared.baseline("nets:tiny-b1-replicated-device", reference=1e12, source="a test")
-    shared.baseline("nets:tiny-b3-replicated-device", reference=0.001)
-    return shared.run("--tfperf-require-baseline", "-o", "tfperf_steps=2")
+    played.tests(TESTS)
+    played.write("test_on_gpus.py", ON_GPUS)
+    played.baseline("nets:tiny-b1-replicated-device", reference=1e12, source="a test")
+    played.baseline("nets:tiny-b3-replicated-device", reference=0.001)
+    return played.run("--tfperf-require-baseline", "-o", "tfperf_steps=2")
 
 
 @pytest.mark.parametrize(

@@ -23,15 +23,15 @@ TESTS = """
 
 
 @pytest.fixture(scope="module")
-def benchmarked(shared: Project) -> Finished:
-    shared.tests(TESTS)
-    shared.write("even", "20 50")  # seconds a step, by the played clocks of the first and of the second worker
-    return shared.run("--benchmark-json=out.json", "--benchmark-save=first")
+def benchmarked(played: Project) -> Finished:
+    played.tests(TESTS)
+    played.write("even", "20 50")  # seconds a step, by the played clocks of the first and of the second worker
+    return played.run("--benchmark-json=out.json", "--benchmark-save=first")
 
 
 @pytest.fixture(scope="module")
-def written(benchmarked: Finished, shared: Project) -> dict[str, Any]:
-    return json.loads((shared.folder / "out.json").read_text())
+def written(benchmarked: Finished, played: Project) -> dict[str, Any]:
+    return json.loads((played.folder / "out.json").read_text())
 
 
 def ours(written: dict[str, Any]) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def ours(written: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_rounds_are_the_windows_of_the_first_measurement(written: dict[str, Any], shared: Project) -> None:
-    first, second, *_ = shared.history.measurements()
+def test_rounds_are_the_windows_of_the_first_measurement(written: dict[str, Any], played: Project) -> None:
+    first, second, *_ = played.history.measurements()
     assert (ours(written)["stats"]["rounds"], second.throughput.windows) == (first.throughput.windows, 1)
 
 
@@ -61,8 +61,8 @@ def test_ordinary_benchmarks_keep_their_own_clock(written: dict[str, Any]) -> No
 
 
 @pytest.fixture(scope="module")
-def compared(benchmarked: Finished, shared: Project) -> Finished:
-    return shared.run("--benchmark-only", "--benchmark-compare")
+def compared(benchmarked: Finished, played: Project) -> Finished:
+    return played.run("--benchmark-only", "--benchmark-compare")
 
 
 def test_a_saved_run_is_compared_with_by_the_same_machine(compared: Finished) -> None:

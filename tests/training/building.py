@@ -27,6 +27,12 @@ def build(devices: list[str], seed: int = 1, **choices: Any) -> tuple[Any, keras
     return loop_for(workload, strategy, model, inputs), model
 
 
+def window(loop: Any, steps: int) -> float | None:
+    """The loss of a window, as a worker takes it."""
+    loop.begin_window()
+    return loop.run(steps)  # type: ignore[no-any-return]
+
+
 def first_batch(devices: list[str], model: keras.Model, seed: int = 1, **choices: Any) -> Any:
     """The first batch of a loop that `build` makes for the same choices."""
     workload = workload_of(**choices)

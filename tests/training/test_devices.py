@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
+from fake_nvml import FakeNvml, MigDevice
+from machines import load
 from patience import SESSION_SECONDS
 
 from pytest_tfperf.core.topology import DeviceKind, Devices
@@ -59,6 +61,18 @@ def test_a_split_gpu_keeps_some_memory_free(
     names = configure(Devices(kind=GPU, count=count, split=True))
     assert names == [f"GPU:{i}" for i in range(count)]
     assert (calls.visible, calls.growing, calls.parts) == (["first"], [], [("first", [limit] * count)])
+
+
+@pytest.mark.parametrize(
+    ("uuid", "limit"), [(load("h200").gpus[0].uuid, 67_805), ("MIG-1", 8_192)], ids=["GPU", "MIG device"]
+)
+def test_a_gpu_or_mig_device_is_split_by_the_memory_that_it_has_free(
+    calls: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, uuid: str, limit: int
+) -> None:
+    mig = {0: [MigDevice("MIG-1", "H200 MIG 1g.18gb", 18 * 2**30)]}
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(load("h200"), mig=mig))
+    configure(Devices(kind=GPU, count=2, gpu_uuids=(uuid,), split=True))
+    assert calls.parts == [("first", [limit] * 2)]
 
 
 def test_too_few_gpus_are_named_with_the_likely_reasons(calls: SimpleNamespace) -> None:

@@ -1,4 +1,4 @@
-"""The message about a worker's exception: whether memory was short, and who may hold it."""
+"""The message about a worker's exception: whether memory was short, and what TensorFlow's build explains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.failures import failure
+from pytest_tfperf.training.failures import failure, hint
 
 
 def of_tensorflow(kind: Any, text: str) -> Exception:
@@ -50,21 +50,6 @@ def test_a_lack_of_memory_is_recognised(error: Exception, short: bool) -> None:
     assert failure(error)["out_of_memory"] is short
 
 
-@pytest.mark.parametrize(
-    ("text", "hinted"),
-    [
-        ("cudaSetDevice() on GPU:0 failed. Status: out of memory", True),
-        ("No BLAS support for stream", True),
-        ("No DNN support in stream.", True),
-        ("NCCL operation ncclAllReduce failed: unhandled cuda error", True),
-        ("OOM when allocating tensor", False),  # our own batch is too large
-    ],
-)
-def test_another_process_is_suspected_only_where_libraries_find_no_room(text: str, hinted: bool) -> None:
-    hint = failure(of_tensorflow(tf.errors.InternalError, text))["hint"]
-    assert ("nvidia-smi shows which" in hint) is hinted
-
-
 def test_a_long_text_keeps_its_ends_and_the_log_gets_the_cause(capsys: pytest.CaptureFixture[str]) -> None:
     message = failure(ValueError("the beginning" + "x" * 100_000 + "the end"))["message"]
     assert len(message) < 21_000
@@ -75,6 +60,27 @@ def test_a_long_text_keeps_its_ends_and_the_log_gets_the_cause(capsys: pytest.Ca
     assert "ZeroDivisionError: no such depth" in capsys.readouterr().err
 
 
-def test_a_gpu_that_is_newer_than_tensorflow_is_suspected_where_cuda_finds_no_code_for_it() -> None:
-    error = of_tensorflow(tf.errors.InternalError, "'cuLaunchKernel(...)' failed with 'CUDA_ERROR_INVALID_PTX'")
-    assert "Is the GPU newer than this TensorFlow, which was built for" in failure(error)["hint"]
+@pytest.mark.parametrize(
+    ("code", "driver", "said"),
+    [
+        (
+            "INVALID_HANDLE",
+            (12, 2),
+            "a driver of CUDA 12.5.1 or newer, and this one knows CUDA 12.2: update the driver",
+        ),
+        ("UNSUPPORTED_PTX_VERSION", None, "a driver of CUDA 12.5.1 or newer: update the driver"),
+        ("INVALID_PTX", (13, 0), "Is the GPU newer than this TensorFlow, which was built for sm_60, compute_90?"),
+        ("INVALID_HANDLE", None, "Is the GPU newer than this TensorFlow"),
+        ("ILLEGAL_ADDRESS", (12, 2), ""),
+    ],
+)
+def test_where_cuda_finds_no_code_for_a_gpu_an_old_driver_is_told_from_a_new_gpu(
+    code: str, driver: tuple[int, int] | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The texts are those of tensorflow/tensorflow#99592; the build is TensorFlow 2.21's."""
+    build = {"cuda_version": "12.5.1", "cuda_compute_capabilities": ["sm_60", "compute_90"]}
+    monkeypatch.setattr(tf.sysconfig, "get_build_info", lambda: build)
+    found = hint(
+        of_tensorflow(tf.errors.InternalError, f"'cuLaunchKernel(...)' failed with 'CUDA_ERROR_{code}'"), driver
+    )
+    assert (said in found, bool(found)) == (True, bool(said))

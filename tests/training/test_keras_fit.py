@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from building import assert_same, build, weights
+from building import assert_same, build, weights, window
 
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.training.keras_fit import FitLoop
@@ -49,8 +49,8 @@ def test_fit_trains_as_the_loop_does(
     choices: dict[str, Any] = {"model": "nets:normalised", "input_pipeline": "feeds:sliced"} | update
     ours, model = build(cpus[:replicas], **choices)
     theirs, their_model = fit(cpus[:replicas], **choices)
-    losses = [ours.run(1) for _ in range(3)]
-    assert_same([theirs.run(1) for _ in range(3)], losses)
+    losses = [window(ours, 1) for _ in range(3)]
+    assert_same([window(theirs, 1) for _ in range(3)], losses)
     assert_same(weights(their_model), weights(model))
 
 
@@ -65,8 +65,8 @@ def test_fit_trains_as_the_loop_does_in_mixed_precision(
     choices |= {"precision": precision, "variable_update": variable_update}
     ours, _ = build(cpus[:2], **choices)
     theirs, _ = fit(cpus[:2], **choices)
-    losses = [ours.run(1) for _ in range(3)]
-    assert [theirs.run(1) for _ in range(3)] == pytest.approx(losses, rel=0.01)
+    losses = [window(ours, 1) for _ in range(3)]
+    assert [window(theirs, 1) for _ in range(3)] == pytest.approx(losses, rel=0.01)
 
 
 @pytest.mark.parametrize(("precision", "scale"), [("mixed_float16", 128.0), ("mixed_bfloat16", None)])
@@ -89,9 +89,9 @@ def test_layers_that_fit_makes_have_the_workloads_precision(cpus: list[str], fit
 
 def test_a_windows_loss_is_the_mean_of_its_steps(cpus: list[str], fit: Callable[..., Built]) -> None:
     singly, together = fit(cpus[:1])[0], fit(cpus[:1])[0]
-    losses = [singly.run(1) for _ in range(5)]
-    assert together.run(2) == pytest.approx(np.mean(losses[:2]), rel=1e-5)
-    assert together.run(3) == pytest.approx(np.mean(losses[2:]), rel=1e-5)
+    losses = [window(singly, 1) for _ in range(5)]
+    assert window(together, 2) == pytest.approx(np.mean(losses[:2]), rel=1e-5)
+    assert window(together, 3) == pytest.approx(np.mean(losses[2:]), rel=1e-5)
 
 
 def test_windows_of_any_length_continue_the_dataset_and_share_one_trace(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.training.make_imagenet import make_imagenet
+from pytest_tfperf.training.make_data import make_imagenet
 
 
 def test_one_seed_gives_the_same_files(tmp_path: Path) -> None:

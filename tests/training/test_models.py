@@ -12,8 +12,8 @@ from building import build
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.training.arithmetic import forward_multiply_adds
 from pytest_tfperf.training.loading import load_model
+from pytest_tfperf.training.step_profile import forward_multiply_adds
 
 # From tf_cnn_benchmarks: image side, classes, trainable parameters, multiply-adds of one image in 10^9.
 FACTS = {

@@ -17,7 +17,7 @@ import tensorflow as tf
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.input_spec import InputSpec
 from pytest_tfperf.training.inputs import PipelineOnly, feed
-from pytest_tfperf.training.make_imagenet import make_imagenet
+from pytest_tfperf.training.make_data import make_imagenet
 from pytest_tfperf.training.photographs import naming_corrupt, process, read_once
 from pytest_tfperf.training.pipelines import imagenet as pipelines
 

@@ -14,7 +14,7 @@ from building import build, workload_of
 from pytest_tfperf.core.plain_json import build as build_from_json
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.profile import Input, StepProfile
-from pytest_tfperf.training import arithmetic
+from pytest_tfperf.training import step_profile
 from pytest_tfperf.training.loop import InputLoop
 from pytest_tfperf.training.step_profile import pipeline_rate, profile_step
 
@@ -142,15 +142,15 @@ def test_the_side_grows_until_a_product_takes_long_enough_or_memory_is_short(
     monkeypatch: pytest.MonkeyPatch, room: int, largest: int
 ) -> None:
     device = Products(room)
-    monkeypatch.setattr(arithmetic, "_seconds_of_product", device.seconds_of)
-    assert arithmetic.matrix_product_rate("GPU:0", "float32", 0.0) == pytest.approx(1e12)
+    monkeypatch.setattr(step_profile, "_seconds_of_product", device.seconds_of)
+    assert step_profile.matrix_product_rate("GPU:0", "float32", 0.0) == pytest.approx(1e12)
     assert max(device.sides) == largest
 
 
 def test_only_the_fastest_window_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([1.0, 3.0, 2.0])
-    monkeypatch.setattr(arithmetic, "_seconds_of_product", lambda *_: next(seconds))
-    assert arithmetic.matrix_product_rate("CPU:0", "float32", 0.0) == 512**3 / 2.0
+    monkeypatch.setattr(step_profile, "_seconds_of_product", lambda *_: next(seconds))
+    assert step_profile.matrix_product_rate("CPU:0", "float32", 0.0) == 512**3 / 2.0
 
 
 class Attended(layers.Layer):
@@ -174,4 +174,4 @@ class Attended(layers.Layer):
 )
 def test_a_layers_multiply_adds_are_those_counted_by_hand(cpus: list[str], layer: Any, wanted: int) -> None:
     images = keras.Input((8, 8, 3))
-    assert arithmetic.forward_multiply_adds(keras.Model(images, layer(images))) == wanted
+    assert step_profile.forward_multiply_adds(keras.Model(images, layer(images))) == wanted

@@ -18,6 +18,7 @@ HIERARCHICAL = {"all_reduce": "hierarchical"}
 SERVER = {"variable_update": "parameter_server"}
 UPDATES: dict[str, dict[str, Any]] = {
     "copy": {},
+    "copy in turn": {"local_parameter_device": "gpu"},
     "hierarchical": HIERARCHICAL,
     "packed": {**HIERARCHICAL, "num_packs": 2},
     "parameter_server": SERVER,
@@ -37,7 +38,7 @@ def trained(devices: list[str], **workload: Any) -> tuple[list[float], list[Any]
 
 @pytest.mark.parametrize(
     ("update", "replicas"),
-    [("copy", 2), ("copy", 4), ("hierarchical", 4), ("packed", 2), ("parameter_server", 4)],
+    [("copy", 2), ("copy", 4), ("copy in turn", 4), ("hierarchical", 4), ("packed", 2), ("parameter_server", 4)],
 )
 def test_without_batch_norm_replicas_equal_one_with_the_whole_batch(
     cpus: list[str], update: str, replicas: int
@@ -97,7 +98,21 @@ def test_parameters_on_a_gpu_are_on_the_first_and_gradients_are_summed_there(cpu
     assert [op.name for op in sums if not op.device.endswith(cpus[1])] == []
 
 
-@pytest.mark.parametrize("choices", [{}, {"variable_update": "independent"}, {"forward_only": True}], ids=str)
+@pytest.mark.parametrize(("where", "turns"), [("cpu", [0]), ("gpu", [1, 2, 3])])
+def test_copied_gradients_are_summed_on_the_host_or_on_each_gpu_in_turn(
+    cpus: list[str], where: str, turns: list[int]
+) -> None:
+    """As tf_cnn_benchmarks' CopyToDeviceAlgorithm does for local_parameter_device; virtual CPUs stand for GPUs."""
+    loop, model = build(cpus[1:4], model="nets:normalised", local_parameter_device=where)
+    sums = [op for op in operations_of_each_step(loop) if op.type == "AddN" and len(op.inputs) == 3]
+    wanted = [cpus[turns[i % len(turns)]] for i in range(len(model.trainable_variables))]
+    assert [op.device.rpartition(":CPU:")[2] for op in sums] == [name.partition(":")[2] for name in wanted]
+
+
+IN_TURN = {"local_parameter_device": "gpu"}
+
+
+@pytest.mark.parametrize("choices", [IN_TURN, {"variable_update": "independent"}, {"forward_only": True}], ids=str)
 def test_replicas_do_not_meet_on_the_host_in_each_step(cpus: list[str], choices: dict[str, Any]) -> None:
     loop, _ = build(cpus[1:3], model="nets:normalised", **choices)
     assert [op.name for op in operations_of_each_step(loop) if op.device.endswith(cpus[0])] == []

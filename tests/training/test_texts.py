@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from building import build, workload_of
+from building import build, window, workload_of
 
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
-from pytest_tfperf.training.make_tokens import make_tokens
+from pytest_tfperf.training.make_data import make_tokens
 from pytest_tfperf.training.strategies import strategy_for
 
 
@@ -53,9 +53,9 @@ def test_the_loss_of_a_transformer_falls_on_texts_that_it_can_learn(
     make_tokens(tmp_path, texts=8, shards=1, seed=1)
     loaded_for = loaded(cpus[:1], tmp_path, model="jobs:bert_by_adam", batch_size=8, trainer=trainer)
     loop = loop_for(*loaded_for)
-    first = loop.run(2)
+    first = window(loop, 2)
     loop.run(33)
-    assert loop.run(2) < 0.5 * first
+    assert window(loop, 2) < 0.5 * first
 
 
 def test_the_loss_of_a_transformer_falls_by_gradient_descent(cpus: list[str]) -> None:

@@ -262,7 +262,7 @@ def test_a_rank_with_an_error_of_its_own_is_blamed_then_one_that_was_lost_then_o
 def test_a_rank_that_says_nothing_is_blamed_before_one_that_misses_it(ranks: Ranks) -> None:
     run = ranks.start(silence=0.2)
     misses_another(ranks.ranks[0])
-    with pytest.raises(Hung, match=r"^rank 1 of 2 on nodeb \(pid 4711\) said nothing for 0\.\d s in phase 'steps'"):
+    with pytest.raises(Hung, match=r"^rank 1 of 2 on nodeb \(pid 4711\) said nothing for [\d.]+ s in phase 'steps'"):
         run.receive()
 
 
@@ -276,7 +276,7 @@ def test_a_rank_that_was_lost_is_blamed_before_one_that_says_nothing(ranks: Rank
 def test_of_ranks_that_all_wait_the_one_without_an_answer_hangs(ranks: Ranks) -> None:
     run = ranks.start(silence=0.2)
     answers(ranks.ranks[0])
-    with pytest.raises(Hung, match=r"^rank 1 of 2 on nodeb \(pid 4711\) said nothing for 0\.\d s"):
+    with pytest.raises(Hung, match=r"^rank 1 of 2 on nodeb \(pid 4711\) said nothing for [\d.]+ s"):
         run.receive()
 
 

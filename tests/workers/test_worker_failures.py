@@ -73,6 +73,33 @@ def test_any_other_end_is_not_out_of_memory(tmp_path: Path, status: int | None, 
     assert type(failures(tmp_path, log).died(status, "steps")) is MeasurementError
 
 
+HOLDS = "nvidia-smi shows which"
+MODE = "-q -d COMPUTE"
+SHM = "--shm-size=1g --ulimit memlock=-1"
+XLA = "leave xla and jit_compile out"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cudaSetDevice() on GPU:0 failed. Status: out of memory", HOLDS),
+        ("cudaSetDevice() on GPU:0 failed. Status: all CUDA-capable devices are busy or unavailable", MODE),
+        ("CUDA-capable device(s) is/are busy or unavailable", MODE),
+        ("No BLAS support for stream", HOLDS),
+        ("No DNN support in stream.", HOLDS),
+        ("NCCL operation ncclAllReduce failed: unhandled cuda error", HOLDS),
+        ("NCCL operation ncclGroupEnd() failed: unhandled system error", SHM),
+        ("NCCL WARN Error: failed to extend /dev/shm/nccl-03v824 to 4194660 bytes", SHM),
+        ("LLVM ERROR: PTX version 8.5 does not support target 'sm_120'. Minimum required PTX version is 8.7", XLA),
+        ("OOM when allocating tensor", None),  # our own batch is too large
+    ],
+)
+def test_a_known_cause_is_named_whether_the_worker_raised_or_died(tmp_path: Path, text: str, said: str | None) -> None:
+    of_gpu = failures(tmp_path, f"{text}\n", on_cpus=False)
+    for found in (of_gpu.raised(error(text), "steps"), of_gpu.died(-signal.SIGABRT, "steps")):
+        assert [cause for cause in (HOLDS, MODE, SHM, XLA) if cause in found.fact] == ([said] if said else [])
+
+
 @pytest.mark.parametrize(
     ("status", "kind"),
     [(-signal.SIGKILL, OutOfMemory), (128 + signal.SIGKILL, OutOfMemory), (-signal.SIGSEGV, MeasurementError)],

@@ -155,7 +155,10 @@ stalling()
 """
 
 
-def test_a_worker_that_hangs_shows_the_line_of_the_users_code(started: Started, tmp_path: Path) -> None:
+def test_a_worker_that_hangs_shows_the_line_of_the_users_code(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_tfperf.workers.worker_run._STACKS_SECONDS", PATIENCE_SECONDS)
     run = started.ready(silence=0.2)
     (tmp_path / "nets.py").write_text(STALLING)
     with running(f"import runpy; runpy.run_path({str(tmp_path / 'nets.py')!r})", run.log) as process:

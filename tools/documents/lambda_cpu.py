@@ -2,8 +2,9 @@
 
 The table of models at its top gives error rates under "performance", not speeds, and is not read. The column of the
 1950X is all 0: not measured. Batch sizes are in the benchmark's code, not on the page; nor is where `parameter_server`
-kept the parameters: LambdaColdStorage/cpu_benchmark's cpu_benchmark.sh does not pass --local_parameter_device (seen at
-f9891f0 of 2018-08-10, whose README holds these figures), and tf_cnn_benchmarks' default was "gpu" then.
+kept the parameters and `replicated` without NCCL summed the gradients: LambdaColdStorage/cpu_benchmark's
+cpu_benchmark.sh does not pass --local_parameter_device (seen at f9891f0 of 2018-08-10, whose README holds these
+figures), and tf_cnn_benchmarks' default was "gpu" then.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ _BATCH_SIZES: Final = {
     "vgg16": 64,
     "alexnet": 512,
 }
-_PARAMETERS: Final = (
-    ", parameters on GPUs (tf_cnn_benchmarks' default, which Lambda's cpu_benchmark.sh leaves: dealt out over all GPUs "
-    "there, on the first one here)"
-)
+_DEFAULT: Final = "tf_cnn_benchmarks' default, which Lambda's cpu_benchmark.sh leaves"
+_ON_GPUS: Final = {
+    VariableUpdate.PARAMETER_SERVER: f"parameters on GPUs ({_DEFAULT}: dealt out over all GPUs there, on the first one "
+    "here)",
+    VariableUpdate.REPLICATED: f"gradients summed on the GPUs in turn ({_DEFAULT})",
+}
 _HEADING = re.compile(
     r"\*\*(?P<table>(?P<data>syn|real)-(?P<update>parameter_server|replicated)(?P<nccl>-nccl)?"
     r"(?P<distortions>-distortions)?-(?P<gpus>[1-9]\d?)gpus)\*\*"
@@ -63,10 +66,11 @@ def read(page: str) -> list[Baseline]:
 
 def _row(heading: re.Match[str], model: str, cpu: str, images_per_sec: float, environment: str) -> Baseline:
     workload = _workload(heading, model)
-    parameters = _PARAMETERS if workload.variable_update is VariableUpdate.PARAMETER_SERVER else ""
+    on_gpus = workload.local_parameter_device is ParameterDevice.GPU
+    where = f", {_ON_GPUS[workload.variable_update]}" if on_gpus else ""
     note = (
         f"not in the document: GPU (probably GTX 1080 Ti, 11.3 TFLOPS), batch {workload.batch_size}, "
-        f"mean of 2 runs, 2018{parameters}"
+        f"mean of 2 runs, 2018{where}"
     )
     return published(
         f"lambda-{cpu.lower()}",
@@ -87,7 +91,6 @@ def _workload(heading: re.Match[str], model: str) -> Workload:
     if model not in _BATCH_SIZES:
         raise DocumentError(f"{NAME}: {one_of('model', model, _BATCH_SIZES)}")
     update = VariableUpdate(heading["update"])
-    on_gpus = update is VariableUpdate.PARAMETER_SERVER
     # Lambda patched tf_cnn_benchmarks so that images are resized alike with distortions and without.
     real = "imagenet-distortions-consistent" if heading["distortions"] else "imagenet-consistent"
     return Workload(
@@ -96,5 +99,5 @@ def _workload(heading: re.Match[str], model: str) -> Workload:
         variable_update=update,
         all_reduce=AllReduce.NCCL if heading["nccl"] else AllReduce.COPY,
         input_pipeline=real if heading["data"] == "real" else "device",
-        local_parameter_device=ParameterDevice.GPU if on_gpus else ParameterDevice.CPU,
+        local_parameter_device=ParameterDevice.CPU if heading["nccl"] else ParameterDevice.GPU,
     )

@@ -28,7 +28,9 @@ class Engine(Protocol):
     starts_ranks: bool
     runs_programs: bool
 
-    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+    def command(
+        self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str], gpus: int = 0
+    ) -> list[str]:
         """The command that starts all ranks and ends when they have ended; empty if it starts none.
 
         Args:
@@ -36,6 +38,7 @@ class Engine(Protocol):
             ranks_per_node: how many ranks on each.
             rank: the command of one rank; it finds out its number by itself (`training/place.py`).
             variables: names of the environment variables that each rank needs.
+            gpus: that the ranks of a node need together, where the engine chooses the nodes.
         """
 
     def cancel(self) -> None:

@@ -125,7 +125,8 @@ class ClusterLauncher:
         number = self._entrance().new_job()
         rank_command = self._interpreter.command("pytest_tfperf.training.rank")
         variables = [*_VARIABLES, *_settings()]
-        command = self._engine.command(job.nodes, job.ranks_per_node, rank_command, variables)
+        gpus = job.devices.count if job.devices.kind is DeviceKind.GPU else 0
+        command = self._engine.command(job.nodes, job.ranks_per_node, rank_command, variables, gpus)
         with ExitStack() as undo:
             log = self._files.worker_log(number, "engine")
             with self._entrance().key_file() as key_file:

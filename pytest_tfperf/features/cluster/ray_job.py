@@ -15,6 +15,7 @@ def main() -> int:
     parser.add_argument("--address", default="auto")
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--ranks-per-node", type=int, required=True)
+    parser.add_argument("--gpus", type=int, default=0)
     parser.add_argument("--variable", action="append", default=[])
     parser.add_argument("rank", nargs="+")
     args = parser.parse_args()
@@ -24,8 +25,14 @@ def main() -> int:
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     ray.init(address=args.address)  # what ranks print comes back, for the log
-    group = placement_group([{"CPU": 1}] * args.nodes, strategy="STRICT_SPREAD")
-    ray.get(group.ready(), timeout=60)
+    # Without its GPUs in the bundle, Ray might choose a node that has none.
+    bundle = {"CPU": 1, "GPU": args.gpus} if args.gpus else {"CPU": 1}
+    group = placement_group([bundle] * args.nodes, strategy="STRICT_SPREAD")
+    try:
+        ray.get(group.ready(), timeout=60)
+    except ray.exceptions.GetTimeoutError:
+        needed = f"a free CPU and {args.gpus} free GPUs" if args.gpus else "a free CPU"
+        sys.exit(f"pytest-tfperf: this Ray cluster has no {args.nodes} nodes with {needed} each: see `ray status`")
     given = {name: os.environ[name] for name in args.variable if name in os.environ}
     size = args.nodes * args.ranks_per_node
     tasks = []
@@ -33,7 +40,8 @@ def main() -> int:
         place = {"TFPERF_RANK": str(rank), "TFPERF_SIZE": str(size)}
         on = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank // args.ranks_per_node)
         share = 1 / args.ranks_per_node
-        task = ray.remote(num_cpus=share, scheduling_strategy=on, max_retries=0)(run)
+        gpus = args.gpus / args.ranks_per_node
+        task = ray.remote(num_cpus=share, num_gpus=gpus, scheduling_strategy=on, max_retries=0)(run)
         tasks.append(task.remote(args.rank, {**given, **place}))
     statuses: list[int] = ray.get(tasks)
     return max(statuses)

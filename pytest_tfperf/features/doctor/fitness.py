@@ -25,7 +25,7 @@ class Level(StrEnum):
 
 
 class Check(StrEnum):
-    """What was looked at; reports/doctor.py says why each matters."""
+    """What was looked at; `command.WHY` says why each matters."""
 
     OTHER_PROCESSES = "other processes"
     LOAD = "load"
@@ -39,6 +39,8 @@ class Check(StrEnum):
     DISK = "disk space"
     FILE_SYSTEM = "file system"
     DRIVER = "NVIDIA driver"
+    GPU_CODE = "code for the GPU"
+    COMPUTE_MODE = "compute mode"
     PERSISTENCE = "persistence mode"
     POWER_LIMIT = "power limit"
     GPU_CLOCKS = "GPU clocks"

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
-from pytest_tfperf.hardware.gpu_samples import read_gpus
-from pytest_tfperf.hardware.gpus import Card, read_cards, visible_gpus
-from pytest_tfperf.hardware.host import ROOT
+from pytest_tfperf.hardware.discovery import Card, read_cards, visible_gpus
+from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.hardware.host_usage import pid_in, process_name
 from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
+from pytest_tfperf.hardware.sampler import read_gpus
 from pytest_tfperf.reports.telemetry import slowed_down
 
 _LIMITS = DisturbanceLimits()
 
 
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What TensorFlow's package holds for GPUs.
+
+    Args:
+        cuda: its version of CUDA, (12, 5).
+        targets: the compute capabilities that it has finished code for.
+        compiled_by_drivers: those that it has PTX for, from which a driver makes code for later GPUs.
+    """
+
+    cuda: tuple[int, int]
+    targets: tuple[tuple[int, int], ...]
+    compiled_by_drivers: tuple[tuple[int, int], ...]
+
+
 def gpu_findings(
     root: Path = ROOT,
     nvml: Any = None,
-    other_process: Callable[[int], str] = process_name,
+    other_process: Callable[[int], str] | None = process_name,
     environ: Mapping[str, str] = os.environ,
+    build: Build | None = None,
 ) -> list[Finding]:
     """What was found of the driver and of each visible GPU; a fact that the driver does not report is left out.
 
     Args:
         root: the folder above sys and dev.
         nvml: pynvml or a stand-in; None imports pynvml.
-        other_process: the name of a process by its pid; "" where it can't be seen.
+        other_process: the name of a process by its pid; "" where it can't be seen. None where NVML's pids mean nothing.
         environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter.
+        build: what TensorFlow is made of; None where none is installed for GPUs.
     """
     if driver_hangs(root):
         fact = "it does not answer"
@@ -44,8 +65,11 @@ def gpu_findings(
             found = [Finding(Check.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
             found += found or [Finding(Check.DRIVER, Level.OK, f"version {version}, {_gpus(len(cards))}")]
             visible = visible_gpus(cards, environ)
+            driver = ask(opened, "nvmlSystemGetCudaDriverVersion") or 0
             for card in cards:
                 if shown := [gpu.uuid for gpu in card.usable if gpu in visible]:
+                    if build is not None:
+                        found += _code(card, build, (driver // 1000, driver % 1000 // 10))
                     found += _of_card(opened, card, read_gpus(opened, shown, other_process))
             return found
     except NvmlError as error:
@@ -61,12 +85,83 @@ def _gpus(count: int) -> str:
 def _of_card(nvml: Any, card: Card, seen: Sequence[GpuTelemetry]) -> Iterator[Finding]:
     """Of a GPU, of which `seen` is the state, or that of its MIG devices: only processes differ between these."""
     index = card.gpu.index
+    yield from _compute_mode(nvml, card.handle, index)
     yield from _persistence(nvml, card.handle, index)
     yield from _power_limit(nvml, card.handle, index)
     yield from _clocks(nvml, card.handle, index, seen[0])
     for now in seen:
         yield from _processes(index, now)
     yield from _errors(nvml, card.handle, index)
+
+
+def _code(card: Card, build: Build, driver: tuple[int, int]) -> Iterator[Finding]:
+    """Whether TensorFlow has code for the GPU.
+
+    Finished code runs on the same major version from its minor one on. PTX runs on all later GPUs, if the driver knows
+    the CUDA that wrote it: TensorFlow 2.21's of CUDA 12.5, the only code that it has for Hopper, needs R555.
+    """
+    capability = card.gpu.compute_capability
+    if capability is None:
+        return
+    gpu, wanted = f"GPU {card.gpu.index}, compute capability {_dotted(capability)}", _dotted(build.cuda)
+    if any(target[0] == capability[0] and target <= capability for target in build.targets):
+        yield Finding(Check.GPU_CODE, Level.OK, f"{gpu}: in the installed TensorFlow")
+    elif not any(target <= capability for target in build.compiled_by_drivers):
+        fix = "install a TensorFlow that was built for it, or measure on another GPU"
+        yield Finding(Check.GPU_CODE, Level.UNFIT, f"{gpu}: the installed TensorFlow has none and ignores it", fix)
+    elif driver != (0, 0) and driver < build.cuda:
+        fact = f"{gpu}: a driver of CUDA {wanted} must compile TensorFlow's, and this one knows CUDA {_dotted(driver)}"
+        drivers = "R555 or newer" if build.cuda == (12, 5) else f"one of CUDA {wanted} or newer"
+        yield Finding(Check.GPU_CODE, Level.UNFIT, fact, f"install a newer NVIDIA driver, {drivers}")
+    elif capability >= _BLACKWELL and build.cuda < _CUDA_OF_BLACKWELL:
+        fact = f"{gpu}: newer than CUDA {wanted}, so the XLA of the installed TensorFlow can't compile for it"
+        fix = "use a TensorFlow of CUDA 12.8 or newer (NVIDIA's container), and xla=False until then"
+        yield Finding(Check.GPU_CODE, Level.WARNING, fact, fix)
+    else:
+        yield Finding(Check.GPU_CODE, Level.OK, f"{gpu}: the driver compiles TensorFlow's, in the first steps")
+
+
+# PTX 8.6 and 8.7, which know Blackwell, came with CUDA 12.7 and 12.8.
+_BLACKWELL, _CUDA_OF_BLACKWELL = (10, 0), (12, 8)
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def installed_build() -> Build | None:
+    """Of the TensorFlow that this Python has, without the seconds of an import; None without one for GPUs."""
+    spec = find_spec("tensorflow")
+    for folder in (spec.submodule_search_locations if spec is not None else None) or ():
+        file = Path(folder) / "python/platform/build_info.py"
+        return parsed_build(text_of(file))
+    return None
+
+
+def parsed_build(text: str) -> Build | None:
+    """What TensorFlow's build_info.py says; None if that is not of a build for NVIDIA's GPUs."""
+    cuda = re.search(r"'cuda_version', '(\d+)\.(\d+)", text)
+    listed = re.search(r"'cuda_compute_capabilities', (\[[^]]*\])", text)
+    if cuda is None or listed is None:
+        return None
+    found: dict[str, list[tuple[int, int]]] = {"sm": [], "compute": []}
+    for name in ast.literal_eval(listed[1]):
+        kind, _, digits = str(name).partition("_")
+        if kind in found and digits.isdecimal():
+            found[kind].append((int(digits[:-1]), int(digits[-1])))
+    return Build((int(cuda[1]), int(cuda[2])), tuple(found["sm"]), tuple(found["compute"]))
+
+
+def _compute_mode(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
+    mode = ask(nvml, "nvmlDeviceGetComputeMode", handle)
+    fix = f"sudo nvidia-smi -i {index} -c DEFAULT"
+    if mode == nvml.NVML_COMPUTEMODE_PROHIBITED:
+        yield Finding(Check.COMPUTE_MODE, Level.UNFIT, f"GPU {index}: PROHIBITED, so no process can use it", fix)
+    elif mode == nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS:
+        fact = f"GPU {index}: EXCLUSIVE_PROCESS, so comparisons run one side after the other"
+        yield Finding(Check.COMPUTE_MODE, Level.WARNING, fact, fix)
+    elif mode is not None:
+        yield Finding(Check.COMPUTE_MODE, Level.OK, f"GPU {index}: DEFAULT")
 
 
 def _persistence(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
@@ -110,7 +205,17 @@ def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[F
 
 
 def _processes(index: int, now: GpuTelemetry) -> Iterator[Finding]:
+    used = now.utilisation_fraction_mean or 0.0
+    if now.other_processes is None and used > _LIMITS.gpu_utilisation_fraction:
+        fact = f"GPU {index}: {used * 100:.0f} % in use, by processes that can't be seen here"
+        fix = "look from the host (nvidia-smi), or start the container with docker run --pid=host"
+        yield Finding(Check.GPU_PROCESSES, Level.UNFIT, fact, fix)
+        return
     if now.other_processes is None:
+        fact = (
+            f"GPU {index}: not known; NVML gives the host's process ids, and a container has its own without --pid=host"
+        )
+        yield Finding(Check.GPU_PROCESSES, Level.UNKNOWN, fact)
         return
     if not now.other_processes:
         yield Finding(Check.GPU_PROCESSES, Level.OK, f"GPU {index}: no other process computes on it")

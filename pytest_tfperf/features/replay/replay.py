@@ -132,7 +132,7 @@ def _judged_log(described: LogDescription, request: Request, *, tests: int) -> J
     """
     assert request.store is not None, "_described has refused a log without a machine, which has a store"
     run = described.log.run(described.examples_per_step)
-    found = _reference(request.store, request.machine, Key(described.workload.id, described.topology), None)
+    found = _reference(request.store, request.machine, Key(described.workload.id, described.topology))
     stated = described.log.header
     if stated.on_cpus and found.baseline is not None and found.baseline.gpu:
         raise TfperfError(
@@ -181,7 +181,7 @@ def _judged_measurement(recorded: Measurement, request: Request) -> Judged:
     then, store = recorded.verdict, request.store
     if store is not None:
         recorded = replace(recorded, machine=request.machine or recorded.machine)
-        found = _reference(store, recorded.machine, recorded.key, recorded.gpu_fp32_tflops)
+        found = _reference(store, recorded.machine, recorded.key, recorded)
     elif then is not None:
         found = Reference(then.baseline, then.is_floor, then.noise, recorded.document)
     else:
@@ -206,9 +206,16 @@ def _decided(recorded: Measurement, found: Reference, tolerance: Tolerance) -> t
     return measurement, _judged(measurement, found, tolerance, max_runs=len(undisturbed))
 
 
-def _reference(store: BaselineStore, machine: str, key: Key, gpu_fp32_tflops: float | None) -> Reference:
-    published = store.published_like(key)
-    return reference_for(store.load(machine), published, machine, key, gpu_fp32_tflops=gpu_fp32_tflops)
+def _reference(store: BaselineStore, machine: str, key: Key, of: Measurement | None = None) -> Reference:
+    """What is judged against. Only a measurement knows its GPUs' rates, which a floor needs."""
+    return reference_for(
+        store.load(machine),
+        store.published_like(key),
+        machine,
+        key,
+        gpu_fp32_tflops=None if of is None else of.gpu_fp32_tflops,
+        gpu_memory_gb_per_sec=None if of is None else of.gpu_memory_gb_per_sec,
+    )
 
 
 def _judged(

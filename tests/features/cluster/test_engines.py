@@ -273,9 +273,10 @@ def ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Engine
 
 
 def test_ray_is_driven_by_a_process_of_its_own(ray: Callable[..., Engine]) -> None:
-    command = ray("--address=10.0.0.1:6379").command(2, 4, RANK, VARIABLES)
+    command = ray("--address=10.0.0.1:6379").command(2, 4, RANK, VARIABLES, 8)
     assert command[0] == sys.executable
-    assert {"--address=10.0.0.1:6379", "--nodes=2", "--ranks-per-node=4", "--variable=PYTHONPATH"} <= set(command)
+    wanted = {"--address=10.0.0.1:6379", "--nodes=2", "--ranks-per-node=4", "--gpus=8", "--variable=PYTHONPATH"}
+    assert wanted <= set(command)
     assert command[command.index("--") + 1 :] == RANK
 
 

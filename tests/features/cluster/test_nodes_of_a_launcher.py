@@ -2,60 +2,62 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import pytest
-from inner import NOT_MEASURED, Project
+from inner import NOT_MEASURED
 
-USAGE_ERROR = 4
+TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    pytestmark = pytest.mark.multinode
+
+    @pytest.mark.parametrize("nodes", [3])
+    def test_three(throughput, gpu_topology, nodes):
+        workload = Workload(model="trivial", batch_size=4, variable_update="collective")
+        throughput.check(workload, on=gpu_topology.nodes(nodes).take(1))
+
+    def test_twice(throughput, gpu_topology):
+        gpu_topology.nodes(2).take(1, nodes=3)
+"""
 
 
-@pytest.fixture
-def path(project: Project) -> str:
-    """A PATH with an mpirun, which is looked for and never called here."""
-    mpirun = project.write("bin/mpirun", "#!/bin/sh\ntouch called\n")
-    mpirun.chmod(0o755)
-    project.tests(
-        """
-        @pytest.mark.multinode
-        @pytest.mark.parametrize("nodes", [3])
-        def test_three(throughput, gpu_topology, nodes):
-            workload = tiny(4, variable_update="collective")
-            throughput.check(workload, on=gpu_topology.nodes(nodes).take(1))
-
-        @pytest.mark.multinode
-        def test_twice(throughput, gpu_topology):
-            gpu_topology.nodes(2).take(1, nodes=3)
-        """
-    )
-    return f"{mpirun.parent}{os.pathsep}{os.environ['PATH']}"
+@pytest.fixture(autouse=True)
+def mpirun(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """On PATH, where it is looked for; it is never called here."""
+    program = pytester.mkdir("bin") / "mpirun"
+    program.write_text("#!/bin/sh\ntouch called\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    pytester.makeini("[pytest]\ntfperf_machine = box\n")
+    pytester.makepyfile(test_it=TESTS)
+    return program
 
 
 def test_a_fault_of_a_host_file_is_a_usage_error_with_its_line_before_the_first_test(
-    project: Project, path: str
+    pytester: pytest.Pytester,
 ) -> None:
-    hosts = project.write("hosts", "nodea slots=2\nnot a host!! slots=abc\n")
-    finished = project.run("--tfperf-launcher=mpirun --hostfile hosts", PATH=path)
-    assert finished.status == USAGE_ERROR, finished.text
-    assert f"{hosts.name}:2: 'a' is nothing that mpirun takes there" in finished.text
-    assert (finished.cases, (project.folder / "called").exists()) == ({}, False)
+    Path("hosts").write_text("nodea slots=2\nnot a host!! slots=abc\n")
+    with pytest.raises(pytest.UsageError, match="hosts:2: 'a' is nothing that mpirun takes there"):
+        pytester.parseconfigure("--tfperf-launcher=mpirun --hostfile hosts")
+    assert not Path("called").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "kind"), [((), 0, "skipped"), (("--tfperf-require-baseline",), NOT_MEASURED, "error")]
+    ("arguments", "status", "counts"),
+    [((), 0, {"skipped": 1}), (("--tfperf-require-baseline",), NOT_MEASURED, {"errors": 1})],
 )
 def test_too_few_nodes_of_a_launcher_skip_a_test_and_are_an_error_to_the_nightly_gate(
-    project: Project, path: str, arguments: tuple[str, ...], status: int, kind: str
+    pytester: pytest.Pytester, arguments: tuple[str, ...], status: int, counts: dict[str, int]
 ) -> None:
-    launcher = "--tfperf-launcher=mpirun -H nodea:2,nodeb:2"
-    finished = project.run(launcher, "-k", "test_three", *arguments, PATH=path)
-    (case,) = finished.cases.values()
-    assert (finished.status, case.kind) == (status, kind), finished.text
-    assert "needs 3 nodes, and --tfperf-launcher knows of 2" in case.message + case.text
+    result = pytester.runpytest("--tfperf-launcher=mpirun -H nodea:2,nodeb:2", "-rs", "-k", "test_three", *arguments)
+    result.assert_outcomes(**counts, deselected=1)
+    assert result.ret == status
+    assert "needs 3 nodes, and --tfperf-launcher knows of 2" in result.stdout.str()
 
 
-def test_two_numbers_of_nodes_are_an_error(project: Project, path: str) -> None:
-    finished = project.run("--tfperf-launcher=mpirun -H nodea,nodeb,nodec", "-k", "test_twice", PATH=path)
-    (case,) = finished.cases.values()
-    assert (finished.status, case.kind) == (NOT_MEASURED, "error"), finished.text
-    assert "nodes=3 after nodes(2): give the number of nodes once" in case.message + case.text
+def test_two_numbers_of_nodes_are_an_error(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest("--tfperf-launcher=mpirun -H nodea,nodeb,nodec", "-k", "test_twice")
+    assert result.ret == NOT_MEASURED
+    assert "nodes=3 after nodes(2): give the number of nodes once" in result.stdout.str()

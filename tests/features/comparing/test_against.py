@@ -1,4 +1,4 @@
-"""`--tfperf-against`: another Python, a real one and fakes of every kind."""
+"""`--tfperf-against`: another Python, and what is none. Workers play their steps, for both Pythons."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TEST = """
 
 
 @pytest.fixture(scope="module")
-def slowed(shared: Project) -> Finished:
+def slowed(played: Project) -> Finished:
     """This Python loses 80 %; if both did, their ratio would not show it."""
-    shared.tests(TEST)
+    played.tests(TEST)
     python = f"--tfperf-against={sys.executable}"
-    return shared.run(python, "--tfperf-require-baseline", "--tfperf-inject-slowdown=0.8")
+    return played.run(python, "--tfperf-require-baseline", "--tfperf-inject-slowdown=0.8")
 
 
 def test_a_check_compares_with_the_other_python_instead_of_a_baseline(slowed: Finished) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import linked
 from measurements import BUSY, WORKLOAD, baseline, comparison, pair, throughput
 
 from pytest_tfperf.core.baseline import Key
@@ -163,7 +164,9 @@ def test_a_ratio_below_the_documents_reads_as_a_regression_does() -> None:
     one = baseline(228.0, machine="dgx1-p100", source="dgx1.md", key=Key(WORKLOAD.id, "1x1"))
     pairs = iter([(6000.0, 1000.0), (5900.0, 1000.0), (6100.0, 1000.0)])
     with pytest.raises(ThroughputRegression) as raised:
-        check_ratio(lambda: next(pairs), PublishedRatio(eight, one), Tolerance.of(0.1), "pytest t.py::test_a")
+        check_ratio(
+            lambda: next(pairs), PublishedRatio(eight, one), Tolerance.of(0.1), "pytest t.py::test_a", linked(8, {})
+        )
     assert str(raised.value).splitlines() == [
         "resnet50-b64-replicated-device on 1x8 over resnet50-b64-replicated-device on 1x1: 6.000, "
         "15.1 % below the documents' 7.070",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from machines import load
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
-from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.features.comparing.ratios import published_ratio
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.errors import BaselineError, ThroughputRegression
+from pytest_tfperf.features.comparing.ratios import PublishedRatio, check_ratio, published_ratio
 
 EIGHT, ONE = Key("resnet50-b64-replicated-device", "1x8"), Key("resnet50-b64-replicated-device", "1x1")
 
@@ -52,3 +56,62 @@ MEASURED = {"provenance": Provenance.MEASURED}
 def test_only_two_published_figures_of_one_document_and_gpu_make_a_ratio(rows: list[Baseline]) -> None:
     with pytest.raises(BaselineError, match=r"no document gives both .* on 1x8 and .* on 1x1.*throughput\.compare"):
         published_ratio(rows, EIGHT, ONE)
+
+
+# Whom a ratio binds
+
+OF_P100 = {"gpu": "Tesla P100-SXM2-16GB", "gpu_fp32_tflops": 10.6}
+SEVEN = PublishedRatio(row("dgx1-p100", EIGHT, 700, **OF_P100), row("dgx1-p100", ONE, 100, **OF_P100))
+P100, H200 = load("dgx1-p100").take(8), load("h200").take(1)
+
+
+def eight_over_one(topology: Topology, ratio: float, published: PublishedRatio = SEVEN) -> tuple[float, str]:
+    found = check_ratio(lambda: (ratio, 1.0), published, Tolerance.of(0.1), "pytest t.py", topology)
+    return found.value, found.warning
+
+
+def test_a_ratio_that_a_gpu_like_the_documents_misses_fails_and_another_gpus_is_a_warning() -> None:
+    with pytest.raises(ThroughputRegression):
+        eight_over_one(P100, 5.0)
+    value, warning = eight_over_one(H200, 5.0)
+    assert (value, "5.000, below the 7.000 of dgx1-p100 (Tesla P100-SXM2-16GB). It is not req" in warning) == (
+        5.0,
+        True,
+    )
+
+
+@pytest.mark.parametrize("topology", [P100, H200], ids=["P100", "H200"])
+def test_a_ratio_that_is_reached_says_nothing(topology: Topology) -> None:
+    assert eight_over_one(topology, 6.9) == (6.9, "")
+
+
+def of_clock(mhz: int) -> Topology:
+    """A P100 with this clock; its own is 1,480 MHz."""
+    return replace(P100, gpus=tuple(replace(gpu, max_sm_clock_mhz=mhz) for gpu in P100.gpus))
+
+
+@pytest.mark.parametrize(
+    ("topology", "binds"),
+    [
+        (P100, True),
+        (of_clock(2200), True),
+        (of_clock(2300), False),
+        (of_clock(1000), True),
+        (of_clock(900), False),
+        (H200, False),
+        (load("dgx1-p100").split().take(2), False),
+        (load("no-gpu").on_cpu().take(2), False),
+        (replace(P100, gpus=(replace(P100.gpus[0], cores=None),)), False),
+    ],
+    ids=["the same", "1.49 times", "1.55 times", "a 1.48th", "a 1.64th", "H200", "split", "CPUs", "unknown"],
+)
+def test_a_ratio_binds_whole_gpus_within_one_and_a_half_times_the_documents_rate(
+    topology: Topology, binds: bool
+) -> None:
+    assert SEVEN.binds(topology) is binds
+
+
+def test_a_ratio_of_a_document_without_gpus_binds_everyone() -> None:
+    assert PublishedRatio(row("a", EIGHT, 700, gpu=""), row("a", ONE, 100, gpu="")).binds(
+        load("no-gpu").on_cpu().take(1)
+    )

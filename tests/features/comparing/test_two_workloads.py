@@ -1,6 +1,6 @@
-"""`throughput.compare` and `check_ratio` with real workers.
+"""`throughput.compare` and `check_ratio`: windows and whole runs, failures, and a side that is slowed.
 
-Equal sides, a side that is slowed, windows and whole runs, failures; ratios against figures that a test published.
+Ratios are held against figures that a test published.
 """
 
 from __future__ import annotations
@@ -16,18 +16,12 @@ from pytest_tfperf.core.baseline import Key
 TESTS = """
     import math
 
-    def test_equals(throughput, on):
-        throughput.compare(tiny(), tiny(), on=on, tolerance=0.5, max_pairs=4)
-
     def test_played_clocks(throughput, on):
         even = tiny(1, "nets:even")
         found = throughput.compare(even, even, on=on, tolerance=0.3, max_pairs=8)
         assert (found.interleaving, found.outcome) == ("interleaved windows", "PASS")
         assert found.log_ratios == pytest.approx([-math.log(1.05), math.log(1.05), -math.log(1.05)], abs=0.02)
         assert found.ratio == pytest.approx(1.05 ** (-1 / 3), abs=0.02)
-
-    def test_two_workloads(throughput, on):
-        assert throughput.compare(tiny(1), tiny(64), on=on, max_seconds=1e-9).ratio > 1
 
     def test_host_pipelines(throughput, on):
         host = tiny(input_pipeline="host")
@@ -39,20 +33,14 @@ TESTS = """
         assert found.interleaving == "interleaved windows"
 
     def test_undecided(throughput, on):
-        throughput.compare(tiny(), tiny(), on=on, tolerance=0.3, max_seconds=1e-9)
-
-    def test_sleeping(throughput, on):
-        print("sleeping gives", throughput.measure(tiny(4, "nets:sleeping"), on=on).examples_per_sec)
+        assert throughput.compare(tiny(1), tiny(64), on=on, tolerance=0.3, max_seconds=1e-9).ratio > 1
 
     @pytest.mark.parametrize("net", ["once", "once_in_memory"])
     def test_dies_in_a_later_pair(throughput, on, net):
         throughput.compare(tiny(), tiny(2, f"nets:{net}"), on=on, tolerance=0.01, max_pairs=20)
 
-    def test_ratio_holds(throughput, on):
-        assert throughput.check_ratio(tiny(64), over=tiny(1), on=on) > 1
-
-    def test_ratio_scales(throughput, on, gpu_topology):
-        throughput.check_ratio(tiny(1), on=gpu_topology.take(2), over=tiny(1), over_on=on)
+    def test_ratio_holds(throughput, on, gpu_topology):
+        throughput.check_ratio(tiny(64), on=gpu_topology.take(2), over=tiny(1), over_on=on)
 
     def test_ratio_falls_short(throughput, on):
         throughput.check_ratio(tiny(1), over=tiny(64), on=on, tolerance=0.05)
@@ -63,28 +51,34 @@ TESTS = """
 def plain(shared: Project) -> Finished:
     shared.tests(TESTS)
     shared.write("even", "20 21")  # seconds a step of the first worker of a pair and of the second
-    figures = {("tiny-b1", "1x1"): 1000.0, ("tiny-b64", "1x1"): 1000.0, ("tiny-b1", "1x2"): 1.0}
+    figures = {("tiny-b1", "1x1"): 1000.0, ("tiny-b64", "1x1"): 1000.0, ("tiny-b64", "1x2"): 1.0}
     keys = {Key(f"nets:{name}-replicated-device", topology): value for (name, topology), value in figures.items()}
     shared.publish("paper, page 1", keys)
     return shared.run(COLUMNS="250")  # each column of the table
 
 
+SLOWED = """
+    def test_equals(throughput, on):
+        throughput.compare(tiny(), tiny(), on=on, tolerance=0.5, max_pairs=4)
+
+    def test_undecided(throughput, on):
+        throughput.compare(tiny(), tiny(), on=on, tolerance=0.3, max_seconds=1e-9)
+"""
+
+
 @pytest.fixture(scope="module")
-def slowed(shared: Project) -> Finished:
-    shared.tests(TESTS)
-    return shared.run("--tfperf-inject-slowdown=0.8", "--tfperf-strict", "-k", "equals or undecided or sleeping", "-rP")
+def slowed(played: Project) -> Finished:
+    played.tests(SLOWED)
+    return played.run("--tfperf-inject-slowdown=0.8", "--tfperf-strict")
 
 
 @pytest.mark.parametrize(
     "test",
     [
-        pytest.param("test_equals", id="equal sides are no regression, though maybe undecided"),
         pytest.param("test_played_clocks", id="the first side alternates, and b is held against a"),
-        pytest.param("test_two_workloads", id="two workloads"),
         pytest.param("test_host_pipelines", id="host pipelines alternate whole runs"),
         pytest.param("test_trainers", id="model.fit and our loop"),
-        pytest.param("test_ratio_holds", id="a ratio above the documents'"),
-        pytest.param("test_ratio_scales", id="a ratio of two counts of devices"),
+        pytest.param("test_ratio_holds", id="a ratio of two counts of devices above the documents'"),
     ],
 )
 def test_a_comparison_passes_of(plain: Finished, test: str) -> None:
@@ -94,7 +88,9 @@ def test_a_comparison_passes_of(plain: Finished, test: str) -> None:
 def test_an_undecided_comparison_passes_with_a_warning(plain: Finished) -> None:
     assert plain.cases["test_undecided"].kind == "passed"
     warnings = plain.text.partition("= warnings summary =")[2]
-    assert "ThroughputWarning: tiny-b1-replicated-device, b is" in warnings
+    assert re.search(
+        r"ThroughputWarning: tiny-b64-replicated-device is .* faster than tiny-b1-replicated-device on ", warnings
+    )
     assert "the next pair would end after max_seconds=1e-09" in warnings
 
 
@@ -120,7 +116,7 @@ def test_a_worker_that_dies_in_a_later_pair_is_named_with_workloads_and_devices(
 def test_a_slowed_side_regresses_and_says_how_to_run_it_again(slowed: Finished) -> None:
     case = slowed.cases["test_equals"]
     assert (slowed.status, case.kind) == (1, "failure"), slowed.text
-    assert re.match(r"tiny-b1-replicated-device, b is \d\d\.\d % slower than a on ", case.text)
+    assert re.match(r"tiny-b1-replicated-device, b is 80\.0 % slower than a on ", case.text)
     assert "  rerun       pytest test_it.py::test_equals" in case.text
 
 
@@ -129,10 +125,8 @@ def test_strict_fails_an_undecided_comparison(slowed: Finished) -> None:
     assert (case.kind, "the next pair would end after max_seconds=1e-09" in case.text) == ("failure", True)
 
 
-def test_an_injected_slowdown_is_announced_and_costs_as_much_as_it_says(slowed: Finished) -> None:
+def test_an_injected_slowdown_is_announced(slowed: Finished) -> None:
     assert "tfperf: workers lose 80.0 % of their throughput on purpose" in slowed.text
-    # No sleep is shorter than it was asked to be: 50 steps of 4 images a second are the most without a slowdown.
-    assert float(slowed.text.partition("sleeping gives ")[2].split()[0]) <= 0.2 * 50 * 4
 
 
 def test_a_ratio_that_falls_short_in_three_pairs_fails_with_the_documents_figures(plain: Finished) -> None:

@@ -1,23 +1,26 @@
-"""Tests that train on real images: where there are none, where they are foreign, corrupt, or as they should be."""
+"""Tests that train on real images: where there are none, where they are foreign, and as they should be."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
+from inner import NOT_MEASURED, Project
 from patience import SESSION_SECONDS
 
 TESTS = """
+    import pytest
+    from pytest_tfperf import Workload
+
+    @pytest.mark.cpu
     @pytest.mark.parametrize("input_pipeline", ["imagenet", "imagenet-only"])
-    @pytest.mark.parametrize("batch_size", [2])
-    def test_it(throughput, on, input_pipeline, batch_size):
-        throughput.measure(tiny(batch_size, input_pipeline=input_pipeline), on=on)
+    def test_it(throughput, gpu_topology, input_pipeline):
+        workload = Workload(model="nets:tiny", batch_size=2, input_pipeline=input_pipeline)
+        throughput.measure(workload, on=gpu_topology.take(1))
 """
-NEEDS_DATA = "test_it[2-imagenet]"
+NEEDS_DATA = "test_it and not only"
 
 
 @pytest.fixture(scope="module")
@@ -29,30 +32,29 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, done.stdout
 
 
-def run(project: Project, *arguments: str, **environment: str) -> Finished:
-    project.tests(TESTS)
-    return project.run(*arguments, **environment)
-
-
 @pytest.mark.parametrize(
-    ("arguments", "status", "kind"), [((), 0, "skipped"), (("--tfperf-require-baseline",), NOT_MEASURED, "error")]
+    ("arguments", "status", "said"),
+    [
+        ((), 0, "name it with --tfperf-data-dir=DIR"),
+        (("--tfperf-require-baseline",), NOT_MEASURED, "name it with --tfperf-data-dir=DIR"),
+        (
+            ("--tfperf-data-dir=photographs",),
+            NOT_MEASURED,
+            "has no files like train-00000-of-01024; it contains cat.jpg",
+        ),
+    ],
+    ids=["skipped", "an error of the nightly gate", "a foreign folder is an error"],
 )
-def test_without_a_folder_a_test_is_skipped_and_under_the_nightly_gate_an_error(
-    project: Project, arguments: tuple[str, ...], status: int, kind: str
+def test_without_images_no_worker_is_started(
+    pytester: pytest.Pytester, arguments: tuple[str, ...], status: int, said: str
 ) -> None:
-    finished = run(project, *arguments)
-    case = finished.cases[NEEDS_DATA]
-    assert (finished.status, case.kind, project.started_workers) == (status, kind, False), finished.text
-    if kind == "skipped":
-        assert "name it with --tfperf-data-dir=DIR" in case.message
-
-
-def test_a_foreign_folder_is_an_error_before_a_worker_starts(project: Project) -> None:
-    project.write("photographs/cat.jpg", "")
-    finished = run(project, TFPERF_DATA_DIR="photographs")
-    case = finished.cases[NEEDS_DATA]
-    assert (finished.status, case.kind, project.started_workers) == (NOT_MEASURED, "error", False)
-    assert "has no files like train-00000-of-01024; it contains cat.jpg" in case.text
+    pytester.makeini("[pytest]\ntfperf_machine = box\n")
+    pytester.makepyfile(test_it=TESTS.replace("nets:tiny", "trivial"))
+    pytester.mkdir("photographs").joinpath("cat.jpg").touch()
+    result = pytester.runpytest("-rs", "-k", NEEDS_DATA, *arguments)
+    result.assert_outcomes(**{"errors" if status else "skipped": 1}, deselected=1)
+    assert (result.ret, said in result.stdout.str()) == (status, True)
+    assert not Path(".tfperf/logs").exists()
 
 
 def test_the_command_says_what_it_wrote_and_how_to_use_it(made: tuple[Path, str]) -> None:
@@ -61,14 +63,7 @@ def test_the_command_says_what_it_wrote_and_how_to_use_it(made: tuple[Path, str]
     assert f"pytest perf_tests --tfperf-data-dir={folder}" in said
 
 
-def test_real_images_are_trained_on_and_read_alone(project: Project, made: tuple[Path, str]) -> None:
-    finished = run(project, f"--tfperf-data-dir={made[0]}")
+def test_real_images_are_trained_on_and_read_alone(shared: Project, made: tuple[Path, str]) -> None:
+    shared.write("test_it.py", TESTS)
+    finished = shared.run(f"--tfperf-data-dir={made[0]}")
     assert set(finished.kinds.values()) == {"passed"}, finished.text
-
-
-def test_a_corrupt_record_is_named_in_the_error(project: Project, made: tuple[Path, str]) -> None:
-    shutil.copytree(made[0], project.folder / "set")
-    shard = project.folder / "set" / "train-00001-of-00003"
-    shard.write_bytes(shard.read_bytes()[:-1000])
-    case = run(project, "--tfperf-data-dir=set", "-k", "not only").cases[NEEDS_DATA]
-    assert (case.kind, f"record 7 of {shard.name} in " in case.text) == ("error", True), case.text

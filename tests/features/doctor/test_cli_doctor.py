@@ -19,7 +19,7 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.features.doctor import fitness, gpu_fitness
 from pytest_tfperf.features.doctor.command import WHY, render
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, Observed, host_findings
-from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
+from pytest_tfperf.features.doctor.gpu_fitness import Build, gpu_findings, installed_build, parsed_build
 
 GREEN, USAGE, UNFIT = 0, 4, 8
 GIB = 2**30
@@ -215,13 +215,14 @@ def answering(**answers: Any) -> dict[str, Any]:
 
 def gpus(machine: Topology = DGX, *, pids: bool = True, **answers: Any) -> list[Finding]:
     """What is found of the first GPU, which answers like this."""
-    now = answers.pop("now", Now())
+    now, build = answers.pop("now", Now()), answers.pop("build", None)
     one = replace(machine, gpus=machine.gpus[:1], links=((None,),))
     return gpu_findings(
         Path("/none"),
         FakeNvml(one, now=now, answers=answering(**answers)),
-        lambda pid: f"python (pid {pid})" if pids else "",
+        (lambda pid: f"python (pid {pid})") if pids else None,
         {},
+        build,
     )
 
 
@@ -229,7 +230,7 @@ def test_a_gpu_in_order_has_no_warning() -> None:
     found = gpus()
     assert {one.level for one in found} == {Level.OK}
     assert {one.subject for one in found} == {
-        *(Check.DRIVER, Check.PERSISTENCE, Check.POWER_LIMIT),
+        *(Check.DRIVER, Check.COMPUTE_MODE, Check.PERSISTENCE, Check.POWER_LIMIT),
         *(Check.GPU_CLOCKS, Check.GPU_PROCESSES, Check.ECC),
     }
 
@@ -244,14 +245,80 @@ def test_a_gpu_in_order_has_no_warning() -> None:
         ({"now": Now(processes={7: 80})}, Check.GPU_PROCESSES, Level.UNFIT, "ps -fp 7 "),
         ({"now": Now(processes={7: 0})}, Check.GPU_PROCESSES, Level.WARNING, "ps -fp 7 "),
         ({"GetTotalEccErrors": 3}, Check.ECC, Level.UNFIT, "-q -d ECC"),
+        ({"now": Now(compute_mode=3)}, Check.COMPUTE_MODE, Level.WARNING, "sudo nvidia-smi -i 0 -c DEFAULT"),
+        ({"now": Now(compute_mode=2)}, Check.COMPUTE_MODE, Level.UNFIT, "sudo nvidia-smi -i 0 -c DEFAULT"),
     ],
-    ids=["persistence", "power", "clocks", "heat", "process", "idle process", "memory errors"],
+    ids=[
+        *("persistence", "power", "clocks", "heat", "process", "idle process", "memory errors"),
+        *("exclusive process", "prohibited"),
+    ],
 )
 def test_a_gpu_out_of_order_is_named_with_the_command_that_mends_it(
     answers: dict[str, Any], subject: Check, level: Level, said: str
 ) -> None:
     (found,) = [one for one in gpus(**answers) if one.level is not Level.OK]
     assert (found.subject, found.level, said in found.fix) == (subject, level, True)
+
+
+@pytest.mark.parametrize(
+    ("utilisation", "level", "said"),
+    [
+        (0, Level.UNKNOWN, "NVML gives the host's process ids"),
+        (40, Level.UNFIT, "40 % in use, by processes that can't"),
+    ],
+)
+def test_processes_are_unknown_in_a_container_but_not_their_use_of_a_gpu(
+    utilisation: int, level: Level, said: str
+) -> None:
+    now = Now(processes={7: 0}, utilisation=utilisation)
+    (found,) = [one for one in gpus(pids=False, now=now) if one.subject is Check.GPU_PROCESSES]
+    assert (found.level, said in found.fact) == (level, True)
+
+
+TF_2_21 = Build((12, 5), ((6, 0), (7, 0), (8, 0), (8, 9)), ((9, 0),))  # its build_info.py
+TF_NEXT = Build((12, 8), ((8, 0), (9, 0)), ((12, 0),))
+
+
+@pytest.mark.parametrize(
+    ("capability", "cuda", "build", "level", "said"),
+    [
+        ((3, 7), "11.4", TF_2_21, Level.UNFIT, "ignores it"),
+        ((6, 1), "12.2", TF_2_21, Level.OK, "in the installed"),
+        ((8, 6), "12.2", TF_2_21, Level.OK, "in the installed"),
+        (
+            (9, 0),
+            "12.4",
+            TF_2_21,
+            Level.UNFIT,
+            "a driver of CUDA 12.5 must compile TensorFlow's, and this one knows CUDA 12.4",
+        ),
+        ((9, 0), "12.5", TF_2_21, Level.OK, "the driver compiles"),
+        ((9, 0), "13.0", TF_2_21, Level.OK, "the driver compiles"),
+        ((12, 0), "12.4", TF_2_21, Level.UNFIT, "this one knows CUDA 12.4"),
+        ((10, 0), "13.0", TF_2_21, Level.WARNING, "XLA of the installed TensorFlow can't"),
+        ((12, 0), "13.0", TF_NEXT, Level.OK, "the driver compiles"),
+    ],
+)
+def test_a_gpu_needs_code_in_tensorflow_or_a_driver_that_can_compile_it(
+    capability: tuple[int, int], cuda: str, build: Build, level: Level, said: str
+) -> None:
+    machine = replace(DGX, gpus=(replace(DGX.gpus[0], compute_capability=capability),), cuda_version=cuda)
+    (found,) = [one for one in gpus(machine, build=build) if one.subject is Check.GPU_CODE]
+    assert (found.level, said in found.fact) == (level, True)
+
+
+def test_the_installed_tensorflow_says_what_it_is_made_of_without_an_import() -> None:
+    build = installed_build()
+    assert build is not None
+    assert build.cuda >= (12, 3)
+    assert (9, 0) in build.compiled_by_drivers + build.targets
+
+
+def test_a_tensorflow_without_cuda_has_no_code_to_check() -> None:
+    assert (
+        parsed_build("build_info = collections.OrderedDict([('cpu_compiler', 'clang'), ('is_cuda_build', False)])")
+        is None
+    )
 
 
 def test_only_gpus_that_a_test_could_take_are_judged() -> None:
@@ -280,7 +347,10 @@ def test_a_gpu_in_mig_mode_is_asked_for_the_processes_of_its_mig_devices() -> No
 
 def test_what_a_driver_does_not_report_is_left_out() -> None:
     silent = dict.fromkeys(
-        ["GetPersistenceMode", "GetPowerManagementDefaultLimit", "GetApplicationsClock", "GetTotalEccErrors"]
+        [
+            *("GetPersistenceMode", "GetPowerManagementDefaultLimit", "GetApplicationsClock", "GetTotalEccErrors"),
+            "GetComputeMode",
+        ]
     )
     assert {one.subject for one in gpus(**silent)} == {Check.DRIVER, Check.GPU_CLOCKS, Check.GPU_PROCESSES}
 
@@ -323,7 +393,7 @@ def test_each_subject_has_a_reason() -> None:
 def played(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """A host that is watched for no time, without GPUs."""
     monkeypatch.setattr(fitness, "observe", lambda seconds: seen(**getattr(request, "param", {})))
-    monkeypatch.setattr(gpu_fitness, "gpu_findings", list)
+    monkeypatch.setattr(gpu_fitness, "gpu_findings", lambda **_: [])
 
 
 @pytest.mark.usefixtures("played")

@@ -1,4 +1,4 @@
-"""From real workers to the history, to an export, and to the same verdicts again."""
+"""From workers to the history, to an export, and to the same verdicts again."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ TESTS = """
 
 
 @pytest.fixture(scope="module")
-def finished(shared: Project) -> Finished:
-    shared.write("test_it.py", TESTS)
-    shared.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
-    shared.baseline("nets:tiny-b3-replicated-device", reference=1e11)
-    return shared.run()
+def finished(played: Project) -> Finished:
+    played.write("test_it.py", TESTS)
+    played.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
+    played.baseline("nets:tiny-b3-replicated-device", reference=1e11)
+    return played.run()
 
 
 @pytest.fixture
-def export(shared: Project, finished: Finished, tmp_path: Path) -> Path:
+def export(played: Project, finished: Finished, tmp_path: Path) -> Path:
     """All that the session measured."""
-    assert history(shared, "--export", "-o", str(tmp_path / "all.json")) == GREEN, finished.text
+    assert history(played, "--export", "-o", str(tmp_path / "all.json")) == GREEN, finished.text
     return tmp_path / "all.json"
 
 
@@ -63,30 +63,30 @@ def test_the_export_replays_to_the_exit_status_of_the_session(export: Path, caps
 
 
 def test_one_test_of_one_session_can_be_exported(
-    shared: Project, export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    played: Project, export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     passed, *_ = measurement_file.read(export)
-    assert history(shared, "--export", f"--session={passed.session}", f"--test={passed.test}") == GREEN
+    assert history(played, "--export", f"--session={passed.session}", f"--test={passed.test}") == GREEN
     (tmp_path / "one.json").write_text(capsys.readouterr().out)
     assert measurement_file.read(tmp_path / "one.json") == (passed,)
     assert cli.main(["replay", str(tmp_path / "one.json")]) == GREEN
 
 
 def test_what_can_not_be_exported_is_a_clear_error(
-    shared: Project, finished: Finished, capsys: pytest.CaptureFixture[str]
+    played: Project, finished: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert history(shared, "--export", "--session=none") == USAGE
+    assert history(played, "--export", "--session=none") == USAGE
     assert "--session: unknown session 'none'. Known: " in capsys.readouterr().err
-    assert history(shared, "--session=none") == USAGE
-    assert history(shared, "-o", "file.json") == USAGE
+    assert history(played, "--session=none") == USAGE
+    assert history(played, "-o", "file.json") == USAGE
     assert "-o belongs to an export: add --export" in capsys.readouterr().err
 
 
 def test_the_table_shows_each_workload_and_the_session_to_export(
-    shared: Project, export: Path, capsys: pytest.CaptureFixture[str]
+    played: Project, export: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     passed, *_ = measurement_file.read(export)
-    assert history(shared) == GREEN
+    assert history(played) == GREEN
     rows = [line for line in capsys.readouterr().out.splitlines() if passed.workload.id.removeprefix("nets:") in line]
     assert len(rows) == 1
     assert passed.session in rows[0]

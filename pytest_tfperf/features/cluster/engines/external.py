@@ -27,7 +27,9 @@ class External:
             raise TfperfError(f"external takes --nodes=N, found {' '.join(options) or 'nothing'!r}")
         self.most_nodes: int | None = int(nodes)
 
-    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+    def command(
+        self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str], gpus: int = 0
+    ) -> list[str]:
         """No command: the ranks call without it."""
         return []
 

@@ -42,7 +42,9 @@ class Mpirun:
         hosts = hosts_named_by(self._options)
         self.most_nodes = len(hosts) if hosts else None
 
-    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+    def command(
+        self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str], gpus: int = 0
+    ) -> list[str]:
         """See `Engine.command`."""
         exported = [word for name in variables for word in ("-x", name)]
         # mpirun would pin each of two ranks to one core, and TensorFlow's threads with it.

@@ -30,11 +30,14 @@ class Ray:
             raise TfperfError(f"ray takes --address=ADDRESS, found {' '.join(options)!r}")
         self._options = list(options)
 
-    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+    def command(
+        self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str], gpus: int = 0
+    ) -> list[str]:
         """See `Engine.command`. Ray is imported in that process only."""
         program = [sys.executable, "-m", "pytest_tfperf.features.cluster.ray_job", *self._options]
         named = [f"--variable={name}" for name in variables]
-        return [*program, f"--nodes={nodes}", f"--ranks-per-node={ranks_per_node}", *named, "--", *rank]
+        wanted = [f"--nodes={nodes}", f"--ranks-per-node={ranks_per_node}", f"--gpus={gpus}"]
+        return [*program, *wanted, *named, "--", *rank]
 
     def cancel(self) -> None:
         """Do nothing: Ray ends the tasks of a driver that is gone."""

@@ -43,7 +43,9 @@ class Slurm:
         self.most_nodes = int(nodes) if self._in_allocation and nodes and nodes.isdigit() else None
         self._job = f"tfperf-{secrets.token_hex(4)}"
 
-    def command(self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str]) -> list[str]:
+    def command(
+        self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str], gpus: int = 0
+    ) -> list[str]:
         """See `Engine.command`; srun passes on the whole environment."""
         # Without -N, Slurm may put all ranks on one node, or the ranks of one node on several.
         placed = ["-N", str(nodes), f"--ntasks={nodes * ranks_per_node}", f"--ntasks-per-node={ranks_per_node}"]

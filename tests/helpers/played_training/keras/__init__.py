@@ -1,0 +1,3 @@
+"""See tensorflow beside it."""
+
+__version__ = "3.15.0"
