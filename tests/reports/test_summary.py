@@ -8,6 +8,7 @@ from typing import Any
 from expected import SameTexts
 from measurements import NOISE, baseline, measurement, throughput, verdict
 
+from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import WorkloadError

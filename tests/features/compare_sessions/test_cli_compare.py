@@ -25,6 +25,7 @@ from pytest_tfperf.features.compare_sessions.side_comparison import (
     WorkloadRate,
     compare_sides,
     rates_of_measurements,
+    rates_of_rows,
 )
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
