@@ -52,6 +52,15 @@ class BaselineRecorder:
             self.warnings |= dict.fromkeys(self._references.recorded(row, self._store.load(machine).values()))
 
 
+    @property
+    def apart(self) -> tuple[int, int]:
+        """How many workloads were recorded, and how many others of these machines have a measured row already."""
+        recorded = {(one.new.machine, one.new.key.workload, one.new.key.topology) for one in self.changes}
+        rows = [row for machine in {one[0] for one in recorded} for row in self._store.load(machine).values()]
+        measured = {(row.machine, row.key.workload, row.key.topology) for row in rows if row.is_measured}
+        return len(recorded), len(measured - recorded)
+
+
 def _load(runs: Sequence[Run]) -> str:
     """What disturbed runs that count only because the user set other limits than ours; "" for nothing."""
     found = [disturbance_in(run.telemetry, DisturbanceLimits()) for run in runs if run.telemetry is not None]

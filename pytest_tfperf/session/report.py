@@ -12,6 +12,7 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
 from pytest_tfperf.judging.provisional import MOST_RUNS
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
@@ -96,6 +97,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *([""] if compared and measured else []),
         *measured,
         *(f"reference environment: {warning}" for warning in session.recorder.warnings),
+        *_recorded_apart(*session.recorder.apart),
         *map(_warmed, session.measuring.engine.warm_up.done),
         *_missing_profiles(measurements),
         *_not_read(measurements),
@@ -174,6 +176,17 @@ def has_time_for(session: Session, test: str) -> bool:
         return True
     wanted = math.fsum(runs_missing(result) * seconds_of_a_run(result) for result in results)
     return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= session.choice.limit_seconds
+
+
+def _recorded_apart(recorded: int, others: int) -> list[str]:
+    """Runs of few tests follow one another, and share whatever the machine did then."""
+    if not recorded or recorded >= MIN_TESTS or not others:
+        return []
+    rows = counted(recorded, "workload")
+    return [
+        f"{rows} recorded apart from the {others} others of this machine: what it did in these minutes, such as its "
+        "temperature, is part of the new figures alone. To record all alike: pytest --update-baselines"
+    ]
 
 
 def _warmed(warmed: Warmed) -> str:
