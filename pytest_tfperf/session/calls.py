@@ -81,6 +81,8 @@ class CallRunner:
         try:
             return self._compared(a, b, on, accepted, plan, name=name, other=other).b.throughput
         except NotCompared as error:
+            if not other.may_lack_code:
+                raise MeasurementError(str(error)) from error
             self._session.compared.alone[self._test] = str(error)
         return self.measure(subject, on, plan, name)
 

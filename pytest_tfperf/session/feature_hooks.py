@@ -81,6 +81,11 @@ def properties(results: Sequence[Measurement | Comparison]) -> Sequence[tuple[st
     """What JUnit XML says of a test's decided results."""
 
 
+@hookspec(firstresult=True)
+def exit_status(settings: Settings, record: Callable[[], SessionRecord], status: int) -> int | None:
+    """The status that pytest ends with, in place of `status`."""
+
+
 @hookspec
 def session_ended(  # type: ignore[empty-body]
     settings: Settings, record: SessionRecord, history: History, baselines: BaselineStore
