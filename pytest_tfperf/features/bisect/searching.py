@@ -8,7 +8,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, final
@@ -71,7 +71,7 @@ class Kept:
 
     ends: Found | None = None
     call: int = 0
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: Mapping[str, Answer] = field(default_factory=dict)
     seconds: float = 0.0
 
 
