@@ -30,7 +30,7 @@ class Place:
         comments: the URL that lists them and takes new ones.
         one: the URL of a comment, with {id}.
         edits_by: the method that replaces a comment's text.
-        headers: who asks.
+        headers: of each request, the token among them.
     """
 
     comments: str
