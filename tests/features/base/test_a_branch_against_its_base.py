@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from inner import NOT_MEASURED, Finished, Project
 from repositories import ONE_READING, TESTS, Repository
+from wheels import wheel
 
 BASE = ("perf_tests", "--tfperf-base=main", *ONE_READING)
 
@@ -154,6 +157,20 @@ def test_a_copy_among_the_installed_packages_is_refused_with_the_way_to_mend_it(
     assert "PYTHONPATH=. pytest ..." in session.text
     mended = repository.project.run(*BASE, PYTHONPATH=f".:{path}")
     assert mended.kinds == {"test_loop": "passed"}, mended.text
+
+
+# Packages
+
+
+def test_the_base_runs_with_the_packages_of_its_lock(repository: Repository, tmp_path: Path) -> None:
+    (repository.folder / "cost.py").unlink()
+    repository.project.write("packages.lock", wheel(tmp_path / "wheels", "cost", "1.0", "COST = 0.02\n"))
+    repository.commit("the cost is a package")
+    repository.git("switch", "--quiet", "--create", "branch")
+    repository.cost(0.01)
+    session = repository.project.run(*BASE, "--tfperf-base-lock=packages.lock")
+    assert dict(session.cases["test_loop"].properties)["tfperf_outcome"] == "IMPROVED", session.text
+    assert "the base runs with packages of its own: " in session.text
 
 
 # Time
