@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_REGRESSED, outcome_of
-from pytest_tfperf.core.session_record import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
 
 SKIP: Final = 125

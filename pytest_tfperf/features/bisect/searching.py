@@ -31,7 +31,7 @@ from pytest_tfperf.judging.search import (
 )
 from pytest_tfperf.reports.numbers import change, counted, duration
 from pytest_tfperf.reports.table import aligned
-from pytest_tfperf.stores import atomic
+from pytest_tfperf.stores import files
 
 _LAST_LINES = 15
 
@@ -263,7 +263,7 @@ class Searching:
             if isinstance(value, Step):
                 write(path, value)
             else:
-                atomic.replace(path, json.dumps(plain(value)).encode())
+                files.replace(path, json.dumps(plain(value)).encode())
         except OSError as error:
             raise TfperfError(f"{path} can't be written: {error.strerror}. Free some space, or give --dir") from None
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.plain_json import build, plain
-from pytest_tfperf.core.session_record import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.stores import atomic
+from pytest_tfperf.stores import files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def read_step(path: Path) -> Step:
 
 def write(path: Path, step: Step | Answered) -> None:
     """Write a step or its answer, whole or not at all."""
-    atomic.replace(path, json.dumps(plain(step)).encode())
+    files.replace(path, json.dumps(plain(step)).encode())
 
 
 def read_answer(path: Path) -> Answered:

@@ -9,7 +9,7 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.session_record import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.ci.markdown import as_text, in_one_sentence
 from pytest_tfperf.reports.measurement_table import ACT_FIRST

@@ -61,5 +61,5 @@ def session_ended(settings: Settings, record: SessionRecord) -> Iterator[str]:
     if (path := settings.of(COMMENT)) is not None and record.selection:
         from pytest_tfperf.features.ci.comment import comment
 
-        atomic.replace(path, comment(record, settings.rerun).encode(errors="backslashreplace"))
+        files.replace(path, comment(record, settings.rerun).encode(errors="backslashreplace"))
         yield f"comment for a pull request: {path}"

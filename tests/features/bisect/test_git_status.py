@@ -8,7 +8,7 @@ import pytest
 from measurements import comparison
 
 from pytest_tfperf.core.selection import SelectedTest, Selection
-from pytest_tfperf.core.session_record import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.bisect.git_status import SKIP, STOP, git_status
 

@@ -15,7 +15,7 @@ from measurements import comparison
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.session_record import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.ci.comment import comment
 
