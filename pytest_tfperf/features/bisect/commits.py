@@ -28,7 +28,9 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
     """
     if arguments.good:
         return arguments.good, arguments.bad or "HEAD"
-    results = [one for one in History(arguments.dir / "history.sqlite").results() if not one.is_slowed_on_purpose]
+    path = arguments.dir / "history.sqlite"
+    kept = History(path).results() if path.exists() else []
+    results = [one for one in kept if not one.is_slowed_on_purpose]
     own = [one for one in changes_of(results) if one.test == arguments.test and one.size < 0]
     slowdowns = [one for one in own if one.commit_before and one.commit_after]
     if slowdowns and not arguments.bad:
