@@ -9,6 +9,7 @@ from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, fol
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 
 _STATUSES = {
@@ -51,6 +52,12 @@ def add_to(commands: Commands) -> None:
         metavar=("FAST.lock", "SLOW.lock"),
         help="search the packages in which two locks differ, under the current code, and no commits",
     )
+    bisect.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="FRACTION",
+        help="a loss above it is searched for, 0.01 for 1 %% (default: the test's own tolerance)",
+    )
     bisect.add_argument("--again", action="store_true", help="forget what an interrupted search has found")
 
 
@@ -59,6 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.bisect.packages import PackageStates
     from pytest_tfperf.features.bisect.searching import Searching
 
+    tolerance = None if arguments.tolerance is None else Tolerance.of(arguments.tolerance)
     if arguments.packages and (arguments.good or arguments.bad):
         raise TfperfError("--packages with --good or --bad: search either packages or commits")
     project = root().absolute()
@@ -69,6 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
         good, bad = range_of(arguments, project)
         states = CommitStates(project, good, bad, arguments.dir)
     try:
-        return Searching(arguments.test, states, arguments.dir, show, afresh=arguments.again).run()
+        search = Searching(arguments.test, states, arguments.dir, show, tolerance=tolerance, afresh=arguments.again)
+        return search.run()
     finally:
         states.close()

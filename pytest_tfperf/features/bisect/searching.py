@@ -88,18 +88,27 @@ class Searching:
         states: what is searched.
         folder: tfperf's own.
         show: prints a line.
+        tolerance: what the bad end must have lost more than; None: the test's own.
         afresh: forget what is known.
     """
 
     def __init__(
-        self, test: str, states: States, folder: Path, show: Callable[[str], object], *, afresh: bool = False
+        self,
+        test: str,
+        states: States,
+        folder: Path,
+        show: Callable[[str], object],
+        *,
+        tolerance: Tolerance | None = None,
+        afresh: bool = False,
     ) -> None:
         self._test = test
         self._states = states
         self._show = show
+        self._tolerance = tolerance
         self._last = len(states.names) - 1
         self._rates = error_rates(self._last)
-        digest = hashlib.sha256("\0".join([test, *states.key]).encode()).hexdigest()[:12]
+        digest = hashlib.sha256("\0".join([test, str(tolerance), *states.key]).encode()).hexdigest()[:12]
         self._file = folder.absolute() / "bisect" / f"{digest}.json"
         if afresh:
             self._file.unlink(missing_ok=True)
@@ -146,7 +155,7 @@ class Searching:
     # Comparisons
 
     def _compare_ends(self) -> Found:
-        found = self._compare(0, self._last, None)
+        found = self._compare(0, self._last, self._tolerance)
         call = min(range(len(found)), key=lambda i: found[i].ratio)
         self._keep(replace(self._kept, ends=found[call], call=call))
         return found[call]
