@@ -25,6 +25,10 @@ from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
 
 _LIBRARIES = ("site-packages", "dist-packages")
+_SAME = (
+    "nothing of this repository is in it, so both sides would be the same. Give it a model, pipeline or program of "
+    "your own"
+)
 
 # What each module would be loaded from, by a Python that begins as the user's program does.
 _ORIGINS = """
@@ -147,7 +151,7 @@ class CheckoutLauncher:
             if package is not None and not self._checkout.has_loaded(file):
                 raise self._not_two(module, file, f"the package {package} was installed from this repository")
         if not self._may_be_same and not any(map(self._checkout.has_loaded, modules.values())):
-            raise NotCompared("nothing of this repository is in it, so both sides would be the same")
+            raise NotCompared(_SAME)
 
     def _not_two(self, module: str, file: str, why: str) -> TfperfError:
         top = module.partition(".")[0]
@@ -207,7 +211,7 @@ class CheckoutLauncher:
             return
         texts = [(word, command.folder) for word in command.argv] + [(value, "") for _, value in command.environment]
         if not self._may_be_same and not any(self._in_repository(*text) for text in texts):
-            raise NotCompared("nothing of this repository is in it, so both sides would be the same")
+            raise NotCompared(_SAME)
 
     def _require_own_packages(self, prepared: PreparedCommand) -> None:
         """Refuse packages that were installed from the repository and don't come from the checkout."""
