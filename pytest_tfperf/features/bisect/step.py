@@ -109,6 +109,6 @@ def answered(record: SessionRecord) -> Answered:
             )
             for one in compared
         ),
-        faults=tuple(record.not_measured.values()),
+        faults=tuple(map(str, record.not_measured.values())),
         seconds=sum(one.seconds for one in compared),
     )

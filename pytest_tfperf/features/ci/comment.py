@@ -11,7 +11,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.ci.markdown import as_text, in_one_sentence
+from pytest_tfperf.features.ci.markdown import as_text, counted_outcomes
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.numbers import change, counted
 
@@ -28,7 +28,7 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
         (one for one in record.results if one.is_decided and outcome_of(one) in _MOVED and _change(one) is not None),
         key=lambda one: (ACT_FIRST.index(outcome_of(one)), _change(one)),
     )
-    blocks = [f"**{as_text(in_one_sentence(record.results, record.not_measured))}**"]
+    blocks = [f"**{as_text(counted_outcomes(record.results, record.not_measured))}**"]
     if moved:
         rows = "\n".join(f"| {' | '.join(_row(one))} |" for one in moved[:_MOST_ROWS])
         blocks.append(f"| outcome | test | change | 95 % CI | by |\n| --- | --- | --- | --- | --- |\n{rows}")
