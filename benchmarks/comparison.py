@@ -13,6 +13,7 @@ import math
 import random
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 
 from scipy.stats import binomtest
 
@@ -44,12 +45,12 @@ def interval(count: int, of: int) -> str:
     return f"{100 * count / of:.1f} ({100 * low:.1f}..{100 * high:.1f})"
 
 
-def simulate(trials: int, most: int, window_error: float, seed: int) -> None:
+def simulate(trials: int, most: int, window_error: float, seed: int, between: Sequence[float]) -> None:
     print(f"simulated: {trials} comparisons each, at most {most} pairs, tolerance 2 %, seed {seed},")
     print(f"windows' error of a pair {window_error:.1%}; percent with 95 % interval")
     print(f"{'sb':>6} {'truth':>6}  {'REGRESSED':<20} {'PASS, IMPROVED':<20} {'INCONCLUSIVE':<20} pairs: median, 95 %")
     draw = random.Random(seed)
-    for between_runs in BETWEEN_RUNS:
+    for between_runs in between:
         for change in CHANGES:
             ends = [one_comparison(draw, change, between_runs, window_error, most) for _ in range(trials)]
             print(
@@ -73,8 +74,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--pairs", type=int, default=20, help="the most pairs of a comparison")
     parser.add_argument("--window-error", type=float, default=0.007, help="of a simulated pair, from its windows")
+    parser.add_argument("--between-runs", type=float, nargs="+", default=BETWEEN_RUNS, help="as fractions")
     options = parser.parse_args()
-    simulate(options.trials, options.pairs, options.window_error, options.seed)
+    simulate(options.trials, options.pairs, options.window_error, options.seed, options.between_runs)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,10 @@ class WorkloadError(TfperfError, ValueError):
     """A workload that names something unknown or asks for something impossible."""
 
 
+class UnknownFunction(WorkloadError):
+    """A workload names a function or module that cannot be found."""
+
+
 class NotInstalled(WorkloadError):
     """A workload needs a package that is not installed here; the plugin skips."""
 
@@ -104,6 +108,18 @@ class Hung(MeasurementError):
 
 class OutOfMemory(MeasurementError):
     """A worker ran out of memory: its devices', the host's, or what a limit leaves of it."""
+
+
+class UserCodeFailed(MeasurementError):
+    """The user's own model, pipeline or program raised or ended badly; the machine is not to blame."""
+
+
+class FunctionMissing(UserCodeFailed):
+    """There is no model or pipeline of the name that a workload gives."""
+
+
+class NotCompared(TfperfError):
+    """The other side of a comparison has nothing to compare with, so what is here is measured alone; says why."""
 
 
 class Failure(AssertionError):

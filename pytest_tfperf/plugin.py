@@ -192,7 +192,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     state = session.config.stash[SESSION]
     state.close()
     reporting.tell_controller(session.config)
-    session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
+    status = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
+    wanted = features().ask("exit_status", settings=state.settings, record=lambda: state.record, status=status)
+    session.exitstatus = status if wanted is None else wanted
 
 
 @pytest.hookimpl(optionalhook=True)

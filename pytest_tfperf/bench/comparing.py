@@ -18,8 +18,8 @@ from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.pairs import MIN_PAIRS, Decision, decide
+from pytest_tfperf.errors import FunctionMissing, NotCompared, TfperfError, UserCodeFailed
+from pytest_tfperf.judging.pairs import MIN_PAIRS, Decision, ErrorRates, decide
 
 MAX_PAIRS = 20
 MAX_SECONDS = 300.0
@@ -61,6 +61,8 @@ def compare(
     tolerance: Tolerance,
     *,
     effort: Effort | None = None,
+    error_rates: ErrorRates | None = None,
+    a_may_fail: bool = False,
     judged: bool = True,
     test: str = "",
     session: str = "",
@@ -76,6 +78,8 @@ def compare(
         plan: the steps of each worker.
         tolerance: the accepted change of b.
         effort: when to give up.
+        error_rates: how often it may be wrong.
+        a_may_fail: raise NotCompared where a's own code can't run.
         judged: False for one pair and no outcome, as in a smoke run.
         test: pytest's node id.
         session: the session's id.
@@ -84,8 +88,10 @@ def compare(
         WorkloadError: an unknown name, or a workload that these devices can't train.
         NoData, MeasurementError: a workload reads a data set, and there is none.
         MeasurementError: a worker died, hung or raised.
+        NotCompared: the code of a failed in its first run, before b was tried.
     """
     effort = effort or Effort()
+    rates = error_rates or ErrorRates()
     started = time.monotonic()
     source = PairSource(engine, a, b, topology, plan)
     pairs: list[Pair] = []
@@ -94,12 +100,17 @@ def compare(
     while True:
         # The third pair is the first that can decide, and usually the last, so its workers profile their steps.
         profiled = len(pairs) == MIN_PAIRS - 1
-        pair, bad = undisturbed(partial(source.take, profiled=profiled))
+        try:
+            pair, bad = undisturbed(partial(source.take, profiled=profiled))
+        except UserCodeFailed as error:
+            if a_may_fail and source.failed_side == "a" and not (pairs or discarded):
+                raise _lacking(error) from error
+            raise
         discarded += bad
         pairs += [pair] if pair is not None else []
         if len(pairs) == MIN_PAIRS:
             most = effort.pairs_that_fit(MIN_PAIRS, time.monotonic() - started)
-        decision = _decision(pairs or [discarded[-1]], tolerance, most)
+        decision = _decision(pairs or [discarded[-1]], tolerance, most, rates)
         if pair is None:
             decision = replace(decision, outcome=Outcome.INVALID, reason="")
         if decision.outcome is not Outcome.INCONCLUSIVE or not judged:
@@ -136,10 +147,15 @@ def compare(
     )
 
 
-def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int) -> Decision:
+def _lacking(error: UserCodeFailed) -> NotCompared:
+    """Why a has nothing to compare with: it has no such function yet, or what it has can't run."""
+    return NotCompared(f"{'NEW' if isinstance(error, FunctionMissing) else 'fails there only'}: {error.brief}")
+
+
+def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: ErrorRates) -> Decision:
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
-    decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error)
+    decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error, error_rates=rates)
     if any(summarise([run]).is_diverged for run in (pairs[-1].a, pairs[-1].b)):
         return replace(decision, outcome=Outcome.INVALID, reason="")
     return decision

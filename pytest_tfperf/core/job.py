@@ -24,6 +24,7 @@ class Job:
         data_dir: folder of the TFRecords that a pipeline reads; "" where none was named.
         cores: that affinity and quota leave; None: each rank finds out its own.
         names: users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`).
+        reports_modules: whether the worker says which files its modules were loaded from.
     """
 
     workload: Workload
@@ -34,6 +35,7 @@ class Job:
     data_dir: str = ""
     cores: int | None = None
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    reports_modules: bool = False
 
     @property
     def ranks_per_node(self) -> int:

@@ -53,6 +53,11 @@ class Selection:
         return self._tests[test]
 
     @property
+    def tests(self) -> tuple[SelectedTest, ...]:
+        """All of them, in pytest's order."""
+        return tuple(self._tests.values())
+
+    @property
     def faulty(self) -> dict[str, tuple[TfperfError, ...]]:
         """The tests that can't run as their parameters are, and why."""
         return {one.id: one.faults for one in self._tests.values() if one.faults}

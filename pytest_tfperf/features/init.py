@@ -23,6 +23,7 @@ from pytest_tfperf.reports.table import aligned
 
 _SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.05"}
 _GITHUB: Final = Path(".github/workflows/throughput.yml")
+_GITHUB_PULL: Final = Path(".github/workflows/throughput-of-a-pull-request.yml")
 _GITLAB: Final = Path(".gitlab-ci.yml")
 _GITLAB_BESIDE: Final = Path(".gitlab/throughput.yml")
 
@@ -80,6 +81,7 @@ def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
     yield _written(root, Path(tests) / "test_speed.py", TEST.format(tests=tests, marker=marker, where=where))
     yield _written(root, Path("baselines") / "README.md", BASELINES.format(tests=tests))
     if ci == "github":
+        yield _written(root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests))
         yield _written(root, _GITHUB, GITHUB.format(tests=tests))
     elif ci == "gitlab":
         beside = (root / _GITLAB).exists()
@@ -173,7 +175,48 @@ jobs:
         with: {{name: throughput, path: throughput.*}}
 """
 
+GITHUB_PULL = """\
+# Is this pull request slower than the branch that it goes into? It needs no baselines, and any runner will do: both
+# sides run in one job, interleaved.
+name: throughput of a pull request
+on: pull_request
+permissions: {{contents: read, pull-requests: write}}    # for the comment; forks get the job's summary only
+jobs:
+  against-base:
+    runs-on: ubuntu-latest    # or a runner of your own with a GPU
+    steps:
+      - uses: actions/checkout@v4
+        with: {{fetch-depth: 0}}    # the base is a commit of the past
+      - uses: actions/setup-python@v5
+        with: {{python-version: "3.12"}}
+      - run: pip install -r requirements.txt    # what the tests need, TensorFlow among it
+      - uses: OWNER/pytest-tfperf@v1    # OWNER: whose copy of pytest-tfperf you use
+        with: {{tests: {tests}}}
+"""
+
 GITLAB = """\
+# Is this merge request slower than the branch that it goes into? It needs no baselines: both sides run in one job.
+throughput-against-base:
+  tags: [throughput]
+  rules:
+    - if: $CI_PIPELINE_SOURCE == "merge_request_event"
+  resource_group: throughput    # one job at a time on a host
+  variables:
+    GIT_DEPTH: 0    # the base is a commit of the past
+    TFPERF_COMMENT: comment.md
+    TFPERF_HTML: throughput.html    # the report
+  script:
+    - git fetch --quiet origin "$CI_MERGE_REQUEST_TARGET_BRANCH_NAME"
+    - pytest {tests} --tfperf-base=FETCH_HEAD --junitxml=throughput.xml
+  after_script:    # GITLAB_TOKEN: a project access token with the scope api; without it there is no comment
+    - "[ ! -f comment.md ] || tfperf comment comment.md"
+  allow_failure:
+    exit_codes: [6]    # nothing could be compared
+  artifacts:
+    when: always
+    paths: [throughput.html]
+    reports: {{junit: throughput.xml}}
+
 # The nightly gate of training throughput. It needs a runner of your own, whose Python has pytest-tfperf and TensorFlow.
 throughput:
   tags: [throughput]    # of the machine whose baselines are committed
@@ -203,6 +246,7 @@ def next_steps(tests: str, *, with_ci: bool) -> list[str]:
     steps = [
         ("tfperf doctor", "is this machine fit to measure?"),
         (f"pytest {tests}", "measure once; there is no baseline yet"),
+        (f"pytest {tests} --tfperf-base=main", "is this branch slower than main? it needs no baseline"),
         (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
     ]
     steps.append((page("writing-tests.md"), "how to write tests"))

@@ -26,6 +26,23 @@ EXPECTED_PAIRS = 2
 
 _FALSE_PASSES = 0.025  # how often one that is slower by more passes; both ends of a 95 % interval have as much
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorRates:
+    """How often a comparison may be wrong, over all of its tests.
+
+    Args:
+        false_alarms: how often b is called REGRESSED, or IMPROVED, although it changed by no more than the tolerance.
+        false_passes: how often b passes although it lost more.
+    """
+
+    false_alarms: float = FALSE_ALARMS
+    false_passes: float = _FALSE_PASSES
+
+
+_USUAL = ErrorRates()
+
+
 # Interim tests of growing data resemble each other: m of them cost like 2 sqrt(m) independent ones. Found by simulating
 # paths of t statistics for 5 to 50 pairs (50,000 to 200,000 each): none errs more than 0.99 % for 1 %, and 2.2 % for
 # 2.5 %.
@@ -54,7 +71,12 @@ class Decision:
 
 
 def decide(
-    log_ratios: Sequence[float], tolerance: Tolerance, most_pairs: int, *, window_error: float = 0.0
+    log_ratios: Sequence[float],
+    tolerance: Tolerance,
+    most_pairs: int,
+    *,
+    window_error: float = 0.0,
+    error_rates: ErrorRates = _USUAL,
 ) -> Decision:
     """Test the pairs so far against the tolerance; may be called after each pair, up to `most_pairs` of them.
 
@@ -72,10 +94,11 @@ def decide(
         tolerance: the drop and the rise of b that are accepted.
         most_pairs: after how many pairs it ends whatever they say: so many tests share the error.
         window_error: the standard error of a pair's log ratio from its windows alone.
+        error_rates: how often all tests together may be wrong.
     """
     mean, error, freedom = _centre(log_ratios, math.hypot(math.sqrt(2) * ASSUMED_BETWEEN_RUNS, window_error))
-    shown = quantile(freedom, share(_FALSE_PASSES, most_pairs)) * error if freedom else math.inf
-    strict = quantile(freedom, share(FALSE_ALARMS, most_pairs)) * error if freedom else math.inf
+    shown = quantile(freedom, share(error_rates.false_passes, most_pairs)) * error if freedom else math.inf
+    strict = quantile(freedom, share(error_rates.false_alarms, most_pairs)) * error if freedom else math.inf
     lower, upper = -accepted_slowdown(tolerance), accepted_rise(tolerance)
     pairs = f"{len(log_ratios)} fresh pair{'s' if len(log_ratios) > 1 else ''}"
     if mean + strict < lower:

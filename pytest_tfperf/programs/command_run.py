@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.errors import Hung, MeasurementError, UserCodeFailed
 from pytest_tfperf.lines import Line
 from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines
 from pytest_tfperf.workers.interpreters import Interpreter
@@ -146,9 +146,9 @@ class CommandRun:
             return "still runs"
         return describe_exit(status) if status else ""
 
-    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
+    def failure(self, fact: str, next_step: str, *more: Line) -> UserCodeFailed:
         """The error with the end of its log; `more` comes directly below the fact."""
-        return MeasurementError(fact, *more, *self._below(next_step))
+        return UserCodeFailed(fact, *more, *self._below(next_step))
 
     def hung(self, fact: str, *more: Line) -> Hung:
         """The error for a program that printed nothing useful for too long; `more` comes directly below the fact."""

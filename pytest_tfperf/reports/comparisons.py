@@ -26,7 +26,7 @@ from pytest_tfperf.reports.message import message as of_a_measurement
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.table import Columns, Named, shown_names
 
-_DISTINGUISHING = ("tensorflow", "torch", "jax", "python")
+_DISTINGUISHING = ("commit", "packages", "tensorflow", "torch", "jax", "python")
 
 _RIGHT = {"b / a", "pairs"}
 

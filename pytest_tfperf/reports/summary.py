@@ -36,7 +36,7 @@ def before(
     smoke: bool = False,
     inject_slowdown: float = 0.0,
     hold: bool = False,
-    against: str = "",
+    against: Sequence[str] = (),
 ) -> list[str]:
     """The machine, the number of tests, the expected time, and what is special about this session.
 
@@ -55,8 +55,7 @@ def before(
         lines.append(f"workers lose {percent(inject_slowdown)} of their throughput on purpose")
     if hold and never_timed == tests:
         lines.append("--tfperf-hold: the history has no earlier session of these tests, so none of them can fail")
-    if against:
-        lines.append(f"each check compares this Python (b) with {against} (a) instead of a baseline")
+    lines += against
     return [f"tfperf: {line}" for line in lines]
 
 

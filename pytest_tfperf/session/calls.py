@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pytest_tfperf.bench.comparing import Effort, compare
 from pytest_tfperf.bench.one_run import Side
+from pytest_tfperf.bench.other_side import OtherSide, Terms
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core import catalogue
@@ -18,10 +19,9 @@ from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
+from pytest_tfperf.errors import MeasurementError, NotCompared, WorkloadError
 from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session.session import Session
-from pytest_tfperf.workers.launcher import Launcher
 
 R = TypeVar("R", Measurement, Comparison)
 
@@ -51,8 +51,8 @@ class CallRunner:
         settings, measuring = self._session.settings, self._session.measuring
         if settings.smoke:
             return self.measure(subject, on, plan, name)
-        if measuring.launchers.other is not None:
-            return self._check_against(measuring.launchers.other, subject, on, accepted, plan, name)
+        if measuring.launchers.other_side is not None:
+            return self._check_against(measuring.launchers.other_side, subject, on, accepted, plan, name)
         task = self._task(subject, on, accepted, plan, name)
         if settings.update_baselines:
             return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
@@ -71,16 +71,20 @@ class CallRunner:
         return self._compared(left, self._slowed(b), on, accepted, plan, effort=effort)
 
     def _check_against(
-        self, launcher: Launcher, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
+        self, other: OtherSide, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
     ) -> Throughput:
-        """Compare with the Python of `--tfperf-against`."""
-        if isinstance(subject, Command) and not subject.runs_this_python:
-            raise TfperfError(
-                f"{subject.id}: {subject.argv[0]} runs with the same packages on both sides of --tfperf-against. "
-                'Begin the command with sys.executable, as in [sys.executable, "train.py"]'
-            )
-        other = Side(workload=subject, launcher=launcher)
-        return self._compared(other, self._slowed(subject), on, accepted, plan, name=name).b.throughput
+        """Compare with the other side of the session; what it has nothing to compare with is measured alone."""
+        other.refuse(subject)
+        a_launcher, b_launcher = self._session.measuring.launchers.compared
+        a = Side(workload=subject, launcher=a_launcher)
+        b = replace(self._slowed(subject), launcher=b_launcher)
+        try:
+            return self._compared(a, b, on, accepted, plan, name=name, other=other).b.throughput
+        except NotCompared as error:
+            if not other.may_lack_code:
+                raise MeasurementError(str(error)) from error
+            self._session.compared.alone[self._test] = str(error)
+        return self.measure(subject, on, plan, name)
 
     def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
         """Refuse a second program or model of one name: it would overwrite the first one's baseline."""
@@ -118,8 +122,12 @@ class CallRunner:
         *,
         effort: Effort | None = None,
         name: str = "",
+        other: OtherSide | None = None,
     ) -> Comparison:
+        """Compare two sides; `other` is the session's other side, where a belongs to it."""
         session = self._session
+        terms = other.terms if other else Terms()
+        a_facts, b_facts = other.facts if other else ({}, {})
         a_name, b_name = (session.name_of(side.workload, name) for side in (a, b))
 
         def take(_: Comparison | None) -> Comparison:
@@ -129,13 +137,17 @@ class CallRunner:
                 b,
                 on,
                 plan,
-                accepted or Tolerance.of(session.settings.tolerance),
-                effort=effort,
+                terms.tolerance or accepted or Tolerance.of(session.settings.tolerance),
+                effort=effort or terms.effort,
+                error_rates=terms.error_rates,
+                a_may_fail=other is not None and other.may_lack_code,
                 judged=not session.settings.smoke,
                 test=self._test,
                 session=session.id,
             )
-            return replace(found, a=replace(found.a, name=a_name), b=replace(found.b, name=b_name))
+            a_side = replace(found.a, name=a_name, environment={**found.a.environment, **a_facts})
+            b_side = replace(found.b, name=b_name, environment={**found.b.environment, **b_facts})
+            return replace(found, a=a_side, b=b_side)
 
         return self._result(Comparison, asked_for(on.shape, on.machine, a.workload, b.workload), take)
 

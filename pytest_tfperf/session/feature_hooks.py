@@ -12,6 +12,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.one_run import RunEngine
+    from pytest_tfperf.bench.other_side import OtherSide
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.measurement import Measurement
@@ -54,8 +55,8 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
 
 
 @hookspec(firstresult=True)
-def other_side(settings: Settings) -> Interpreter | None:
-    """The Python that each check is compared with, instead of with a baseline."""
+def other_side(settings: Settings, selection: Selection) -> OtherSide | None:
+    """What each check is compared with, instead of with a baseline. Raises TfperfError where it can't be had."""
 
 
 @hookspec(firstresult=True)
@@ -78,6 +79,11 @@ def remarks(settings: Settings, left_out: Mapping[str, float], in_brief: bool) -
 @hookspec
 def properties(results: Sequence[Measurement | Comparison]) -> Sequence[tuple[str, object]]:  # type: ignore[empty-body]
     """What JUnit XML says of a test's decided results."""
+
+
+@hookspec(firstresult=True)
+def exit_status(settings: Settings, record: Callable[[], SessionRecord], status: int) -> int | None:
+    """The status that pytest ends with, in place of `status`."""
 
 
 @hookspec

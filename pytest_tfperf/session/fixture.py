@@ -113,27 +113,8 @@ class ThroughputFixture:
             BaselineError: the machine's file can't be read.
         """
         self._require_open(on)
-        settings = self._session.settings
-        command = Command.of(
-            argv,
-            name=name,
-            unit=unit,
-            folder=str(settings.root / (cwd or "")),
-            reads=replace(reads or Reads(), until_end=False) if settings.smoke else reads,
-            ranks_per_node=ranks_per_node,
-            environment=env,
-            terminal=terminal,
-        )
-        if readings is None:
-            readings = max(MIN_WINDOWS_FOR_ERROR, settings.steps)
-        plan = self._plan(readings, WARMUP_READINGS, counts_readings=True)
-        if not settings.smoke and plan.steps < MIN_WINDOWS_FOR_ERROR:
-            raise WorkloadError(
-                f"{name}: readings={readings}: give at least {MIN_WINDOWS_FOR_ERROR}, because fewer have no error "
-                "estimate, or reads=Reads(until_end=True) without readings for a program that prints less"
-            )
-        plan = replace(plan, until_end=command.reads.reads_to_the_end)
-        return self._calls.check(command, on, _accepted(tolerance), plan)
+        command = self._command(argv, name, unit, reads, cwd, env, terminal, ranks_per_node)
+        return self._calls.check(command, on, _accepted(tolerance), self._plan_of(command, readings))
 
     def measure(
         self,
@@ -179,6 +160,41 @@ class ThroughputFixture:
         plan = self._plan(steps, warmup_steps)
         effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
         return self._calls.compare(a, b, on, _accepted(tolerance), plan, effort)
+
+    def compare_command(
+        self,
+        a: Sequence[str | Path],
+        b: Sequence[str | Path],
+        *,
+        names: tuple[str, str],
+        on: Topology,
+        unit: str = "examples/s",
+        reads: Reads | None = None,
+        tolerance: AnyTolerance | None = None,
+        max_pairs: int = MAX_PAIRS,
+        max_seconds: float = MAX_SECONDS,
+        readings: int | None = None,
+        cwd: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+        terminal: bool = False,
+    ) -> Comparison:
+        """Compare the program b with the program a, in alternating runs; the outcome is applied as that of `compare`.
+
+        Args:
+            a, b: each a program and its arguments.
+            names: of a and of b.
+            max_pairs, max_seconds: as in `compare`.
+            on, unit, reads, tolerance, readings, cwd, env, terminal: as in `check_command`, for both.
+
+        Raises:
+            as `check_command`.
+        """
+        self._require_open(on)
+        one, another = (
+            self._command(argv, name, unit, reads, cwd, env, terminal) for argv, name in zip((a, b), names, strict=True)
+        )
+        effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
+        return self._calls.compare(one, another, on, _accepted(tolerance), self._plan_of(one, readings), effort)
 
     def check_ratio(
         self,
@@ -250,6 +266,41 @@ class ThroughputFixture:
             )
         if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
+
+    def _command(
+        self,
+        argv: Sequence[str | Path],
+        name: str,
+        unit: str,
+        reads: Reads | None,
+        cwd: str | Path | None,
+        env: Mapping[str, str] | None,
+        terminal: bool,
+        ranks_per_node: int = 1,
+    ) -> Command:
+        settings = self._session.settings
+        return Command.of(
+            argv,
+            name=name,
+            unit=unit,
+            folder=str(settings.root / (cwd or "")),
+            reads=replace(reads or Reads(), until_end=False) if settings.smoke else reads,
+            ranks_per_node=ranks_per_node,
+            environment=env,
+            terminal=terminal,
+        )
+
+    def _plan_of(self, command: Command, readings: int | None) -> Plan:
+        settings = self._session.settings
+        if readings is None:
+            readings = max(MIN_WINDOWS_FOR_ERROR, settings.steps)
+        plan = self._plan(readings, WARMUP_READINGS, counts_readings=True)
+        if not settings.smoke and plan.steps < MIN_WINDOWS_FOR_ERROR:
+            raise WorkloadError(
+                f"{command.name}: readings={readings}: give at least {MIN_WINDOWS_FOR_ERROR}, because fewer have no "
+                "error estimate, or reads=Reads(until_end=True) without readings for a program that prints less"
+            )
+        return replace(plan, until_end=command.reads.reads_to_the_end)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
         settings = self._session.settings

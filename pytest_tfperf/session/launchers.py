@@ -6,6 +6,8 @@ import sys
 from contextlib import ExitStack
 from functools import cached_property
 
+from pytest_tfperf.bench.other_side import OtherSide
+from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings, WorkerStart
 from pytest_tfperf.session.features import features
 from pytest_tfperf.workers.interpreters import Interpreter
@@ -18,11 +20,13 @@ class Launchers:
 
     Args:
         settings: what the user asked for.
+        selection: the session's tests.
         nodes: what starts tests on several nodes; None: this machine's own processes stand for nodes.
     """
 
-    def __init__(self, settings: Settings, nodes: Nodes | None) -> None:
+    def __init__(self, settings: Settings, selection: Selection, nodes: Nodes | None) -> None:
         self._settings = settings
+        self._selection = selection
         self._nodes = nodes
         self._opened = ExitStack()
 
@@ -36,25 +40,24 @@ class Launchers:
         return self._launcher(Interpreter(sys.executable))
 
     @cached_property
-    def other(self) -> Launcher | None:
-        """Starts workers under the Python that each check is compared with; None where baselines judge."""
-        return None if self._other_side is None else self._launcher(self._other_side)
+    def other_side(self) -> OtherSide | None:
+        """What each check is compared with; None where baselines judge."""
+        other: OtherSide | None = features().ask("other_side", settings=self._settings, selection=self._selection)
+        if other is not None:
+            self._opened.callback(other.close)
+        return other
 
-    @property
-    def compared_with(self) -> str:
-        """The Python that each check is compared with, as the header shows it; "" where baselines judge."""
-        return "" if self._other_side is None else self._other_side.python
+    @cached_property
+    def compared(self) -> tuple[Launcher, Launcher]:
+        """What starts the workers of the other side (a) and of this one (b)."""
+        assert self.other_side is not None, "asked for only where checks are compared"
+        return self.other_side.launchers(self.here, self._launcher)
 
     @cached_property
     def references(self) -> References | None:
         """The reference environments that suspected slowdowns are confirmed in."""
         found: References | None = features().ask("references", settings=self._settings, launch=self._launcher)
         return found
-
-    @property
-    def _other_side(self) -> Interpreter | None:
-        other: Interpreter | None = features().ask("other_side", settings=self._settings)
-        return other
 
     def _launcher(self, interpreter: Interpreter) -> Launcher:
         settings = self._settings

@@ -59,7 +59,7 @@ class Measuring:
         self._history = history
         self._earlier = EarlierSessions(history, session)
         self.machine = ThisMachine(settings, selection, nodes)
-        self.launchers = Launchers(settings, nodes)
+        self.launchers = Launchers(settings, selection, nodes)
         self.tasks = TaskMaker(settings, self.launchers, baselines, self._earlier)
         guard = DisturbanceGuard(settings.disturbance_limits)
         self.engine = RunEngine(

@@ -22,6 +22,7 @@ from pytest_tfperf.reports.measurement_table import Shown
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.unrecorded import required, unrecorded
+from pytest_tfperf.session.compared import RUNS_OF_A_COMPARISON
 from pytest_tfperf.session.features import features
 from pytest_tfperf.session.session import Session
 
@@ -54,7 +55,7 @@ def header(session: Session) -> list[str]:
         smoke=settings.smoke,
         inject_slowdown=settings.inject_slowdown,
         hold=settings.hold,
-        against=session.measuring.launchers.compared_with,
+        against=other.announcement if (other := measuring.launchers.other_side) else (),
     )
     said = [f"tfperf: {line}" for line in session.remarks_of_features(in_brief=True)]
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
@@ -139,8 +140,10 @@ def expected_seconds(session: Session) -> dict[str, float]:
 def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
     """Seconds of the session if its longest test is in doubt; of a recording, if all runs differ too much."""
     settings, expected = session.settings, math.fsum(each.values())
-    if settings.smoke or session.measuring.launchers.compared_with:
+    if settings.smoke:
         return expected
+    if (other := session.measuring.launchers.other_side) is not None:
+        return max(expected, len(each) * other.terms.effort.max_seconds)
     if settings.update_baselines:
         return 2 * expected  # new_baseline.wants: at most twice as many
     # A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
@@ -249,8 +252,9 @@ def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> Sequen
 
 def _run_seconds(session: Session) -> dict[str, float]:
     """Seconds that one run of each test will probably take."""
+    runs = 1 if session.measuring.launchers.other_side is None else RUNS_OF_A_COMPARISON
     guesses = {
-        test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS
+        test.id: runs * (_GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS)
         for test in session.measuring.machine.runnable
     }
     spent: dict[str, float] = {}
@@ -261,6 +265,8 @@ def _run_seconds(session: Session) -> dict[str, float]:
 
 def _confirmations(session: Session) -> float:
     """Further runs that a test will probably need until it is decided, estimated from earlier sessions."""
+    if session.measuring.launchers.other_side is not None:  # a comparison takes all of its pairs at once
+        return 0.0
     if not (session.has_rows or session.known_seconds):  # a first session has nothing to judge against
         return 0.0
     runs, measurements = session.known_confirmations

@@ -16,6 +16,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.session.compared import ComparedTests
 from pytest_tfperf.session.features import features
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -48,6 +49,7 @@ class Session:
         skipped: how many tests could not run here, for each reason.
         not_measured: of each test that ended in an error, that error.
         refused: of each test that was measured and whose baseline was refused, the error.
+        compared: with the other side, where there is one.
         workload_name: the name that a user's hook gives a workload, None for none.
         under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing.
         commands: the command of each name, machine and shape, and the test that it was first measured in.
@@ -65,6 +67,7 @@ class Session:
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, TfperfError] = {}
         self.refused: dict[str, TfperfError] = {}
+        self.compared = ComparedTests()
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, str]] = {}
         self.choice: Choice | None = None
@@ -123,9 +126,9 @@ class Session:
 
     @cached_property
     def known_seconds(self) -> Mapping[str, float]:
-        """Seconds that a run of each selected test took in an earlier session; none where the history is broken."""
+        """Seconds that a run (or a comparison) of each test took in an earlier session; none for a broken history."""
         with suppress(TfperfError):
-            return self.history.seconds_of(test.id for test in self.measuring.machine.runnable)
+            return self.compared.seconds_of([test.id for test in self.measuring.machine.runnable], self.history)
         return {}
 
     @cached_property
@@ -181,7 +184,8 @@ class Session:
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         features().ask("check_stores", settings=settings)
-        if self.measuring.launchers.compared_with:
+        self.compared.are_wanted = self.measuring.launchers.other_side is not None
+        if self.compared.are_wanted:
             return
         rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
         references = self.measuring.launchers.references
@@ -254,7 +258,8 @@ class Session:
         found: list[list[str]] = features().ask(
             "remarks", settings=self.settings, left_out=self.left_out, in_brief=in_brief
         )
-        return [line for lines in found for line in lines]
+        lines = [line for lines in found for line in lines]
+        return lines if in_brief else [*lines, *self.compared.lines(self.queue.results)]
 
     @property
     def record(self) -> SessionRecord:
@@ -308,7 +313,7 @@ class Session:
             status,
             failed=failures - errors - machine_failures,
             not_measured=errors,
-            measured_nothing=self.measured_nothing,
+            measured_nothing=self.measured_nothing or self.compared.are_missing(self.queue.results),
             machine_slower=bool(machine_failures),
         )
 

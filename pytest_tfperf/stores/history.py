@@ -144,6 +144,11 @@ class History:
         known |= dict(self._rows(queries.seconds_of_measurements()))
         return {test: known[test] for test in tests if test in known}
 
+    def seconds_of_comparisons(self, tests: Iterable[str]) -> dict[str, float]:
+        """Seconds that a comparison of each test took last; tests that were never compared are left out."""
+        known: dict[str, float] = dict(self._rows(queries.seconds_of_comparisons()))
+        return {test: known[test] for test in tests if test in known}
+
     def longest_seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
         """The most seconds that one run of each test's calls took; unknown tests are left out."""
         known: dict[str, float] = dict(self._rows(queries.longest_seconds_of_measurements()))

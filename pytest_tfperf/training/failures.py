@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, UnknownFunction
 
 _MAX_CHARACTERS = 20_000  # TensorFlow's stack frames are long, and the cause stands below them
 
@@ -55,6 +55,7 @@ def failure(error: BaseException) -> dict[str, Any]:
         "ours": ours,
         "out_of_memory": is_out_of_memory(error),
         "about_a_peer": is_about_a_peer(error),
+        "missing": isinstance(error, UnknownFunction),
     }
 
 

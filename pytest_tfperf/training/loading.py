@@ -12,7 +12,7 @@ import tensorflow as tf
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.workload import Trainer, Workload
-from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.errors import TfperfError, UnknownFunction, WorkloadError
 from pytest_tfperf.training.batches import count, parts_of
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.input_spec import InputSpec
@@ -136,10 +136,11 @@ def _function(field: str, target: str) -> Callable[..., Any]:
         # It may have been found, and fail to import something else.
         is_missing = isinstance(e, ModuleNotFoundError) and f"{module_name}.".startswith(f"{e.name}.")
         hint = ". Is it on the import path?" if is_missing else ""
-        raise WorkloadError(f"{field} {target!r}: can't import {module_name!r}: {e}{hint}") from e
+        kind = UnknownFunction if is_missing else WorkloadError
+        raise kind(f"{field} {target!r}: can't import {module_name!r}: {e}{hint}") from e
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
-        raise WorkloadError(f"{field} {target!r}: {module_name!r} has no function {name!r}")
+        raise UnknownFunction(f"{field} {target!r}: {module_name!r} has no function {name!r}")
     return function
 
 

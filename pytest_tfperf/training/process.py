@@ -45,15 +45,22 @@ def call_driver(address: str, number: int) -> tuple[Channel, dict[str, Any]]:
     channel = connect(address)
     channel.send({"hello": "worker", "number": number})
     message = channel.receive()
-    become_worker(Path(message["log"]), message["environment"], message["import_paths"])
+    moved = message.get("moved", {})
+    become_worker(Path(message["log"]), message["environment"], message["import_paths"], moved)
     return channel, message
 
 
-def become_worker(log: Path | None, environment: Mapping[str, str], import_paths: Sequence[str]) -> None:
+def become_worker(
+    log: Path | None,
+    environment: Mapping[str, str],
+    import_paths: Sequence[str],
+    moved: Mapping[str, str] | None = None,
+) -> None:
     """Take over a log file, an environment and import paths; on SIGUSR1 the process then writes all stacks to the log.
 
-    Without a log its output stays where it goes. The process also asks the kernel's out-of-memory killer to choose it
-    first, so that it does not choose pytest.
+    Without a log its output stays where it goes. Import paths below a folder of `moved` lead into another checkout of
+    it: an editable install would otherwise give the current code to every worker. The process also asks the kernel's
+    out-of-memory killer to choose it first, so that it does not choose pytest.
     """
     with suppress(PermissionError):  # a fresh interpreter leads its session already
         os.setsid()
@@ -72,11 +79,22 @@ def become_worker(log: Path | None, environment: Mapping[str, str], import_paths
     os.environ.pop("TF_FORCE_GPU_ALLOW_GROWTH", None)  # the job's devices decide how a GPU's memory is taken
     tempfile.tempdir = None  # the server may have looked it up before, in its own environment
     pin_compute_settings()
+    sys.path[:] = [_moved(path, moved or {}) for path in sys.path]
     sys.path += [path for path in import_paths if path not in sys.path]
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _moved(path: str, moved: Mapping[str, str]) -> str:
+    """The same folder of the other checkout; a virtual environment that lies in the repository stays."""
+    real, prefix = Path(path).resolve(), Path(sys.prefix).resolve()
+    for old, new in moved.items():
+        is_library = Path(old) in prefix.parents and real.is_relative_to(prefix)
+        if path and real.is_relative_to(old) and not real.is_relative_to(new) and not is_library:
+            return str(Path(new) / real.relative_to(old))
+    return path
 
 
 def main() -> int:

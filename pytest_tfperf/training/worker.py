@@ -29,6 +29,7 @@ from pytest_tfperf.training.input_spec import described
 from pytest_tfperf.training.inputs import spec_of_batch
 from pytest_tfperf.training.loading import input_spec, load_model, load_own, load_pipeline, loop_for
 from pytest_tfperf.training.loop import Loop, OwnLoop
+from pytest_tfperf.training.modules import loaded_files
 from pytest_tfperf.training.op_times import trace_steps
 from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.place import reserve_port
@@ -128,7 +129,7 @@ _SET_UPS = {
 def _lend(channel: Channel, job: Job, cluster: Cluster, cores: int) -> None:
     """Lend this rank's devices to rank 0, which trains on them."""
     server = DeviceServer(cluster, job.devices, job.workload, cores)
-    _answer(channel, server, job.slowdown, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT))
+    _answer(channel, server, job, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT))
 
 
 def _train_own(channel: Channel, job: Job, devices: list[str]) -> None:
@@ -138,7 +139,7 @@ def _train_own(channel: Channel, job: Job, devices: list[str]) -> None:
     own = load_own(job.workload, devices)
     channel.send({"phase": "compile"})
     seconds = _first_step(own)
-    _answer(channel, own, job.slowdown, seconds, environment(), lambda **_: StepProfile(input=Input.OWN))
+    _answer(channel, own, job, seconds, environment(), lambda **_: StepProfile(input=Input.OWN))
 
 
 def _train(channel: Channel, job: Job, with_: SetUp) -> None:
@@ -159,7 +160,7 @@ def _train(channel: Channel, job: Job, with_: SetUp) -> None:
         host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
         profile = partial(profile_step, loop, strategy, model, workload, host=host)
         software = environment() | (with_.horovod.environment if with_.horovod else {})
-        _answer(channel, loop, job.slowdown, seconds, software, profile)
+        _answer(channel, loop, job, seconds, software, profile)
 
 
 def _first_step(loop: Loop) -> float:
@@ -182,7 +183,7 @@ def _showing_batches(inputs: Any) -> Iterator[None]:
 def _answer(
     channel: Channel,
     loop: Loop,
-    slowdown: float,
+    job: Job,
     compile_seconds: float,
     software: Mapping[str, str],
     profile: Callable[..., StepProfile],
@@ -195,6 +196,7 @@ def _answer(
         "compile_seconds": compile_seconds,
         "fetches": loop.fetch is not None or isinstance(loop, OwnLoop),  # one's own training may read data
         "environment": software,
+        "modules": loaded_files(job.workload) if job.reports_modules else {},
     }
     channel.send({"ready": ready})
     gc.collect()
@@ -202,7 +204,7 @@ def _answer(
     while True:
         request = channel.receive()
         if "steps" in request:
-            channel.send({"window": _window(loop, request["steps"], slowdown)})
+            channel.send({"window": _window(loop, request["steps"], job.slowdown)})
         elif "trace" in request:
             channel.send({"trace": plain(trace_steps(loop, request["trace"]))})
         else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.errors import FunctionMissing, Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import Line, LineKind
 
 _PACKAGE = Path(__file__).parent.parent
@@ -114,7 +114,9 @@ class Failures:
 
     def raised(self, error: Mapping[str, Any], phase: str) -> MeasurementError:
         """The worker sent an `error` message and ended."""
-        kind = OutOfMemory if error["out_of_memory"] else MeasurementError
+        kind: type[MeasurementError] = OutOfMemory if error["out_of_memory"] else UserCodeFailed
+        if error.get("missing"):
+            kind = FunctionMissing
         if not error["ours"]:
             why = first_line(error["message"])
             text = f"{self._name} raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")

@@ -209,6 +209,7 @@ class LocalLauncher:
                 "TMPDIR": str(scratch),
             },
             "import_paths": self._interpreter.import_paths(),
+            "moved": {str(old.resolve()): str(new.resolve()) for old, new in self._interpreter.moved.items()},
         }
         run = WorkerRun(
             self._process(log),

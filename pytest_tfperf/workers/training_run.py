@@ -55,6 +55,7 @@ class TrainingRun:
         compile_seconds: duration of the first call: tracing, compiling and one step.
         fetches: whether each step fetches its batch from an input pipeline.
         environment: versions and settings that the worker runs with, by name.
+        modules: module -> the file that it was loaded from, where the job asks for it.
         log: path of the log file, of rank 0 if there are several.
 
     Raises:
@@ -93,6 +94,7 @@ class TrainingRun:
         self.unit: str = ready[0]["unit"]
         self.fetches: bool = ready[0]["fetches"]
         self.environment: Mapping[str, str] = ready[0]["environment"]
+        self.modules: Mapping[str, str] = ready[0].get("modules", {})
 
     @property
     def pids(self) -> tuple[int, ...]:

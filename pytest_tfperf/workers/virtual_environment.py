@@ -22,18 +22,19 @@ _LOCK = "lock.txt"
 _INSTALLED = "installed.txt"
 
 
-def make_virtual_environment(folder: Path, requirements: Path) -> None:
+def make_virtual_environment(folder: Path, requirements: Path, *, otherwise: str = NAME_ONE) -> None:
     """A virtual environment of the lock's Python, with its packages, in `folder`; a failure leaves no folder.
 
     Args:
         folder: its final place. It can't be moved later, because its scripts name the folder.
         requirements: the lock's file.
+        otherwise: what messages offer instead.
 
     Raises:
         BaselineError: the lock can't be read.
         TfperfError: that Python is missing, or pip fails; shows pip's last lines.
     """
-    base = _interpreter(read_lock(requirements), requirements)
+    base = _interpreter(read_lock(requirements), requirements, otherwise)
     (folder / _LOCK).unlink(missing_ok=True)
     try:
         if folder.exists():
@@ -41,14 +42,14 @@ def make_virtual_environment(folder: Path, requirements: Path) -> None:
         _run(
             [base, "-m", "venv", str(folder)],
             f"no virtual environment can be made in {folder}",
-            f"Install what {base} lacks, such as its package venv",
+            f"Install what {base} lacks, such as its package venv, {otherwise}",
         )
         # No dependencies: the lock is complete, and recorded versions may contradict what packages require.
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-deps"]
         _run(
             [*pip, "-r", str(requirements)],
             f"the packages of {requirements} can't be installed",
-            "Install what is missing, take a package that no model needs out of the lock",
+            f"Install what is missing, take a package that no model needs out of the lock, {otherwise}",
         )
         (folder / _INSTALLED).write_text(_installed(folder), "utf-8")
         shutil.copyfile(requirements, folder / _LOCK)
@@ -82,7 +83,7 @@ def _installed(folder: Path) -> str:
     return "".join(sorted(f"{found.name}=={found.version}\n" for found in distributions(path=packages)))
 
 
-def _interpreter(lock: Lock, requirements: Path) -> str:
+def _interpreter(lock: Lock, requirements: Path, otherwise: str) -> str:
     """A Python of the lock's minor version: this one, or one on PATH."""
     minor, here = lock.python.rpartition(".")[0], platform.python_version()
     if minor == here.rpartition(".")[0]:
@@ -92,7 +93,7 @@ def _interpreter(lock: Lock, requirements: Path) -> str:
     if found is None or why:
         raise TfperfError(
             f"{requirements.name} was recorded with Python {lock.python}; this is Python {here}, and there is no "
-            f"python{minor} on PATH{why}. Install Python {minor}, {NAME_ONE}"
+            f"python{minor} on PATH{why}. Install Python {minor}, {otherwise}"
         )
     return found
 
@@ -127,4 +128,4 @@ def _run(command: list[str], fact: str, next_step: str) -> None:
         check=False,
     )
     if done.returncode:
-        raise TfperfError(f"{fact}; the last lines:", *last_lines(done.stdout), f"{next_step}, {NAME_ONE}")
+        raise TfperfError(f"{fact}; the last lines:", *last_lines(done.stdout), next_step)

@@ -28,7 +28,8 @@ def after(*measurements: Measurement, **more: Any) -> list[Shown]:
     return summary(measurements, baselines="baselines/", **more)
 
 
-SPECIAL: dict[str, Any] = {"smoke": True, "inject_slowdown": 0.15, "hold": True, "against": "/py"}
+AGAINST = "each check compares this Python (b) with /py (a) instead of a baseline"
+SPECIAL: dict[str, Any] = {"smoke": True, "inject_slowdown": 0.15, "hold": True, "against": [AGAINST]}
 FAULTS = {
     "a.py::test[1]": [WorkloadError("unknown model 'x'. Known: a, b.")],
     "a.py::test[2]": [WorkloadError("unknown model 'x'. Known: a, b."), WorkloadError("steps=0")],

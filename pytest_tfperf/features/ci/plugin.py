@@ -25,14 +25,23 @@ MARKDOWN: Final[Setting[Path | None]] = Setting(
     is_option=False,
     of_one_session=True,
 )
-SETTINGS: Final = (MARKDOWN,)
+COMMENT: Final[Setting[Path | None]] = Setting(
+    name="comment",
+    default=None,
+    parse=parse.file,
+    help="file that gets the session's comment on a pull request, which `tfperf comment` writes there",
+    is_option=False,
+    of_one_session=True,
+)
+SETTINGS: Final = (MARKDOWN, COMMENT)
 
 
 @hookimpl
 def prepare(settings: Settings) -> None:
     """Refuse a path that can't be written."""
-    if (path := settings.of(MARKDOWN)) is not None:
-        files.require_writable(path, MARKDOWN.spelled)
+    for one in SETTINGS:
+        if (path := settings.of(one)) is not None:
+            files.require_writable(path, one.spelled)
 
 
 @hookimpl
@@ -49,3 +58,8 @@ def session_ended(settings: Settings, record: SessionRecord) -> Iterator[str]:
     from pytest_tfperf.features.ci.outputs import outputs
 
     yield from outputs(settings, record, settings.of(MARKDOWN))
+    if (path := settings.of(COMMENT)) is not None and record.selection:
+        from pytest_tfperf.features.ci.comment import comment
+
+        files.replace(path, comment(record, settings.rerun).encode(errors="backslashreplace"))
+        yield f"comment for a pull request: {path}"

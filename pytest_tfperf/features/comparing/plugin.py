@@ -11,7 +11,7 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.workers.interpreters import Interpreter
+    from pytest_tfperf.bench.other_side import OtherSide
 
 
 def _python(text: str) -> Path:
@@ -48,9 +48,9 @@ def prepare(settings: Settings) -> None:
 
 
 @hookimpl
-def other_side(settings: Settings) -> Interpreter | None:
+def other_side(settings: Settings) -> OtherSide | None:
     """The Python of `--tfperf-against`."""
-    from pytest_tfperf.workers.interpreters import Interpreter
+    from pytest_tfperf.features.comparing.another_python import AnotherPython
 
     python = settings.of(AGAINST)
-    return None if python is None else Interpreter(str(python))
+    return None if python is None else AnotherPython(str(python))

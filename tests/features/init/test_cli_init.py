@@ -37,16 +37,19 @@ def test_an_empty_folder_gets_a_test_a_folder_of_baselines_and_an_ini_file(
 @pytest.mark.parametrize(
     ("url", "written"),
     [
-        ("git@github.com:a/b.git", ".github/workflows/throughput.yml"),
-        ("https://gitlab.example.com/a/b.git", ".gitlab-ci.yml"),
-        ("/srv/git/b.git", None),
+        (
+            "git@github.com:a/b.git",
+            [".github/workflows/throughput-of-a-pull-request.yml", ".github/workflows/throughput.yml"],
+        ),
+        ("https://gitlab.example.com/a/b.git", [".gitlab-ci.yml"]),
+        ("/srv/git/b.git", []),
     ],
     ids=["github", "gitlab", "other"],
 )
-def test_the_git_remote_decides_on_the_ci_file(url: str, written: str | None, tmp_path: Path) -> None:
+def test_the_git_remote_decides_on_the_ci_file(url: str, written: list[str], tmp_path: Path) -> None:
     remote(tmp_path, url)
     cli.main(["init", str(tmp_path)])
-    assert [name for name in files(tmp_path) if name.endswith(".yml")] == ([written] if written else [])
+    assert [name for name in files(tmp_path) if name.endswith(".yml")] == written
 
 
 def test_without_a_known_remote_it_says_how_to_get_a_ci_file(
@@ -90,7 +93,7 @@ def test_beside_a_ci_file_of_gitlab_ours_is_one_to_include(tmp_path: Path, capsy
 @pytest.mark.parametrize("ci", ["github", "gitlab"])
 def test_both_ci_files_gate_with_the_same_command(ci: str, tmp_path: Path) -> None:
     cli.main(["init", str(tmp_path), f"--ci={ci}", "--tests=speed"])
-    (text,) = [text for name, text in files(tmp_path).items() if name.endswith(".yml")]
+    text = "\n".join(text for name, text in files(tmp_path).items() if name.endswith(".yml"))
     options = '--tfperf-require-baseline --continue-on-collection-errors --tfperf-dir="$HOME/.cache/tfperf"'
     assert f"pytest speed {options} --junitxml=throughput.xml" in " ".join(text.split())
     assert 'tfperf reference create --dir="$HOME/.cache/tfperf"' in text

@@ -1,0 +1,105 @@
+"""How often `tfperf bisect` names the commit that lost the throughput, and how many runs it takes.
+
+    python benchmarks/search.py        # seeded; takes a minute
+
+It plays whole searches: pairs' log ratios are drawn, and the production search (`judging/search.py`) and rule
+(`pairs.decide`) take them. "sb" is the standard deviation between fresh workers; a pair holds two of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import statistics
+
+from scipy.stats import binomtest
+
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.judging.pairs import Decision, ErrorRates, decide
+from pytest_tfperf.judging.search import MOST_PAIRS, Answer, Search, Side, answer_of, error_rates, threshold_of
+
+TRUTHS = ((0.01, -0.05), (0.01, -0.1), (0.02, -0.05), (0.04, -0.1), (0.08, -0.2))  # (sb, loss)
+TOLERANCE = Tolerance.of(0.02)
+
+
+class Played:
+    """Comparisons on a machine whose fresh workers differ by `between_runs`; counts the pairs."""
+
+    def __init__(self, draw: random.Random, between_runs: float, window_error: float) -> None:
+        self._draw = draw
+        self._sd = math.sqrt(2 * between_runs**2 + window_error**2)
+        self._window_error = window_error
+        self.pairs = 0
+
+    def compare(self, change: float, tolerance: Tolerance, rates: ErrorRates) -> tuple[Decision, int]:
+        """The decision on two states that truly differ by `change`, and its pairs."""
+        ratios: list[float] = []
+        while True:
+            ratios.append(self._draw.gauss(math.log1p(change), self._sd))
+            found = decide(ratios, tolerance, MOST_PAIRS, window_error=self._window_error, error_rates=rates)
+            if found.outcome is not Outcome.INCONCLUSIVE or len(ratios) == MOST_PAIRS:
+                self.pairs += len(ratios)
+                return found, len(ratios)
+
+
+def search(played: Played, states: int, first_bad: int, loss: float, unmeasurable: frozenset[int]) -> range | None:
+    """What a search ends with; None if even the bad end is not confirmed."""
+    rates = error_rates(states)
+    ends, _ = played.compare(loss, TOLERANCE, rates)
+    if ends.outcome is not Outcome.REGRESSED:
+        return None
+    threshold = threshold_of(ends.ratio)
+    answers: dict[int, Answer] = {}
+    while (state := Search(states, answers).next) is not None:
+        if state in unmeasurable:
+            answers[state] = Answer(side=Side.SKIPPED)
+            continue
+        change = loss if state >= first_bad else 0.0
+        answers[state] = answer_of(*_and(played.compare(change, threshold, rates), threshold))
+    found = Search(states, answers).candidates
+    played.compare(loss if first_bad in found else 0.0, threshold, rates)  # with the state before it
+    return found
+
+
+def _and(compared: tuple[Decision, int], threshold: Tolerance) -> tuple[Decision, Tolerance, int]:
+    decision, pairs = compared
+    return decision, threshold, pairs
+
+
+def simulate(trials: int, states: int, window_error: float, seed: int, skipped: float) -> None:
+    print(f"{trials} searches each among {states} commits, {skipped:.0%} of which can't be measured, seed {seed}")
+    print(f"{'sb':>6} {'loss':>6}  {'found, % (95 % interval)':<26} runs: median, 95 %")
+    draw = random.Random(seed)
+    for between_runs, loss in TRUTHS:
+        good, runs = 0, []
+        for _ in range(trials):
+            played = Played(draw, between_runs, window_error)
+            first_bad = draw.randint(1, states)
+            no = frozenset(i for i in range(1, states) if draw.random() < skipped)
+            found = search(played, states, first_bad, loss, no)
+            # Among skipped neighbours a search can only say that it is one of them.
+            good += found is not None and first_bad in found and set(found[:-1]) <= no
+            runs.append(2 * played.pairs)
+        low, high = binomtest(good, trials).proportion_ci(method="wilson")
+        rate = f"{100 * good / trials:.1f} ({100 * low:.1f}..{100 * high:.1f})"
+        print(f"{between_runs:6.1%} {loss:6.0%}  {rate:<26} {statistics.median(runs):.0f}, {_95(runs)}", flush=True)
+
+
+def _95(counts: list[int]) -> int:
+    return sorted(counts)[math.ceil(0.95 * len(counts)) - 1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1000, help="simulated searches for each line")
+    parser.add_argument("--states", type=int, default=32, help="commits that may be the one")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--window-error", type=float, default=0.007, help="of a simulated pair, from its windows")
+    options = parser.parse_args()
+    for skipped in (0.0, 0.2):
+        simulate(options.trials, options.states, options.window_error, options.seed, skipped)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""`--tfperf-base`: each check is a comparison with the code of the merge base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.features import hookimpl
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.errors import TfperfError
+
+if TYPE_CHECKING:
+    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.core.selection import Selection
+
+BASE: Final[Setting[str]] = Setting(
+    name="base",
+    default="",
+    parse=str,
+    help="compare with the commit where this branch left REV, not with baselines",
+    metavar="REV",
+    excludes={
+        "against": "each of them is the other side of every check",
+        "update_baselines": "a comparison has no baseline",
+        "hold": "a comparison has no earlier session",
+        "reference": "a comparison has no reference environment",
+        "smoke": "one window compares nothing",
+    },
+)
+LOCK: Final[Setting[Path | None]] = Setting(
+    name="base_lock",
+    default=None,
+    parse=parse.file,
+    help="run the base with the packages that this lock file names there; pip installs them once",
+    metavar="FILE",
+)
+SETTINGS: Final = (BASE, LOCK)
+
+
+@hookimpl
+def prepare(settings: Settings) -> None:
+    """Refuse a base that is no commit, before tests are collected."""
+    base, lock = settings.of(BASE), settings.of(LOCK)
+    if lock is not None and not base:
+        raise TfperfError(f"{LOCK.spelled} is for {BASE.spelled}=REV: give both, or neither")
+    if base:
+        from pytest_tfperf.workers.git_history import merge_base, require_repository
+
+        merge_base(require_repository(settings.root, BASE.spelled), base, BASE.spelled)
+
+
+@hookimpl
+def other_side(settings: Settings, selection: Selection) -> OtherSide | None:
+    """The code of the merge base."""
+    base = settings.of(BASE)
+    if not base:
+        return None
+    from pytest_tfperf.features.base.side import base_side
+
+    return base_side(settings, selection, base, settings.of(LOCK), BASE.spelled)

@@ -1,0 +1,83 @@
+"""`tfperf bisect`: which commit, or which package, lost the throughput of a test."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, folder
+from pytest_tfperf.console.output import show
+from pytest_tfperf.console.session_settings import root
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.errors import TfperfError
+
+_STATUSES = {
+    **STATUSES,
+    EXIT_GREEN: "the change was found",
+    EXIT_REGRESSED: "no change was found: bad is not slower than good",
+    EXIT_NOT_MEASURED: "it could not be told: too much can't be measured, or the last comparison did not confirm it",
+}
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    bisect = add_command(
+        commands,
+        "bisect",
+        _run,
+        "find the commit, or the package, that made a test slower",
+        examples=(
+            'tfperf bisect "perf_tests/test_speed.py::test_training_speed" --good v1.4',
+            'tfperf bisect "perf_tests/test_speed.py::test_training_speed"    # good: from the history or the baseline',
+            'tfperf bisect "perf_tests/test_speed.py::test_training_speed" --packages old.lock.txt new.lock.txt',
+        ),
+        statuses=_STATUSES,
+        parents=[
+            folder("--dir", ".tfperf", "where the search, its checkouts and environments lie"),
+            folder("--baselines", "baselines", "folder of the baselines"),
+        ],
+    )
+    bisect.add_argument("test", metavar="TEST", help="pytest's id of one test")
+    bisect.add_argument(
+        "--good",
+        metavar="REV",
+        help="a commit that was fast (default: where the history, or else the baseline, says so)",
+    )
+    bisect.add_argument("--bad", metavar="REV", help="a later commit that is slow (default: HEAD)")
+    bisect.add_argument(
+        "--packages",
+        nargs=2,
+        type=Path,
+        metavar=("FAST.lock", "SLOW.lock"),
+        help="search the packages in which two locks differ, under the current code, and no commits",
+    )
+    bisect.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="FRACTION",
+        help="a loss above it is searched for, 0.01 for 1 %% (default: the test's own tolerance)",
+    )
+    bisect.add_argument("--again", action="store_true", help="forget what an interrupted search has found")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.features.bisect.commits import CommitStates, range_of
+    from pytest_tfperf.features.bisect.packages import PackageStates
+    from pytest_tfperf.features.bisect.searching import Searching
+
+    tolerance = None if arguments.tolerance is None else Tolerance.of(arguments.tolerance)
+    if arguments.packages and (arguments.good or arguments.bad):
+        raise TfperfError("--packages with --good or --bad: search either packages or commits")
+    project = root().absolute()
+    if arguments.packages:
+        fast, slow = arguments.packages
+        states: PackageStates | CommitStates = PackageStates(fast, slow, arguments.dir)
+    else:
+        good, bad = range_of(arguments, project)
+        states = CommitStates(project, good, bad, arguments.dir)
+    try:
+        search = Searching(arguments.test, states, arguments.dir, show, tolerance=tolerance, afresh=arguments.again)
+        return search.run()
+    finally:
+        states.close()

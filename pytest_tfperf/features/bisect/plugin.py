@@ -1,0 +1,66 @@
+"""A session as a step of `tfperf bisect`, or of `git bisect run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.features import hookimpl
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.core.session_verdicts import SessionRecord
+
+STEP: Final[Setting[Path | None]] = Setting(
+    name="bisect_step",
+    default=None,
+    parse=parse.file,
+    help="file with a step of `tfperf bisect`, which sets this for the sessions that it starts",
+    is_option=False,
+    of_one_session=True,
+)
+GIT_BISECT: Final[Setting[bool]] = Setting(
+    name="git_bisect",
+    default=False,
+    parse=parse.flag,
+    help="for `git bisect run`: exit with 125, which skips the commit, where a test was not decided",
+    of_one_session=True,
+)
+SETTINGS: Final = (STEP, GIT_BISECT)
+
+
+@hookimpl(tryfirst=True)
+def other_side(settings: Settings) -> OtherSide | None:
+    """The good state, and the one that is compared with it."""
+    path = settings.of(STEP)
+    if path is None:
+        return None
+    from pytest_tfperf.features.bisect.sides import TwoStates
+    from pytest_tfperf.features.bisect.step import read_step
+
+    return TwoStates(read_step(path), settings.root)
+
+
+@hookimpl
+def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
+    """Give the answer to `tfperf bisect`."""
+    path = settings.of(STEP)
+    if path is not None:
+        from pytest_tfperf.features.bisect.step import answered, read_step, write
+
+        write(Path(read_step(path).answer), answered(record))
+    return []
+
+
+@hookimpl
+def exit_status(settings: Settings, record: Callable[[], SessionRecord], status: int) -> int | None:
+    """The status for `git bisect run`."""
+    if not settings.of(GIT_BISECT):
+        return None
+    from pytest_tfperf.features.bisect.git_status import git_status
+
+    return git_status(record(), status)

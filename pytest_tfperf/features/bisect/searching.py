@@ -1,0 +1,315 @@
+"""A search from its first comparison to its result; it survives an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, final
+
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.bisect.step import Answered, Found, State, Step, read_answer, write
+from pytest_tfperf.judging.pairs import Decision
+from pytest_tfperf.judging.search import (
+    MOST_PAIRS,
+    Answer,
+    Search,
+    Side,
+    answer_of,
+    comparisons,
+    error_rates,
+    threshold_of,
+)
+from pytest_tfperf.reports.numbers import change, counted, duration
+from pytest_tfperf.reports.table import aligned
+from pytest_tfperf.stores import files
+
+_LAST_LINES = 15
+
+
+class States(Protocol):
+    """What is searched, in order; state 0 is good."""
+
+    @property
+    def noun(self) -> str:
+        """What one of them is."""
+
+    @property
+    def key(self) -> Sequence[str]:
+        """What tells this search from others."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of each state."""
+
+    def state(self, index: int) -> State:
+        """How it is measured; a TfperfError skips it."""
+
+    def about(self, index: int) -> list[tuple[str, str]]:
+        """What to show of the one that was found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a search knows, as its file keeps it.
+
+    Args:
+        ends: the comparison of the bad end with the good one; None before it.
+        call: which comparison of the test lost most there, from 0.
+        answers: by the state's index.
+        seconds: that the comparisons took.
+    """
+
+    ends: Found | None = None
+    call: int = 0
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class _NotMeasured(TfperfError):
+    """A state can't be compared."""
+
+
+@final
+class Searching:
+    """One search.
+
+    Args:
+        test: pytest's id.
+        states: what is searched.
+        folder: tfperf's own.
+        show: prints a line.
+        tolerance: what the bad end must have lost more than; None: the test's own.
+        afresh: forget what is known.
+    """
+
+    def __init__(
+        self,
+        test: str,
+        states: States,
+        folder: Path,
+        show: Callable[[str], object],
+        *,
+        tolerance: Tolerance | None = None,
+        afresh: bool = False,
+    ) -> None:
+        self._test = test
+        self._states = states
+        self._show = show
+        self._tolerance = tolerance
+        self._last = len(states.names) - 1
+        self._rates = error_rates(self._last)
+        digest = hashlib.sha256("\0".join([test, str(tolerance), *states.key]).encode()).hexdigest()[:12]
+        self._file = folder.absolute() / "bisect" / f"{digest}.json"
+        if afresh:
+            self._file.unlink(missing_ok=True)
+        self._kept = self._read()
+
+    def run(self) -> int:
+        """Search until the change is found; returns the exit status.
+
+        Raises:
+            TfperfError: the ends can't be compared.
+            KeyboardInterrupt: after saying what is kept.
+        """
+        try:
+            return self._run()
+        except KeyboardInterrupt:
+            known = len(self._kept.answers) + (self._kept.ends is not None)
+            self._show(
+                f"interrupted; {counted(known, 'comparison')} kept in {self._file}. The same command goes on, "
+                "with --again it begins anew"
+            )
+            raise
+
+    def _run(self) -> int:
+        names = self._states.names
+        self._show(
+            f"{counted(self._last, 'state')} after {names[0]} (good) up to {names[-1]} (bad), at most "
+            f"{counted(comparisons(self._last), 'comparison')}"
+        )
+        ends = self._kept.ends or self._compare_ends()
+        self._show(f"  {names[-1]}: {_size(ends)}, {counted(ends.pairs, 'pair')}")
+        if ends.outcome is not Outcome.REGRESSED:
+            self._show(f"{names[-1]} is not slower than {names[0]} by more than the tolerance: {ends.reason}")
+            return EXIT_REGRESSED if ends.outcome in (Outcome.PASS, Outcome.IMPROVED) else EXIT_NOT_MEASURED
+        threshold = threshold_of(ends.ratio)
+        for index, answer in sorted(self._answers.items()):
+            self._show(f"  {names[index]}: {_said(answer)} (kept)")
+        while (asked := self._search.next) is not None:
+            self._show_left()
+            answer = self._ask(asked, threshold)
+            self._keep(replace(self._kept, answers={**self._kept.answers, str(asked): answer}))
+            self._show(f"  {names[asked]}: {_said(answer)}")
+        return self._end(threshold)
+
+    # Comparisons
+
+    def _compare_ends(self) -> Found:
+        found = self._compare(0, self._last, self._tolerance)
+        call = min(range(len(found)), key=lambda i: found[i].ratio)
+        self._keep(replace(self._kept, ends=found[call], call=call))
+        return found[call]
+
+    def _ask(self, index: int, threshold: Tolerance) -> Answer:
+        try:
+            found = self._compare(0, index, threshold)[self._kept.call]
+        except (_NotMeasured, IndexError) as error:
+            return Answer(side=Side.SKIPPED, why=str(error).partition("\n")[0])
+        if found.outcome is Outcome.INVALID:
+            return Answer(side=Side.SKIPPED, why=found.reason)
+        return answer_of(_decision(found), threshold, found.pairs)
+
+    def _compare(self, a: int, b: int, tolerance: Tolerance | None) -> Sequence[Found]:
+        """What a session finds that compares two states.
+
+        Raises:
+            _NotMeasured: one can't be built, or the session gave nothing.
+        """
+        try:
+            states = [self._states.state(index) for index in (a, b)]
+        except TfperfError as error:
+            raise _NotMeasured(str(error)) from None
+        step_file, answer_file = (self._file.with_suffix(suffix) for suffix in (".step.json", ".answer.json"))
+        answer_file.unlink(missing_ok=True)
+        step = Step(
+            a=states[0],
+            b=states[1],
+            answer=str(answer_file),
+            error=self._rates.false_alarms,
+            most_pairs=MOST_PAIRS,
+            tolerance=tolerance,
+        )
+        self._write(step_file, step)
+        text = _session(self._test, step_file)
+        answered = read_answer(answer_file) if answer_file.exists() else Answered()
+        self._kept = replace(self._kept, seconds=self._kept.seconds + answered.seconds)
+        if answered.found:
+            return answered.found
+        if answered.faults:
+            raise _NotMeasured(answered.faults[0])
+        end = "\n".join(f"  | {line}" for line in text.splitlines()[-_LAST_LINES:])
+        raise _NotMeasured(f"pytest compared nothing in {self._test}; its last lines:\n{end}")
+
+    # The end
+
+    def _end(self, threshold: Tolerance) -> int:
+        names, found = self._states.names, self._search.candidates
+        if len(found) > 1:
+            listed = ", ".join(names[index] for index in found)
+            self._show(f"one of these {len(found)}, because those between can't be measured: {listed}")
+            return EXIT_NOT_MEASURED
+        first = found[0]
+        before = self._last_measured_before(first)
+        try:
+            last = self._compare(before, first, threshold)[self._kept.call]
+        except (_NotMeasured, IndexError) as error:
+            self._show(f"{names[first]} is the first slow {self._states.noun}; its size is not known: {error}")
+            return EXIT_NOT_MEASURED
+        unsure = [names[i] for i, answer in self._answers.items() if not answer.is_sure]
+        is_confirmed = answer_of(_decision(last), threshold, last.pairs).side is Side.BAD
+        if not is_confirmed:
+            self._show(
+                f"{names[first]} would be it, but beside {names[before]} it is not slow ({_size(last)}): an earlier "
+                "answer was wrong. Search again on a quieter machine, with --again"
+            )
+            return EXIT_NOT_MEASURED
+        doubts = [("doubt", f"{', '.join(unsure)} stayed undecided; the likelier answer counted")] if unsure else []
+        lines = aligned([*self._states.about(first), *doubts])
+        size = f"{_size(last)}, beside {names[before]}"
+        self._show("\n".join([f"{names[first]} is the first slow one: {size}", *(f"  {line}" for line in lines)]))
+        return EXIT_GREEN
+
+    def _last_measured_before(self, index: int) -> int:
+        """The nearest state before it that was measured, so that its own change is what differs."""
+        return max((i for i, one in self._answers.items() if one.side is Side.GOOD and i < index), default=0)
+
+    # What is kept
+
+    @property
+    def _answers(self) -> dict[int, Answer]:
+        return {int(index): answer for index, answer in self._kept.answers.items()}
+
+    @property
+    def _search(self) -> Search:
+        return Search(self._last, self._answers)
+
+    def _show_left(self) -> None:
+        """How many comparisons are left, and their time by those that were made."""
+        left = comparisons(self._search.bad - self._search.good) - 1
+        made = 1 + sum(answer.side is not Side.SKIPPED for answer in self._answers.values())
+        self._show(
+            f"{counted(left, 'comparison')} left, about {duration(left * self._kept.seconds / made)}"
+            if self._kept.seconds
+            else f"{counted(left, 'comparison')} left"
+        )
+
+    def _read(self) -> Kept:
+        try:
+            return build(Kept, json.loads(self._file.read_text("utf-8")), str(self._file))
+        except FileNotFoundError:
+            return Kept()
+        except (OSError, ValueError, TfperfError) as error:
+            raise TfperfError(f"{self._file} can't be read: {error}. Begin anew with --again") from None
+
+    def _keep(self, kept: Kept) -> None:
+        self._kept = kept
+        self._write(self._file, kept)
+
+    def _write(self, path: Path, value: Kept | Step) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (path.parent.parent / "bisect" / ".gitignore").write_text("*\n", "utf-8")
+            if isinstance(value, Step):
+                write(path, value)
+            else:
+                files.replace(path, json.dumps(plain(value)).encode())
+        except OSError as error:
+            raise TfperfError(f"{path} can't be written: {error.strerror}. Free some space, or give --dir") from None
+
+
+def _session(test: str, step_file: Path) -> str:
+    """Run pytest on the test; returns what it printed. Ctrl-C reaches it, too, and is waited for."""
+    command = [sys.executable, "-m", "pytest", test, "-p", "no:cacheprovider"]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "TFPERF_BISECT_STEP": str(step_file)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            text, _ = process.communicate()
+        except KeyboardInterrupt:
+            process.communicate()
+            raise
+    return text
+
+
+def _decision(found: Found) -> Decision:
+    return Decision(found.ratio, found.low, found.high, found.outcome, found.reason)
+
+
+def _size(found: Found) -> str:
+    """The change with its interval: "-10.1 % (95 % CI -11.0 % to -9.2 %)"."""
+    interval = f" (95 % CI {change(found.low - 1)} to {change(found.high - 1)})" if math.isfinite(found.high) else ""
+    return f"{change(found.ratio - 1)}{interval}"
+
+
+def _said(answer: Answer) -> str:
+    if answer.side is Side.SKIPPED:
+        return f"skipped: {answer.why}"
+    doubt = "" if answer.is_sure else ", the likelier answer"
+    word = "slow" if answer.side is Side.BAD else "fast"
+    return f"{word}{doubt}, {change(answer.ratio - 1)} in {counted(answer.pairs, 'pair')}"

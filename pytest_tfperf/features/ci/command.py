@@ -1,0 +1,53 @@
+"""`tfperf comment`: one comment on a pull request, edited in place."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from pytest_tfperf.console.arguments import Commands, add_command
+from pytest_tfperf.console.output import show
+from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.errors import TfperfError
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    comment = add_command(
+        commands,
+        "comment",
+        _run,
+        "write a session's comment on the pull request of this CI job, or edit the one that is there",
+        examples=(
+            "TFPERF_COMMENT=comment.md pytest perf_tests --tfperf-base=origin/main",
+            "tfperf comment comment.md",
+            "tfperf comment comment.md --name=gpu",
+        ),
+    )
+    comment.add_argument(
+        "file", type=Path, metavar="FILE", help="what a session wrote for the ini value tfperf_comment"
+    )
+    comment.add_argument("--name", default="throughput", help="tells comments of several jobs apart")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.features.ci.comment import paragraphs
+    from pytest_tfperf.features.ci.sticky import NotPosted, Place
+
+    try:
+        text = arguments.file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise TfperfError(
+            f"{arguments.file} can't be read: {why}. A session writes it: TFPERF_COMMENT={arguments.file} pytest ..."
+        ) from None
+    try:
+        done = Place.of(os.environ).post("\n\n".join(paragraphs(text, _MOST_CHARACTERS)), arguments.name)
+        show(f"{done} the comment")
+    except NotPosted as error:
+        show(f"no comment, because {error}. The job's summary has the same")
+    return EXIT_GREEN
+
+
+_MOST_CHARACTERS = 60_000  # GitHub takes 65,536

@@ -1,0 +1,124 @@
+"""Which commit a revision means, where two branches parted, and what lies between two commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.workers.git_worktree import refusal_of, repository_of, run_git
+
+SHOWN: Final = 12
+"""Digits of a hash in messages and in the history."""
+
+_WHOLE: Final = (
+    "In CI, clone with the whole history (GitHub: fetch-depth: 0, GitLab: GIT_DEPTH: 0); here: git fetch --unshallow"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit.
+
+    Args:
+        hash: all of its digits.
+        author: name and address.
+        date: of the commit, YYYY-MM-DD.
+        subject: the first line of its message.
+    """
+
+    hash: str
+    author: str
+    date: str
+    subject: str
+
+    @property
+    def shown(self) -> str:
+        """The hash in a message."""
+        return self.hash[:SHOWN]
+
+
+def require_repository(folder: Path, wanted_by: str) -> Path:
+    """The root of the repository that a folder is in.
+
+    Args:
+        folder: where the tests are.
+        wanted_by: the option that needs it, for the message.
+
+    Raises:
+        TfperfError: there is none, git is missing or refuses to read it, or nothing was committed yet.
+    """
+    found = repository_of(folder)
+    if found is None:
+        done = run_git(folder, "rev-parse", "--show-toplevel")
+        if done.returncode == 127:
+            raise TfperfError(f"{wanted_by}: {done.stderr}. Install git: it has the code of other commits")
+        why = refusal_of(folder) or f"git finds no repository at {folder}. Run it in a clone of your repository"
+        raise TfperfError(f"{wanted_by}: {why}")
+    if run_git(found, "rev-parse", "--verify", "--quiet", "HEAD").returncode:
+        raise TfperfError(f"{wanted_by}: {found} has no commit yet. Commit the tests and the models first")
+    return found
+
+
+def commit_named(repository: Path, revision: str, wanted_by: str) -> Commit:
+    """The commit that a revision means.
+
+    Raises:
+        TfperfError: there is no such commit here; says how to fetch it.
+    """
+    done = run_git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if done.returncode == 0:
+        return described(repository, [done.stdout.strip()])[0]
+    advice = "Fetch it (git fetch origin), or name a branch, tag or commit that `git log` knows"
+    if is_shallow(repository):
+        advice = f"This is a shallow clone. {_WHOLE}"
+    raise TfperfError(f"{wanted_by}: {revision!r} is no commit of {repository}. {advice}")
+
+
+def merge_base(repository: Path, revision: str, wanted_by: str) -> Commit:
+    """Where HEAD and a revision parted: what the branch changed, and nothing that came into the other since.
+
+    Raises:
+        TfperfError: no such commit, no common ancestor, or a clone that is too shallow to know it.
+    """
+    other = commit_named(repository, revision, wanted_by)
+    done = run_git(repository, "merge-base", "HEAD", other.hash)
+    if done.returncode == 0:
+        return described(repository, [done.stdout.split()[0]])[0]
+    if is_shallow(repository):
+        raise TfperfError(f"{wanted_by}: in this shallow clone HEAD and {revision} have no common commit. {_WHOLE}")
+    raise TfperfError(
+        f"{wanted_by}: HEAD and {revision} have no common commit, so there is nothing to compare with. Name a branch "
+        "that this one started from"
+    )
+
+
+def is_shallow(repository: Path) -> bool:
+    """Whether commits are missing from the clone."""
+    return run_git(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+
+
+def commits_after(repository: Path, good: Commit, bad: Commit, wanted_by: str) -> list[Commit]:
+    """The commits from `good` (left out) to `bad`, oldest first, along first parents: a merge is one change.
+
+    Raises:
+        TfperfError: good is no ancestor of bad; or, in a shallow clone, that can't be known.
+    """
+    if run_git(repository, "merge-base", "--is-ancestor", good.hash, bad.hash).returncode:
+        advice = _WHOLE if is_shallow(repository) else "Name a good commit that came before the bad one"
+        raise TfperfError(f"{wanted_by}: {good.shown} is no ancestor of {bad.shown}. {advice}")
+    done = run_git(repository, "rev-list", "--first-parent", "--reverse", "--ancestry-path", f"{good.hash}..{bad.hash}")
+    found = done.stdout.split()
+    if not found and good.hash != bad.hash:  # good came in by a merge, so no first parent leads to it
+        found = run_git(repository, "rev-list", "--reverse", "--topo-order", f"{good.hash}..{bad.hash}").stdout.split()
+    return described(repository, found)
+
+
+def described(repository: Path, hashes: list[str]) -> list[Commit]:
+    """Hash, author, date and subject of each."""
+    if not hashes:
+        return []
+    form = "%H%x00%an <%ae>%x00%cs%x00%s"
+    done = run_git(repository, "log", "--no-walk=unsorted", f"--format={form}", *hashes)
+    return [Commit(*line.split("\0")) for line in done.stdout.splitlines()]

@@ -1,0 +1,186 @@
+"""`--tfperf-base`: whole sessions in git repositories, with programs whose rate is played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from inner import NOT_MEASURED, Finished, Project
+from repositories import ONE_READING, TESTS, Repository
+from wheels import wheel
+
+BASE = ("perf_tests", "--tfperf-base=main", *ONE_READING)
+
+
+@pytest.fixture
+def repository(project: Project) -> Repository:
+    return Repository(project)
+
+
+@pytest.fixture(scope="module")
+def slower(shared: Project) -> tuple[Repository, Finished]:
+    """A branch whose program costs a fifth more, and main, which became slower meanwhile."""
+    made = Repository(shared)
+    made.git("switch", "--quiet", "--create", "slower")
+    made.cost(0.012)
+    made.commit("slower")
+    made.git("switch", "--quiet", "main")
+    made.cost(0.1)
+    made.commit("main went on")
+    made.git("switch", "--quiet", "slower")
+    return made, shared.run(*BASE, TFPERF_MARKDOWN="summary.md")
+
+
+def test_a_slower_branch_fails_against_the_commit_where_it_began(slower: tuple[Repository, Finished]) -> None:
+    repository, session = slower
+    assert (session.kinds, session.status) == ({"test_loop": "failure"}, 1), session.text
+    base = repository.git("merge-base", "main", "HEAD")[:12]
+    assert f"with main ({base}) (a) instead of a baseline, in at most 20 pairs of runs or 5 min each" in session.text
+    assert f"examples/s: commit {base}" in session.text
+
+
+def test_comparisons_are_kept_with_the_two_commits(slower: tuple[Repository, Finished]) -> None:
+    repository, _ = slower
+    (kept,) = repository.project.history.comparisons()
+    commits = [side.environment["commit"] for side in (kept.a, kept.b)]
+    assert commits == [repository.git("rev-parse", "--short=12", name) for name in ("main~1", "HEAD")]
+
+
+def test_the_markdown_summary_has_the_comparison(slower: tuple[Repository, Finished]) -> None:
+    repository, _ = slower
+    base = repository.git("rev-parse", "--short=12", "main~1")
+    assert f"| commit {base} | commit " in (repository.folder / "summary.md").read_text()
+
+
+def test_the_users_checkout_is_left_as_it_was(slower: tuple[Repository, Finished]) -> None:
+    repository, _ = slower
+    assert repository.git("status", "--porcelain", "--branch") == "## slower\n?? summary.md"
+    assert repository.worktrees == [repository.git("rev-parse", "main~1")]
+
+
+def test_a_branch_that_changed_nothing_passes_and_its_uncommitted_changes_are_said(repository: Repository) -> None:
+    repository.git("switch", "--quiet", "--create", "same")
+    repository.project.write("cost.py", "COST = 0.01  # as before\n")
+    session = repository.project.run(*BASE)
+    assert (session.kinds, session.status) == ({"test_loop": "passed"}, 0), session.text
+    assert ", with uncommitted changes) with main (" in session.text
+    assert "REGRESSED" not in session.text
+
+
+# What the base lacks
+
+
+NEW = """
+def test_new(throughput, on):
+    run(throughput, on, "new.py", name="new")
+"""
+
+# `echo` is not of this repository, and where it runs is not either.
+ELSEWHERE = """
+def test_elsewhere(throughput, on, tmp_path):
+    throughput.check_command(["/bin/sh", "-c", "for i in 1 2 3 4 5 6; do echo step $i throughput: 5 examples/s; done"],
+        name="elsewhere", on=on, cwd=tmp_path)
+"""
+
+
+def test_what_the_base_lacks_is_measured_and_said_and_the_rest_is_compared(repository: Repository) -> None:
+    repository.project.write("new.py", "import loop\n")
+    repository.project.tests(TESTS + NEW, "perf_tests/test_it.py")
+    session = repository.project.run(*BASE)
+    assert session.kinds == {"test_loop": "passed", "test_new": "passed"}, session.text
+    base = repository.git("rev-parse", "--short=12", "main")
+    assert f"test_new: measured, not compared: NEW: main ({base}) has no new.py" in session.text
+    assert session.status == 0
+
+
+@pytest.mark.parametrize(
+    ("tests", "files", "said"),
+    [
+        (NEW, {"new.py": "import loop\n"}, "NEW: main ("),
+        (ELSEWHERE, {}, "nothing of this repository is in it, so both sides would be the same"),
+        (
+            NEW.replace("new.py", "loop.py"),
+            {"loop.py": "import loop_of_head\n", "loop_of_head.py": None},
+            "fails there only: the program exited with status 1 after 0 readings",
+        ),
+    ],
+    ids=["new", "of no repository", "fails in the base"],
+)
+def test_a_session_that_compared_nothing_ends_with_6(
+    repository: Repository, tests: str, files: dict[str, str | None], said: str
+) -> None:
+    head = (repository.folder / "loop.py").read_text()
+    if "loop.py" in files:
+        repository.project.write("loop.py", "raise SystemExit(1)\n")
+        repository.commit("broken")
+    for name, text in files.items():
+        repository.project.write(name, head if text is None else text)
+    body = TESTS.partition("def test_loop")[0]
+    repository.project.tests(body + tests, "perf_tests/test_it.py")
+    session = repository.project.run(*BASE)
+    assert session.status == NOT_MEASURED, session.text
+    assert f"measured, not compared: {said}" in session.text
+    assert "NOTHING WAS COMPARED" in session.text
+
+
+def test_a_program_that_fails_on_this_side_only_is_an_error(repository: Repository) -> None:
+    repository.project.write("loop.py", "raise SystemExit(1)\n")
+    session = repository.project.run(*BASE)
+    assert (session.kinds, session.status) == ({"test_loop": "error"}, NOT_MEASURED), session.text
+
+
+# Both sides must be two
+
+
+def install(repository: Repository, *, editable: bool) -> str:
+    """Install `cost` from the repository as pip does, into a folder of packages; returns PYTHONPATH."""
+    packages = repository.folder.parent / "packages" / "site-packages"
+    info = packages / "cost-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cost\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text("cost\n")
+    flag = ', "dir_info": {"editable": true}' if editable else ', "dir_info": {}'
+    (info / "direct_url.json").write_text(f'{{"url": "{repository.folder.as_uri()}"{flag}}}')
+    if not editable:
+        (packages / "cost.py").write_text((repository.folder / "cost.py").read_text())
+    return str(packages)
+
+
+def test_a_copy_among_the_installed_packages_is_refused_with_the_way_to_mend_it(repository: Repository) -> None:
+    path = install(repository, editable=False)
+    repository.git("mv", "loop.py", "perf_tests/loop.py")
+    repository.project.tests(TESTS.replace('"loop.py"', '"perf_tests/loop.py"'), "perf_tests/test_it.py")
+    repository.commit("moved")
+    session = repository.project.run(*BASE, PYTHONPATH=path)
+    assert (session.kinds, session.status) == ({"test_loop": "error"}, NOT_MEASURED), session.text
+    assert "both sides would run the current code" in session.text
+    assert "PYTHONPATH=. pytest ..." in session.text
+    mended = repository.project.run(*BASE, PYTHONPATH=f".:{path}")
+    assert mended.kinds == {"test_loop": "passed"}, mended.text
+
+
+# Packages
+
+
+def test_the_base_runs_with_the_packages_of_its_lock(repository: Repository, tmp_path: Path) -> None:
+    (repository.folder / "cost.py").unlink()
+    repository.project.write("packages.lock", wheel(tmp_path / "wheels", "cost", "1.0", "COST = 0.02\n"))
+    repository.commit("the cost is a package")
+    repository.git("switch", "--quiet", "--create", "branch")
+    repository.cost(0.01)
+    session = repository.project.run(*BASE, "--tfperf-base-lock=packages.lock")
+    assert dict(session.cases["test_loop"].properties)["tfperf_outcome"] == "IMPROVED", session.text
+    assert "the base runs with packages of its own: " in session.text
+
+
+# Time
+
+
+def test_a_budget_leaves_out_what_does_not_fit(repository: Repository) -> None:
+    two = TESTS + TESTS[TESTS.index("def test_loop") :].replace("test_loop", "test_again").replace(
+        '"loop.py")', '"loop.py", name="again")'
+    )
+    repository.project.tests(two, "perf_tests/test_it.py")
+    session = repository.project.run(*BASE, "--tfperf-budget=40s")
+    assert "--tfperf-budget of 40 s leaves out 1 test" in session.text
+    assert list(session.kinds.values()) == ["passed"], session.text

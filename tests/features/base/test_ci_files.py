@@ -1,0 +1,110 @@
+"""What CI systems run for a pull request: the steps of action.yml, and the GitLab component."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from inner import Project
+from repositories import ONE_READING, Repository
+
+ROOT = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+
+
+class Runner:
+    """A CI runner with a clone whose branch is slower than its origin's main."""
+
+    def __init__(self, project: Project, folder: Path) -> None:
+        self.upstream = Repository(project)
+        self.upstream.git("switch", "--quiet", "--create", "slower")
+        self.upstream.cost(0.012)
+        self.upstream.commit("slower")
+        self.clone = folder / "clone"
+        self.upstream.git("clone", "--quiet", str(project.folder), str(self.clone))
+        self.temporary = folder / "temporary"
+
+    def run(self, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        left_out = ("TFPERF_", "GITHUB_", "PYTEST_", "CI_")
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],  # as GitHub runs `shell: bash`
+            cwd=self.clone,
+            env=ours | {"PATH": f"{BIN}:{os.environ['PATH']}"} | variables,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+
+
+@pytest.fixture
+def runner(project: Project, tmp_path: Path) -> Runner:
+    return Runner(project, tmp_path)
+
+
+def action() -> dict[str, Any]:
+    return dict(yaml.safe_load((ROOT / "action.yml").read_text()))
+
+
+def filled(value: str, runner: Runner, **inputs: str) -> str:
+    """A value of the action as GitHub gives it to a step."""
+    known = {name: str(one.get("default", "")) for name, one in action()["inputs"].items()} | inputs
+    for name, text in known.items():
+        value = value.replace(f"${{{{ inputs.{name} }}}}", text)
+    return value.replace("${{ runner.temp }}", str(runner.temporary))
+
+
+def test_the_steps_of_the_action_compare_report_and_comment(runner: Runner) -> None:
+    summary = runner.temporary.parent / "summary.md"
+    _, measure, comment, keep = action()["runs"]["steps"]
+    inputs = {"base": "origin/main", "arguments": " ".join(ONE_READING), "marks": "cpu"}
+    environment = {name: filled(value, runner, **inputs) for name, value in measure["env"].items()}
+    done = runner.run(measure["run"], **environment, GITHUB_STEP_SUMMARY=str(summary), GITHUB_ACTIONS="true")
+    assert done.returncode == 1, done.stdout
+    assert "1 of 1 throughput test regressed" in summary.read_text()
+    assert sorted(path.name for path in Path(filled(keep["with"]["path"], runner)).iterdir()) == [
+        "comment.md",
+        "throughput.html",
+        "throughput.xml",
+    ]
+    environment = {name: filled(value, runner, token="") for name, value in comment["env"].items()}
+    said = runner.run(comment["run"], **environment, GITHUB_REPOSITORY="ada/nets")
+    assert (said.returncode, "no comment, because this job is not of a pull request" in said.stdout) == (0, True)
+
+
+def test_no_step_of_the_action_puts_an_input_into_a_script() -> None:
+    scripts = [step["run"] for step in action()["runs"]["steps"] if "run" in step]
+    assert [script for script in scripts if "${{" in script] == []
+
+
+def test_the_commands_of_the_gitlab_component_compare(runner: Runner) -> None:
+    specification, jobs = yaml.safe_load_all((ROOT / "templates" / "against-base.yml").read_text())
+    (job,) = jobs.values()
+    given = {name: one["default"] for name, one in specification["spec"]["inputs"].items()}
+    given |= {"install": "true", "arguments": " ".join(ONE_READING)}
+    script = "\n".join(job["script"])
+    for name, value in given.items():
+        script = script.replace(f"$[[ inputs.{name} ]]", value)
+    done = runner.run(script, **job["variables"], CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main")
+    assert done.returncode == 1, done.stdout
+    assert "| REGRESSED | " in (runner.clone / "comment.md").read_text()
+    assert (runner.clone / "throughput.html").exists()
+    assert runner.run("\n".join(job["after_script"])).returncode == 0
+
+
+def test_the_file_of_init_uses_the_inputs_that_the_action_has(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_tfperf.cli", "init", str(tmp_path), "--ci=github"], check=False
+    )
+    assert done.returncode == 0
+    workflow = yaml.safe_load(next(tmp_path.glob(".github/workflows/*pull*")).read_text())
+    steps = workflow["jobs"]["against-base"]["steps"]
+    (ours,) = [step for step in steps if "pytest-tfperf@" in step.get("uses", "")]
+    assert set(ours["with"]) <= set(action()["inputs"])
+    assert steps[0]["with"]["fetch-depth"] == 0
