@@ -1,0 +1,31 @@
+"""The figures of a run of a workload, beside its throughput."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_tfperf.core.figure import FIRST_STEP, LOSS, PEAK_MEMORY
+from pytest_tfperf.core.run import Plan, Run
+from pytest_tfperf.workers.training_run import TrainingRun
+
+
+def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
+    """The run with the figures that the plan asks for; what can't be told is left out.
+
+    Call it when the last window was read, and before anything else is measured in the worker, which needs memory.
+
+    Raises:
+        MeasurementError: from the worker.
+    """
+    wanted = {figure.name for figure in plan.also}
+    figures: dict[str, float] = {}
+    ranks: dict[str, str] = {}
+    found = {FIRST_STEP: training.first_step}
+    if PEAK_MEMORY in wanted and (memory := training.peak_memory()) is not None:
+        found[PEAK_MEMORY] = memory
+    for name in wanted & found.keys():
+        figures[name] = found[name].value
+        ranks |= {name: found[name].rank} if found[name].rank else {}
+    if LOSS in wanted and (loss := run.warmup[0].loss) is not None:
+        figures[LOSS] = loss  # of the step `LOSS_STEP`, with which the first window of the warm-up ends
+    return replace(run, figures=figures, figure_ranks=ranks)
