@@ -21,6 +21,11 @@ LOSS_STEP: Final = 10
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 
 
+def is_figure_name(text: object) -> bool:
+    """Whether a text can be the name of a figure, which is a cell of a baselines file."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
+
+
 class Better(StrEnum):
     """Which change of a figure is good; `same`: none, in either direction."""
 
@@ -69,7 +74,7 @@ class Figure:
     takes: Takes | str = Takes.LAST
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+        if not is_figure_name(self.name):
             raise WorkloadError(
                 f"Figure({self.name!r:.80}): the name must be at most 40 lower-case letters, digits and '_', as in "
                 "'eval_loss': it is the key of a baseline"
