@@ -1,4 +1,4 @@
-"""The figures of a run of a workload, beside its throughput."""
+"""The figures of one run of a workload, beside its throughput."""
 
 from __future__ import annotations
 

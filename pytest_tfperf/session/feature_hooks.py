@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.one_run import RunEngine
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.comparison import Comparison
+    from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.selection import Choice, Selection
     from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
@@ -56,6 +57,11 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
 @hookspec(firstresult=True)
 def other_side(settings: Settings) -> Interpreter | None:
     """The Python that each check is compared with, instead of with a baseline."""
+
+
+@hookspec(firstresult=True)
+def figures(settings: Settings) -> Sequence[Figure] | None:
+    """The figures that each check is judged by beside its throughput, where its test does not say it."""
 
 
 @hookspec(firstresult=True)
