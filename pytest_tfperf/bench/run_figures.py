@@ -18,14 +18,10 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
         MeasurementError: from the worker.
     """
     wanted = {figure.name for figure in plan.also}
-    figures: dict[str, float] = {}
-    ranks: dict[str, str] = {}
-    found = {FIRST_STEP: training.first_step}
+    found = {FIRST_STEP: training.first_step} if FIRST_STEP in wanted else {}
     if PEAK_MEMORY in wanted and (memory := training.peak_memory()) is not None:
         found[PEAK_MEMORY] = memory
-    for name in wanted & found.keys():
-        figures[name] = found[name].value
-        ranks |= {name: found[name].rank} if found[name].rank else {}
+    figures = {name: one.value for name, one in found.items()}
     if LOSS in wanted and (loss := run.warmup[0].loss) is not None:
         figures[LOSS] = loss  # of the step `LOSS_STEP`, with which the first window of the warm-up ends
-    return replace(run, figures=figures, figure_ranks=ranks)
+    return replace(run, figures=figures, figure_ranks={name: one.rank for name, one in found.items() if one.rank})
