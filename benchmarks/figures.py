@@ -3,7 +3,7 @@
     python -m benchmarks.figures [SESSIONS]
 
 Each simulated row is recorded from five runs, and refused as in production. A session takes a first run of each test,
-and further runs or pairs as the verdict wants them. Runs differ by a normal deviation of the row's spread; a row's noise
+and further runs or pairs as the verdict wants them. Runs differ by a normal deviation of the row's spread; its noise
 is learnt from all rows of the figure. A table gives the share of tests that failed or were left in doubt: without a
 change (false alarms), and with one.
 """
