@@ -144,7 +144,9 @@ class Bench:
                 raise
             # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
             taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
-            doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
+            doubt = verdict
+            if verdict.wants != NOTHING:
+                doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
             figures = tuple(replace(one, wants=NOTHING) for one in figures)
             return replace(
                 self._measurement(task, taken), verdict=doubt, figures=figures, document=task.reference.document

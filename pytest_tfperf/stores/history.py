@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.past import PastResult
     from pytest_tfperf.stores.history_queries import Filters
 
+    _Row = Mapping[str, Any]
+
 _MOST_NAMED: Final = 3
 
 
@@ -291,12 +293,7 @@ class History:
             self.unread.add(row, why if why.startswith(row) else f"{row}: {why}")
 
     def _add(
-        self,
-        table: Table,
-        row: Mapping[str, Any],
-        when: str,
-        replaces: str | None = None,
-        figures: Sequence[Mapping[str, Any]] = (),
+        self, table: Table, row: _Row, when: str, replaces: str | None = None, figures: Sequence[_Row] = ()
     ) -> str:
         id = replaces or secrets.token_hex(16)
 
