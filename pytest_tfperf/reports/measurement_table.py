@@ -189,7 +189,7 @@ def _document(row: Baseline, here: str) -> str:
 
 
 def measurement_json(m: Measurement) -> dict[str, object]:
-    """Its throughput and its verdict, without its runs."""
+    """Its throughput, its verdict and its figures, without its runs."""
     t = m.throughput
     return {
         "test": m.test,
@@ -204,4 +204,5 @@ def measurement_json(m: Measurement) -> dict[str, object]:
         "low": plain(t.low),
         "high": plain(t.high),
         "verdict": plain(m.verdict),
+        "figures": {one.figure.name: plain(one) for one in m.figures},
     }

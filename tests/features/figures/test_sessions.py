@@ -27,7 +27,7 @@ TESTS = """
     MEMORY = Figure("peak_memory", absolute=0.0)
 
     def test_passes(throughput, on):
-        throughput.check(tiny(1), on=on, also=("peak_memory", "first_step", "loss"))
+        throughput.check(tiny(1), on=on, also=("peak_memory", "first_step", Figure("loss", absolute=9.0)))
 
     def test_needs_more_memory(throughput, on):
         throughput.check(tiny(2), on=on, also=(MEMORY,))
@@ -41,17 +41,17 @@ TESTS = """
     def test_misspells_a_figure(throughput, on):
         throughput.check(tiny(5), on=on, also=("peak_memry",))
 
-    def program(throughput, on, *also):
+    def program(throughput, on, name, *also):
         throughput.check_command(
-            [sys.executable, "train.py"], name="it", on=on, reads=Reads(field="rate"), readings=5, also=also
+            [sys.executable, "train.py"], name=name, on=on, reads=Reads(field="rate"), readings=5, also=also
         )
 
     def test_a_program_passes(throughput, on):
         figure = Figure("eval_loss", field="eval.loss", limit=3.0)
-        program(throughput, on, "peak_memory", "first_step", "loss", figure)
+        program(throughput, on, "it", "peak_memory", "first_step", "loss", figure)
 
     def test_a_program_never_prints_a_figure(throughput, on):
-        program(throughput, on, Figure("bleu", field="eval.bleu"))
+        program(throughput, on, "other", Figure("bleu", field="eval.bleu"))
 """
 
 
