@@ -12,11 +12,13 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Rule
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted, percent
+from pytest_tfperf.reports.table import Columns, table
 
 _NAMES: Final = {PEAK_MEMORY: "peak memory", FIRST_STEP: "first step"}
 _MORE_AND_LESS: Final = {PEAK_MEMORY: ("more", "less"), FIRST_STEP: ("longer", "shorter")}
 _BAD: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
-_STEPS: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_IDS: Final = ("workload",)
+_SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def shown(figure: Figure) -> str:
@@ -26,10 +28,15 @@ def shown(figure: Figure) -> str:
 
 def written(figure: Figure, value: float) -> str:
     """A value with its unit: "18.3 GiB", "1.42 s", "2.301"."""
-    if figure.unit == "bytes":
-        unit, size = next((one for one in _STEPS if abs(value) >= one[1]), ("B", 1))
-        return f"{value / size:.3g} {unit}" if abs(value) < 1000 * size else f"{value / size:,.0f} {unit}"
-    return f"{value:.4g}{f' {figure.unit}' if figure.unit else ''}"
+    return written_in(figure.unit or "", value)
+
+
+def written_in(unit: str, value: float) -> str:
+    """A value of a figure that counts this unit."""
+    if unit == "bytes":
+        prefix, size = next((one for one in _SIZES if abs(value) >= one[1]), ("B", 1))
+        return f"{value / size:.3g} {prefix}" if abs(value) < 1000 * size else f"{value / size:,.0f} {prefix}"
+    return f"{value:.4g} {unit}".rstrip()
 
 
 def bad_figures(m: Measurement) -> list[FigureVerdict]:
@@ -67,6 +74,15 @@ def figure_lines(m: Measurement, one: FigureVerdict) -> Iterator[Line]:
     yield _measured(m, one)
 
 
+def figure_table(measurements: Sequence[Measurement], width: int | None = None) -> list[str]:
+    """A row for each figure that did not pass, after an empty line; nothing where all passed."""
+    columns = Columns(
+        right={"value", "baseline", "change", "fails from"}, optional=("baseline", "fails from"), ids=_IDS
+    )
+    rows = figure_rows(measurements)
+    return ["", *table(rows, columns, width)] if rows else []
+
+
 def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = False) -> list[dict[str, str | None]]:
     """The cells of a table of figures by column; those that passed only where all are wanted."""
     return [
@@ -84,6 +100,20 @@ def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = Fals
         for one in m.figures
         if all_of_them or one.outcome not in (Outcome.PASS, None)
     ]
+
+
+def figure_properties(m: Measurement) -> dict[str, str | float | None]:
+    """Each figure's value, outcome, baseline and confirmed change by name, in its unit; what is not known is None."""
+    found: dict[str, str | float | None] = {}
+    for one in m.figures:
+        name = one.figure.name
+        found |= {
+            name: one.value,
+            f"{name}_outcome": None if one.outcome is None else one.outcome.value,
+            f"{name}_baseline": None if one.baseline is None else one.baseline.reference,
+            f"{name}_confirmed_change": one.confirmed_change,
+        }
+    return found
 
 
 def _why_not_measured(figure: Figure) -> str:

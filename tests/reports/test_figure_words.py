@@ -14,7 +14,7 @@ from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.verdict import Outcome, Rule
-from pytest_tfperf.reports.figures import figure_fact, written
+from pytest_tfperf.reports.figures import figure_fact, figure_properties, figure_table, written
 from pytest_tfperf.reports.message import in_brief, message
 
 GIB = 2.0**30
@@ -133,3 +133,20 @@ def test_a_figure_does_to_its_test_what_a_throughput_does(outcome: Outcome, happ
 def test_the_nightly_gate_fails_a_figure_without_a_baseline() -> None:
     found = with_figures(memory(outcome=Outcome.NO_BASELINE, baseline=None))
     assert consequence(found, require_baseline=True, strict=False) is Consequence.FAILS
+
+
+def test_the_terminal_shows_only_figures_that_did_not_pass() -> None:
+    passed = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
+    _, heading, *rows = figure_table([with_figures(memory(), passed)])
+    assert heading.split()[:3] == ["outcome", "figure", "workload"]
+    assert [row.split()[:3] for row in rows] == [["REGRESSED", "peak", "memory"]]
+
+
+def test_the_terminal_shows_nothing_where_all_figures_passed() -> None:
+    passed = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
+    assert figure_table([with_figures(passed)]) == []
+
+
+def test_junit_has_each_figure_by_its_name() -> None:
+    found = figure_properties(with_figures(memory()))
+    assert (found["peak_memory"], found["peak_memory_outcome"]) == (18.3 * GIB, "REGRESSED")
