@@ -42,6 +42,7 @@ class FigureVerdict:
         change: of the value against the baseline; positive if it is higher.
         confirmed_change: what decided: by rule 1 the current environment against the reference environment, by rule 2
             the runs against the baseline; None before anything is confirmed.
+        confirmed_from: what it is a change from: the reference environment's median today, or the baseline.
         threshold: the confirmed change for the worse, positive, from which the test fails: the larger tolerance, or
             more where noise asks for it.
         wants: what it takes to decide.
@@ -56,6 +57,7 @@ class FigureVerdict:
     baseline: Baseline | None = None
     change: float | None = None
     confirmed_change: float | None = None
+    confirmed_from: float | None = None
     threshold: float | None = None
     wants: Wants = NOTHING
 

@@ -110,6 +110,7 @@ class _Direction:
 
     evidence: FigureEvidence
     sign: int
+    reference: float
     by_runs: Confirmation
     confirmation: Confirmation
 
@@ -140,7 +141,7 @@ class _Direction:
             tests=evidence.tests * directions,
         )
         if not evidence.has_reference_environment:
-            return cls(evidence, sign, runs, runs)
+            return cls(evidence, sign, row.reference, runs, runs)
         suspects = evidence.suspects * directions
         changes = tuple(sign * (b - a) for a, b in pairs)
         of_pairs, freedom = variance_of_pairs(changes, in_unit, suspects)
@@ -158,7 +159,7 @@ class _Direction:
             degrees_of_freedom=freedom,
             tests=suspects,
         )
-        return cls(evidence, sign, runs, by_pairs)
+        return cls(evidence, sign, reference, runs, by_pairs)
 
     @property
     def is_suspected(self) -> bool:
@@ -175,6 +176,7 @@ class _Direction:
             _of(self.evidence, value, outcome, reason),
             rule=found.rule,
             confirmed_change=self.sign * found.middle if is_confirmed else None,
+            confirmed_from=self.reference if is_confirmed else None,
             threshold=found.threshold(FALSE_ALARMS),
             wants=wants,
         )

@@ -52,8 +52,9 @@ def figure_fact(one: FigureVerdict) -> str:
     text = f"{name} {written(figure, one.value)}{f' of {one.rank}' if one.rank else ''}"
     if one.reason is FigureReason.BEYOND_LIMIT and figure.limit is not None:
         return f"{text}, beyond its limit of {written(figure, figure.limit)}"
-    if one.rule is Rule.REFERENCE_ENVIRONMENT and one.confirmed_change is not None:
-        compared = _compared(figure, one.confirmed_change, one.value - one.confirmed_change)
+    is_by_pairs = one.rule is Rule.REFERENCE_ENVIRONMENT
+    if is_by_pairs and one.confirmed_change is not None and one.confirmed_from is not None:
+        compared = _compared(figure, one.confirmed_change, one.confirmed_from)
         return f"{text}, {compared} than in the reference environment"
     if one.change is not None and one.baseline is not None:
         reference = one.baseline.reference

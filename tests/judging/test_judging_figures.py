@@ -54,6 +54,12 @@ def test_a_change_that_all_pairs_show_regresses_by_what_the_pairs_say() -> None:
     assert (verdict.outcome, verdict.confirmed_change) == (Outcome.REGRESSED, 1.5 * GIB)
 
 
+def test_a_change_is_one_from_what_the_reference_environment_gives_today() -> None:
+    pairs = [(20.0, 40.0)] * 12
+    verdict = judged(Figure("first_step"), 40.0, reference=10.0, pairs=pairs, has_reference_environment=True)
+    assert (verdict.confirmed_change, verdict.confirmed_from) == (20.0, 20.0)
+
+
 def test_pairs_that_do_not_show_the_change_clear_it() -> None:
     evidence = {"pairs": [(17.5 * GIB, 17.5 * GIB)] * 2, "has_reference_environment": True}
     assert judged(MEMORY, 17.5 * GIB, reference=16 * GIB, **evidence).outcome is Outcome.PASS

@@ -30,6 +30,7 @@ def memory(**more: Any) -> FigureVerdict:
         "baseline": baseline(16.8 * GIB, key=KEY._replace(figure="peak_memory"), unit="bytes", date="2026-11-24"),
         "change": 1.5 * GIB,
         "confirmed_change": 1.5 * GIB,
+        "confirmed_from": 16.8 * GIB,
         "threshold": 0.02 * 16.8 * GIB,
     }
     return FigureVerdict(**given | more)
