@@ -161,8 +161,8 @@ def _threshold(one: FigureVerdict, row: Baseline | None) -> str:
         accepted += f", widened to {written(figure, one.threshold)} by noise"
     against = f"baseline {written(figure, row.reference)}"
     if one.rule is Rule.REFERENCE_ENVIRONMENT:
-        way = {Better.LOWER: "more", Better.HIGHER: "less", Better.SAME: "off"}[Better(figure.better or "")]
-        start = f"fails from {written(figure, one.threshold)} {way} than in the reference environment"
+        way = {Better.LOWER: "more than in", Better.HIGHER: "less than in", Better.SAME: "away from"}[Better(figure.better or "")]
+        start = f"fails from {written(figure, one.threshold)} {way} the reference environment"
     else:
         start = f"fails from {_fails_from(one)}"
     return f"{start}    ({', '.join(filter(None, (against, accepted, limit)))})"
