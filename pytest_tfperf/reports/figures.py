@@ -17,6 +17,11 @@ from pytest_tfperf.reports.table import Columns, table
 _NAMES: Final = {PEAK_MEMORY: "peak memory", FIRST_STEP: "first step"}
 _MORE_AND_LESS: Final = {PEAK_MEMORY: ("more", "less"), FIRST_STEP: ("longer", "shorter")}
 _BAD: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
+_WAYS: Final = {
+    Better.LOWER: "more than in the",
+    Better.HIGHER: "less than in the",
+    Better.SAME: "away from the",
+}
 _IDS: Final = ("workload",)
 _SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
@@ -161,8 +166,9 @@ def _threshold(one: FigureVerdict, row: Baseline | None) -> str:
         accepted += f", widened to {written(figure, one.threshold)} by noise"
     against = f"baseline {written(figure, row.reference)}"
     if one.rule is Rule.REFERENCE_ENVIRONMENT:
-        way = {Better.LOWER: "more than in", Better.HIGHER: "less than in", Better.SAME: "away from"}[Better(figure.better or "")]
-        start = f"fails from {written(figure, one.threshold)} {way} the reference environment"
+        start = (
+            f"fails from {written(figure, one.threshold)} {_WAYS[Better(figure.better or '')]} reference environment"
+        )
     else:
         start = f"fails from {_fails_from(one)}"
     return f"{start}    ({', '.join(filter(None, (against, accepted, limit)))})"

@@ -14,6 +14,7 @@ from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.verdict import Outcome, Rule
+from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.figures import figure_fact, figure_properties, figure_table, written
 from pytest_tfperf.reports.message import in_brief, message
 
@@ -42,7 +43,7 @@ def with_figures(*figures: FigureVerdict, **more: Any) -> Measurement:
 
 
 def test_a_regression_of_a_figure_alone_names_the_figure_first() -> None:
-    assert message(with_figures(memory())).splitlines() == [
+    assert plain(message(with_figures(memory()))).splitlines() == [
         "peak memory 18.3 GiB, 8.9 % more than 16.8 GiB: resnet50-b64-replicated-device on 8x Tesla P100 (box)",
         "  threshold   fails from 17.1 GiB    (baseline 16.8 GiB, tolerance 2 % and 64 MiB)",
         "  baseline    measured (2026-11-24), 5 runs",
@@ -56,7 +57,7 @@ def test_a_regression_of_a_figure_alone_names_the_figure_first() -> None:
 def test_pairs_show_the_figure_on_both_sides() -> None:
     a, b = (run_at(1000.0, figures={"peak_memory": size * GIB}) for size in (16.8, 18.3))
     found = memory(rule=Rule.REFERENCE_ENVIRONMENT)
-    text = message(with_figures(found, pairs=(Pair(a, b, 0.0, 0.001),) * 2))
+    text = plain(message(with_figures(found, pairs=(Pair(a, b, 0.0, 0.001),) * 2)))
     assert "8.9 % more than in the reference environment" in text.splitlines()[0]
     pairs = "2 interleaved pairs with the reference environment: 16.8 GiB -> 18.3 GiB  16.8 GiB -> 18.3 GiB"
     assert f"  confirmed   {pairs}" in text.splitlines()
@@ -64,7 +65,7 @@ def test_pairs_show_the_figure_on_both_sides() -> None:
 
 def test_a_slower_throughput_is_named_before_its_figures() -> None:
     slow = verdict(Outcome.REGRESSED, -0.13, threshold=0.05)
-    lines = message(with_figures(memory(), verdict=slow)).splitlines()
+    lines = plain(message(with_figures(memory(), verdict=slow))).splitlines()
     assert "13.0 % slower than 1,000" in lines[0]
     assert lines[1] == "  figure      REGRESSED: peak memory 18.3 GiB, 8.9 % more than 16.8 GiB"
 
