@@ -201,7 +201,7 @@ class ThroughputFixture:
         steps: int | None = None,
         warmup_steps: int | None = None,
     ) -> float:
-        """Measure two workloads and hold their ratio against the documents', on GPUs like theirs, or a limit of your own.
+        """Measure two workloads and hold their ratio against the documents', on GPUs like theirs, or your own limit.
 
         On GPUs of another FP32 rate (more than 1.5 times) a lower ratio is a warning.
 
@@ -233,7 +233,7 @@ class ThroughputFixture:
             rows = [*store.published_like(key), *store.published_like(over_key)]
             published = ratios.published_ratio(rows, key, over_key)
         else:
-            ratios.checked_limit(at_least)
+            ratios.require_limit(at_least)
 
         def measure() -> tuple[float, float]:
             one = self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps)
@@ -243,13 +243,13 @@ class ThroughputFixture:
         if settings.smoke:
             one, base = measure()
             return one / base
-        rerun, ratio = settings.rerun.of(self._test), 0.0
+        rerun = settings.rerun.of(self._test)
         if published is None:
-            ratio = ratios.require_ratio(measure, at_least, key, over_key, rerun)
-            return ratio
-        found = ratios.check_ratio(measure, published, Tolerance.of(tolerance), rerun, on)
+            found = ratios.require_ratio(measure, at_least, key, over_key, rerun)
+        else:
+            found = ratios.check_ratio(measure, published, Tolerance.of(tolerance), rerun, on)
         self._warnings += [found.warning] if found.warning else []
-        ratio = found.value
+        ratio: float = found.value
         return ratio
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ def check_ratio(
 
 def require_ratio(
     measure: Callable[[], tuple[float, float]], at_least: float, figure: Key, over: Key, rerun: str
-) -> float:
+) -> MeasuredRatio:
     """The measured ratio, as in `check_ratio`, held against a limit that the test gives.
 
     Raises:
@@ -77,19 +77,17 @@ def require_ratio(
             Line(f"fails below {at_least:g}    (at_least, in the test)", "threshold"),
             command("rerun", rerun),
         )
-    return ratio
+    return MeasuredRatio(ratio)
 
 
-def checked_limit(at_least: object) -> float:
-    """The limit that a test gives for a ratio.
+def require_limit(at_least: object) -> None:
+    """Return if a test can give this limit for a ratio.
 
     Raises:
         WorkloadError: it is no ratio.
     """
-    is_number = isinstance(at_least, int | float) and not isinstance(at_least, bool)
-    if not is_number or not 0 < at_least < inf:
+    if isinstance(at_least, bool) or not isinstance(at_least, int | float) or not 0 < at_least < inf:
         raise WorkloadError(f"at_least={at_least!r:.80} must be a ratio above 0, as 3.6 for four GPUs over one")
-    return at_least
 
 
 def _pairs(measure: Callable[[], tuple[float, float]], least: float) -> list[tuple[float, float]]:

@@ -20,7 +20,7 @@ from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import ThroughputRegression, WorkloadError
-from pytest_tfperf.features.comparing.ratios import PublishedRatio, check_ratio, checked_limit, require_ratio
+from pytest_tfperf.features.comparing.ratios import PublishedRatio, check_ratio, require_limit, require_ratio
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import comparison_table, headline, in_brief, latest_comparisons, message
 from pytest_tfperf.reports.summary import comparison_summary
@@ -186,4 +186,4 @@ def test_a_ratio_below_a_limit_of_the_tests_own_names_the_limit() -> None:
 @pytest.mark.parametrize("at_least", [0, -1.0, math.nan, math.inf, True, "0.9"])
 def test_a_limit_that_is_no_ratio_is_refused(at_least: object) -> None:
     with pytest.raises(WorkloadError, match="at_least="):
-        checked_limit(at_least)
+        require_limit(at_least)
