@@ -31,6 +31,7 @@ from pytest_tfperf.errors import (
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.comparison import Comparison
+    from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.reads import Reads
     from pytest_tfperf.core.throughput import Throughput
     from pytest_tfperf.core.topology import Topology
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AllReduce",
     "Comparison",
+    "Figure",
     "FusedBatchNormalization",
     "InputSpec",
     "MeasurementError",
@@ -70,6 +72,7 @@ __all__ = [
 # are for authors of models and input pipelines, and their modules import TensorFlow.
 _LATER = {
     "Comparison": "pytest_tfperf.core.comparison",
+    "Figure": "pytest_tfperf.core.figure",
     "Reads": "pytest_tfperf.core.reads",
     "Throughput": "pytest_tfperf.core.throughput",
     "Topology": "pytest_tfperf.core.topology",

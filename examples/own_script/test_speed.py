@@ -26,17 +26,19 @@ def test_tensorflow_loop(throughput, gpu_topology):
 
 @pytest.mark.cpu
 def test_pytorch(throughput, gpu_topology):
-    """The rate is a field of a JSON line."""
+    """The rate is a field of a JSON line; peak memory and the loss are gated, too."""
     pytest.importorskip("torch")
     command = [sys.executable, "train_pytorch.py"]
     on = gpu_topology.take(1)
-    throughput.check_command(command, name="pytorch-loop", on=on, unit="images/s", reads=Reads(field="images_per_sec"))
+    reads, also = Reads(field="images_per_sec"), ("peak_memory", "loss")
+    throughput.check_command(command, name="pytorch-loop", on=on, unit="images/s", reads=reads, also=also)
 
 
 @pytest.mark.cpu
 def test_jax(throughput, gpu_topology):
-    """A pattern finds the time of a step."""
+    """A pattern finds the time of a step and the loss; peak memory is gated, too."""
     pytest.importorskip("jax")
     command = [sys.executable, "train_jax.py"]
-    reads = Reads(pattern=r"step \d+: (?P<milliseconds>[\d.]+) ms", examples_per_step=64)
-    throughput.check_command(command, name="jax-loop", on=gpu_topology.take(1), unit="images/s", reads=reads)
+    reads = Reads(pattern=r"step \d+: (?P<milliseconds>[\d.]+) ms, loss (?P<loss>[\d.]+)", examples_per_step=64)
+    on, also = gpu_topology.take(1), ("peak_memory", "loss")
+    throughput.check_command(command, name="jax-loop", on=on, unit="images/s", reads=reads, also=also)

@@ -7,17 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from pytest_tfperf.bench.figures import judged, only_measured
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
 from pytest_tfperf.bench.task import Call, Profiler, Task
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import ONE_WINDOW, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want
+from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want, combined
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
@@ -120,12 +122,13 @@ class Bench:
         """Judge again, because the common drift is known now; if that decides nothing, take one more run or pair."""
         taken, machine = _RunsSoFar.of(earlier), self._machine(task.topology)
         machine.reruns_began()
-        verdict = judge(machine.evidence(task, taken.runs, taken.pairs))
-        if verdict.is_decided:
+        verdict, figures = self._verdicts(task, taken)
+        wants = combined((verdict.wants, *(one.wants for one in figures)))
+        if wants == NOTHING:
             return self._judged(task, taken)
         machine.suspect(task)
         disturbed = [run for run in taken.runs if run.disturbance is not None]
-        if verdict.wants.what is Want.PAIRS and not disturbed and self._take_pair(task, taken, machine):
+        if wants.what is Want.PAIRS and not disturbed and self._take_pair(task, taken, machine):
             return self._judged(task, taken)
         # Take a fresh run: rule 2 wants one, the first run was disturbed, or the reference environment fails.
         if task.call in machine.reference_failures:
@@ -141,23 +144,35 @@ class Bench:
                 raise
             # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
             taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
-            doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
-            return replace(self._measurement(task, taken), verdict=doubt, document=task.reference.document)
+            doubt = verdict
+            if verdict.wants != NOTHING:
+                doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
+            figures = tuple(replace(one, wants=NOTHING) for one in figures)
+            return replace(
+                self._measurement(task, taken), verdict=doubt, figures=figures, document=task.reference.document
+            )
         return self._judged(task, taken)
+
+    def _verdicts(self, task: Task, taken: _RunsSoFar) -> tuple[Verdict, tuple[FigureVerdict, ...]]:
+        """On the throughput and on the figures, from what was measured so far."""
+        machine = self._machine(task.topology)
+        evidence = machine.evidence(task, taken.runs, taken.pairs)
+        return judge(evidence), judged(task, taken.runs, taken.pairs, evidence, machine.figure_rows)
 
     def _judged(self, task: Task, taken: _RunsSoFar) -> Measurement:
         result = self._measurement(task, taken)
         if task.reference.baseline is not None:
             require_same_unit(task.reference.baseline, result.throughput)
-        verdict = judge(self._machine(task.topology).evidence(task, taken.runs, taken.pairs))
-        if verdict.is_decided and verdict.outcome is Outcome.REGRESSED:
+        verdict, figures = self._verdicts(task, taken)
+        result = replace(result, verdict=verdict, figures=figures, document=task.reference.document)
+        if result.is_decided and verdict.outcome is Outcome.REGRESSED:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, taken.runs)
             broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)
             result = replace(result, breakdown=broken_down)
             if verdict.if_slower is Consequence.FAILS:  # a warning is one line
                 result = self._profiled(task, result)
             result = replace(result, seconds=taken.seconds)
-        return replace(result, verdict=verdict, document=task.reference.document)
+        return result
 
     def _profiled(self, task: Task, result: Measurement) -> Measurement:
         return result if self._profiler is None else replace(result, profile=self._profiler(task, result))
@@ -219,6 +234,7 @@ class Bench:
             devices=topology.describe(),
             runs=tuple(taken.runs),
             throughput=throughput,
+            figures=only_measured(task, taken.runs),
             discarded=tuple(taken.discarded),
             pairs=tuple(taken.pairs),
             discarded_pairs=tuple(taken.discarded_pairs),

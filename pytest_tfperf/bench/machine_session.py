@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 
 from pytest_tfperf.bench.disturbance import TRIES
 from pytest_tfperf.bench.task import Call, Task
@@ -41,6 +42,7 @@ class MachineSession:
         tests: how many tests with a baseline of this machine the session will probably run.
         unrecorded: how many tests without a baseline; those share the false alarms of verdicts on earlier sessions.
         hold: a test is REGRESSED only if one of the two sessions before showed it too.
+        figure_rows: the machine's baselines of figures beside the throughput.
 
     Attributes:
         suspects: the calls whose slowdown had to be confirmed.
@@ -48,13 +50,21 @@ class MachineSession:
     """
 
     def __init__(
-        self, rows: Mapping[Key, Baseline], past: PastSessions, *, tests: int, unrecorded: int = 1, hold: bool = False
+        self,
+        rows: Mapping[Key, Baseline],
+        past: PastSessions,
+        *,
+        tests: int,
+        unrecorded: int = 1,
+        hold: bool = False,
+        figure_rows: Mapping[Key, Baseline] = MappingProxyType({}),
     ) -> None:
         self._rows = rows
         self._past = past
         self._tests = tests
         self._unrecorded = unrecorded
         self._hold = hold
+        self.figure_rows = figure_rows
         self._first_changes: dict[Call, float] = {}
         self._with_reference: dict[Call, Task] = {}
         self.suspects: set[Call] = set()

@@ -10,12 +10,14 @@ from typing import TypeVar
 
 from pytest_tfperf.bench.disturbance import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
+from pytest_tfperf.bench.run_figures import with_figures
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import interleave, time_windows
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.figure import PEAK_MEMORY
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
@@ -25,6 +27,7 @@ from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
+from pytest_tfperf.hardware.process_memory import ProcessMemory
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.windows import CommandWindows
@@ -101,6 +104,7 @@ class RunEngine:
         with self._named(topology, side), closing(side.launcher.start(job, self._observer.phase)) as training:
             with self._watching(job.devices, training.pids) as seen:
                 run = time_windows(training, plan, self._observer, enough, self._warms(job.devices, seen))
+                run = with_figures(run, training, plan)
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
             return self._observed(run, seen, before)
@@ -117,12 +121,16 @@ class RunEngine:
             opened.enter_context(self._named(topology, side))
             prepared = side.launcher.prepare_command(command, topology.devices, nodes)
             program = opened.enter_context(closing(CommandRun(prepared)))
+            memory = ProcessMemory(program.pid, topology.devices.gpu_uuids)
+            if has_memory := nodes == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also):
+                opened.enter_context(memory)
             self._observer.phase("first reading")
             windows = CommandWindows(
                 program,
                 command,
                 devices=topology.devices.count * nodes,
                 slowdown=side.slowdown,
+                also=plan.also,
                 phase=self._observer.phase,
             )
             windows.warm_up(plan)
@@ -130,7 +138,9 @@ class RunEngine:
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
-            return self._observed(run, seen, before)
+            peak = memory.peak_bytes() if has_memory else None
+            figures = windows.figures() | ({} if peak is None else {PEAK_MEMORY: float(peak)})
+            return self._observed(replace(run, figures=figures), seen, before)
 
     def pair(
         self,
@@ -172,6 +182,7 @@ class RunEngine:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
             runs = {"a": pair.a, "b": pair.b}
             for name, run in runs.items():
+                run = with_figures(run, training[name], plan)
                 run = replace(run, telemetry=seen.telemetry, polls=seen.polls, disturbance=seen.disturbance or before)
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
             return replace(pair, a=runs["a"], b=runs["b"])
@@ -186,7 +197,7 @@ class RunEngine:
         if not fetched or isinstance(side.workload, Command):
             return None
         resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
-        brief = replace(plan, max_seconds=min(plan.max_seconds, BREAKDOWN_SECONDS))
+        brief = replace(plan, max_seconds=min(plan.max_seconds, BREAKDOWN_SECONDS), also=())
         try:
             return run_value(self.run(resident, topology, brief, label="on device data")).examples_per_sec
         except (TfperfError, OSError):

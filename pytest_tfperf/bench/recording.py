@@ -10,7 +10,9 @@ from pytest_tfperf.core.baseline import UNDER_LOAD, BaselineUpdate
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
+from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.judging.new_baseline import baseline_of
+from pytest_tfperf.judging.new_figure_baselines import figure_baselines
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.launcher import References
 
@@ -34,7 +36,9 @@ class BaselineRecorder:
         self.warnings: dict[str, None] = {}
 
     def record(self, measurement: Measurement) -> None:
-        """Record a measurement as its machine's baseline; bounds that a user wrote into the old row are kept.
+        """Record a measurement as its machine's baselines; bounds that a user wrote into the old row are kept.
+
+        A figure whose runs are refused leaves the throughput's row and the other figures' recorded.
 
         Raises:
             BaselineRefused: its runs differ too much, or there is only one.
@@ -47,10 +51,12 @@ class BaselineRecorder:
         old = self._store.load(machine).get(row.key)
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
-        self.changes += self._store.update(machine, {row.key: row})
+        figures, refusals = figure_baselines(measurement, row)
+        self.changes += self._store.update(machine, {one.key: one for one in (row, *figures)})
         if self._references is not None:
             self.warnings |= dict.fromkeys(self._references.recorded(row, self._store.load(machine).values()))
-
+        if refusals:
+            raise BaselineRefused("\n\n".join(refusals))
 
     @property
     def apart(self) -> tuple[int, int]:

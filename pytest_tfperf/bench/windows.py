@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from pytest_tfperf.core.command import Subject
+from pytest_tfperf.core.figure import LOSS, LOSS_STEP
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Pair, Plan, Run, Window
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, robust_mean, run_value
 from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
@@ -95,7 +96,7 @@ class _Side:
         return sum(w.seconds for w in self.windows)
 
     def warm_up(self) -> None:
-        self._warmup.append(self.window(1))
+        self._warmup.append(self.window(first_window_steps(self._plan)))
         while sum(w.steps for w in self._warmup) < self._plan.warmup_steps:
             self._warmup.append(self.window(self.steps))
 
@@ -162,6 +163,14 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
     )
 
 
+def first_window_steps(plan: Plan) -> int:
+    """Steps of the first warm-up window: one, or those up to the step whose loss was asked for.
+
+    The first step of all belongs to the worker's start.
+    """
+    return LOSS_STEP - 1 if any(figure.name == LOSS for figure in plan.also) else 1
+
+
 def window_steps(warmup: Sequence[Window], plan: Plan) -> int:
     """Steps in a window of about `WINDOW_SECONDS`, judging by the latest warm-up; few enough for `MIN_WINDOWS`."""
     latest = warmup[-1]
@@ -175,7 +184,7 @@ def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> 
     cuDNN chooses its algorithms and the allocator grows in the first steps; timing them would punish short runs.
     """
     warmup: list[Window] = []
-    training.request(1)
+    training.request(first_window_steps(plan))
     while not warmup or sum(w.steps for w in warmup) < plan.warmup_steps or not is_warm():
         training.request(window_steps(warmup, plan) if warmup else 1)
         warmup.append(training.receive())

@@ -1,4 +1,4 @@
-"""The reference that a throughput is held against: the `Baseline` noun and its key."""
+"""The reference that a throughput or a figure is held against: the `Baseline` noun and its key."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from pytest_tfperf.core.figure import is_figure_name
 from pytest_tfperf.errors import BaselineError
 
 PUBLISHED_TOLERANCE = 0.05
@@ -48,10 +49,14 @@ class Provenance(StrEnum):
 
 
 class Key(NamedTuple):
-    """What identifies a row within a machine's file: workload id and nodes x devices per node, as in "2x4"."""
+    """What identifies a row within a machine's file: workload id, nodes x devices per node, as in "2x4", and figure.
+
+    The figure is "" for the throughput.
+    """
 
     workload: str
     topology: str
+    figure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +65,17 @@ class Baseline:
 
     Args:
         machine: the file's name without `.csv`.
-        key: workload id and topology.
-        reference: throughput over all devices, in units per second; positive.
-        unit: what is counted, as in `Run`.
+        key: workload id, topology and figure.
+        reference: throughput over all devices, in units per second, positive; of a figure its value, in its unit.
+        unit: what is counted, as in `Run`; of a figure its unit, which may be "".
         lower: the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds.
         upper: the accepted rise, 0.05 for 5 %; inf for none; None: the default holds.
         provenance: published, measured or provisional.
         source: the document and the place in it, the command that measured, or "3 earlier sessions here".
         date: ISO date of the measurement, or of the document if it has one; for several sessions the first and last.
         runs: fresh runs behind the reference.
-        between_runs: standard deviation between the runs' log throughputs; None for a single run.
+        between_runs: standard deviation between the runs' log throughputs, of a figure between its values as a fraction
+            of the reference; None for a single run.
         gpu: the GPUs' name, "" on CPUs.
         gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs, or if it is not known.
         lock: name of the requirements file beside the CSV that the reference environment is built from; "" for none.
@@ -110,9 +116,17 @@ class Baseline:
         return next((part for part in self.note.split("; ") if part.startswith(UNDER_LOAD)), "")
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.reference) and self.reference > 0):
-            raise BaselineError(f"reference {self.reference!r} is not a throughput: it must be above 0")
-        if not is_unit(self.unit):
+        is_throughput = not self.key.figure
+        if not is_throughput and not is_figure_name(self.key.figure):
+            raise BaselineError(
+                f"figure {self.key.figure!r}: write its name as in eval_loss, or nothing for a throughput"
+            )
+        if not math.isfinite(self.reference) or (is_throughput and self.reference <= 0):
+            what = "a throughput: it must be above 0" if is_throughput else "the value of a figure"
+            raise BaselineError(f"reference {self.reference!r} is not {what}")
+        if not is_throughput and (self.lower is not None or self.upper is not None):
+            raise BaselineError(f"the tolerance of {self.key.figure} is given in the test: leave lower and upper empty")
+        if is_throughput and not is_unit(self.unit):
             raise BaselineError(f"unit {self.unit!r}: write the word for what is counted, as in 'tokens' for tokens/s")
         if self.lower is not None and not (-1 < self.lower < 0 or self.lower == -math.inf):
             raise BaselineError(

@@ -6,7 +6,7 @@ from typing import Final
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Consequence, Outcome
+from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
 
 EXIT_GREEN: Final = 0
 EXIT_REGRESSED: Final = 1
@@ -35,23 +35,34 @@ EXIT_UNFIT: Final = 8
 
 
 def outcome_of(result: Measurement | Comparison) -> Outcome | None:
-    """The outcome; None where it was only measured."""
-    if isinstance(result, Comparison):
-        return result.outcome
-    return result.verdict.outcome if result.verdict else None
+    """The outcome, of a measurement the worst of its throughput and figures; None where it was only measured."""
+    return result.outcome
 
 
 def consequence(result: Measurement | Comparison, *, require_baseline: bool, strict: bool) -> Consequence:
-    """What an outcome does to its test; what was only measured passes, and a provisional reference fails nothing.
+    """What the worst outcome does to its test; what was only measured passes, a provisional reference fails nothing.
 
     Args:
         result: what a call of the test gave.
         require_baseline: `--tfperf-require-baseline`, the nightly gate.
         strict: `--tfperf-strict`.
     """
-    verdict = result.verdict if isinstance(result, Measurement) else None
+    if isinstance(result, Comparison):
+        found = [_of(result.outcome, None, require_baseline=require_baseline, strict=strict)]
+    else:
+        outcome = result.verdict.outcome if result.verdict else None
+        found = [_of(outcome, result.verdict, require_baseline=require_baseline, strict=strict)]
+        found += [_of(one.outcome, None, require_baseline=require_baseline, strict=strict) for one in result.figures]
+    return next((one for one in _WORST_FIRST if one in found), Consequence.PASSES)
+
+
+_WORST_FIRST: Final = (Consequence.FAILS, Consequence.ERRORS, Consequence.WARNS)
+
+
+def _of(outcome: Outcome | None, verdict: Verdict | None, *, require_baseline: bool, strict: bool) -> Consequence:
+    """What one outcome does; `verdict` is of the throughput, None for a comparison or a figure."""
     if_slower = verdict.if_slower if verdict else Consequence.FAILS
-    match outcome_of(result):
+    match outcome:
         case None:
             return Consequence.PASSES
         case Outcome.PASS | Outcome.IMPROVED:

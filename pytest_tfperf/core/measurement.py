@@ -10,10 +10,11 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import NOTHING, Verdict, Wants
+from pytest_tfperf.core.verdict import NOTHING, WORST_FIRST, Outcome, Verdict, Wants, combined
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line
 
@@ -39,7 +40,8 @@ class Measurement:
         gpu_memory_gb_per_sec: one GPU's peak memory rate in 10^9 bytes/s; None on CPUs and where it isn't known.
         name: what the test calls the workload in tables and messages; "" for no name of its own.
         file: the log or the exported measurement that was replayed; "" where it was measured.
-        verdict: the judgement; None where it was only measured.
+        verdict: the judgement of its throughput; None where it was only measured.
+        figures: what became of each figure that was asked for beside the throughput.
         recording: what a new baseline still wants; None if none is being recorded.
         is_refused: its runs were to be a baseline, and are none.
         document: a published figure for the same workload and topology, shown beside it; it may be of another machine.
@@ -68,6 +70,7 @@ class Measurement:
     name: str = ""
     file: str = ""
     verdict: Verdict | None = None
+    figures: tuple[FigureVerdict, ...] = ()
     recording: Wants | None = None
     is_refused: bool = False
     document: Baseline | None = None
@@ -85,10 +88,17 @@ class Measurement:
 
     @property
     def wants(self) -> Wants:
-        """What its new baseline or its verdict still wants."""
+        """What its new baseline or its verdicts still want."""
         if self.recording is not None:
             return self.recording
-        return self.verdict.wants if self.verdict else NOTHING
+        return combined((self.verdict.wants if self.verdict else NOTHING, *(one.wants for one in self.figures)))
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The worst of its throughput's and its figures'; None where it was only measured."""
+        found = [self.verdict.outcome] if self.verdict else []
+        found += [one.outcome for one in self.figures if one.outcome is not None]
+        return min(found, key=WORST_FIRST.index, default=None)
 
     @property
     def is_decided(self) -> bool:

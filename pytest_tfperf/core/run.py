@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.profile import StepProfile
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.errors import WorkloadError
@@ -26,6 +27,7 @@ class Plan:
         max_seconds: timing ends here even where steps are left, but not before three windows: fewer have no error.
         counts_readings: what a user's command prints is counted, in the place of steps.
         until_end: a user's command is read to its end, whatever `steps` says.
+        also: the figures that a run measures beside its throughput.
 
     Raises:
         WorkloadError: no steps to time, or a negative warm-up.
@@ -36,6 +38,7 @@ class Plan:
     max_seconds: float = math.inf
     counts_readings: bool = False
     until_end: bool = False
+    also: tuple[Figure, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:
@@ -85,6 +88,8 @@ class Run:
         fetches: each step fetches its batch from an input pipeline, so a stall and the batches that were ready after
             it belong together.
         not_read: of a user's command: lines with a rate that were not read, and why; "" for none.
+        figures: what was asked for beside the throughput, by name; a figure that the run could not tell is missing.
+        figure_ranks: of several ranks, the one whose value it is: the largest memory, the slowest first step.
     """
 
     windows: tuple[Window, ...]
@@ -101,6 +106,8 @@ class Run:
     unit: str = "images"
     polls: tuple[Telemetry, ...] = ()
     not_read: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    figure_ranks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
@@ -39,6 +40,17 @@ class Outcome(StrEnum):
     INCONCLUSIVE = "INCONCLUSIVE"
     NO_BASELINE = "NO_BASELINE"
     INVALID = "INVALID"
+
+
+WORST_FIRST: Final = (
+    Outcome.REGRESSED,
+    Outcome.INVALID,
+    Outcome.INCONCLUSIVE,
+    Outcome.NO_BASELINE,
+    Outcome.IMPROVED,
+    Outcome.PASS,
+)
+"""The outcomes in the order in which they need action; a check's outcome is the worst of its throughput and figures."""
 
 
 class Rule(StrEnum):
@@ -122,6 +134,15 @@ class Wants:
 
 
 NOTHING: Final = Wants()
+
+
+def combined(wants: Iterable[Wants]) -> Wants:
+    """What has to be measured next for several verdicts of one test: pairs before runs, and the most of them."""
+    known = list(wants)
+    for what in (Want.PAIRS, Want.RUNS, Want.COMMON_DRIFT):
+        if counts := [one.count for one in known if one.what is what]:
+            return Wants(what, max(counts))
+    return NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _DOUBT = {Rule.REFERENCE_ENVIRONMENT: 8 / 12, Rule.BASELINE: 6 / 8}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """The changes so far and the variances to judge them by, all in natural logarithms of throughput.
+    """The changes so far and the variances to judge them by, in natural logarithms of throughput or a figure's unit.
 
     Args:
         rule: which of the two rules.
@@ -53,7 +53,7 @@ class Confirmation:
     changes: tuple[float, ...]
     stages: tuple[int, ...]
     accepted: float
-    to_be_found: float
+    to_be_found: float = math.inf
     own_variance: float
     own_variance_today: float
     shared_variance: float = 0.0
@@ -151,7 +151,7 @@ def by_pairs(
 ) -> Confirmation:
     """Rule 1: the ratios of today's pairs, which depend neither on the baseline nor on the machine's drift."""
     changes = tuple(pair.log_ratio for pair in pairs)
-    own, degrees_of_freedom = _of_pairs(changes, noise, suspects)
+    own, degrees_of_freedom = variance_of_pairs(changes, noise, suspects)
     return Confirmation(
         rule=Rule.REFERENCE_ENVIRONMENT,
         changes=changes,
@@ -210,7 +210,7 @@ def by_runs(
     )
 
 
-def _of_pairs(changes: Sequence[float], noise: Noise, suspects: int) -> tuple[float, float]:
+def variance_of_pairs(changes: Sequence[float], noise: Noise, suspects: int) -> tuple[float, float]:
     """The variance of a pair's change, and its degrees of freedom.
 
     The baseline's noise is known well, but it holds the machine's slow spells, which both runs of a pair share. The

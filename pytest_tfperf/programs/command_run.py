@@ -126,6 +126,11 @@ class CommandRun:
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
 
+    @property
+    def pid(self) -> int:
+        """Of its supervisor, whose only child is the program at first."""
+        return self._process.pid
+
     def read(self, seconds: float) -> bytes | None:
         """What it prints next; b"" when its output has ended, None if nothing comes for so many seconds."""
         if not self._poll.poll(max(0.0, seconds) * 1000):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pytest_tfperf.programs.reading import SEPARATORS, Kind, Reading, Unread, Unreadable, loss_in, number_in
 
@@ -85,31 +85,37 @@ class FieldLines:
 
     def read(self, line: str) -> Reading | None:
         """What a line says; None for one that is no JSON object with a number in the field."""
-        begin = line.find("{")
-        if begin < 0:
+        if (found := json_object(line)) is None:
             return None
-        try:
-            found, _ = json.JSONDecoder().raw_decode(line, begin)
-        except (ValueError, RecursionError):
-            return None
-        value: object = found
-        for name in self._path:
-            value = value.get(name) if isinstance(value, dict) else None
-        if (rate := number_in(value)) is None:
+        if (rate := number_in(at_path(found, self._path))) is None:
             for name in found if len(self.fields) < _SHOWN_FIELDS else ():
                 self.fields.setdefault(str(name)[:_SHOWN_COLUMNS])
             return None
         return Reading(Kind.RATE, rate, loss=number_in(found.get("loss")))
 
 
+def json_object(line: str) -> dict[str, object] | None:
+    """The JSON object that begins in a line; None for a line without one."""
+    begin = line.find("{")
+    if begin < 0:
+        return None
+    try:
+        found, _ = json.JSONDecoder().raw_decode(line, begin)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def at_path(found: object, path: Sequence[str]) -> object:
+    """The value inside of nested objects; None where there is none."""
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
 def rate_field(line: str) -> str:
     """The field of a JSON line that seems to hold a rate; "" for none."""
-    begin = line.find("{")
-    try:
-        found, _ = json.JSONDecoder().raw_decode(line, begin) if begin >= 0 else ({}, 0)
-    except (ValueError, RecursionError):
-        return ""
-    names = [name for name, value in found.items() if number_in(value) is not None]
+    names = [name for name, value in (json_object(line) or {}).items() if number_in(value) is not None]
     return next((name for name in names if _LIKE_A_RATE.search(name)), "")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.figure import FIRST_STEP, LOSS, Figure
 from pytest_tfperf.core.reads import SAY_HOW_MANY, TimedFrom
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Plan, Run, Window
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
@@ -15,6 +16,7 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs.figures import FigureLines
 from pytest_tfperf.programs.reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.sources import is_running_average
@@ -24,6 +26,9 @@ from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
 
 WARMUP_READINGS = 1
 """The first reading contains the program's start and compilation."""
+
+LOSS_READING = WARMUP_READINGS + MIN_WINDOWS_FOR_ERROR
+"""The reading whose loss a program is judged by, where it is ended early: no run has fewer."""
 
 _LEAST, _MOST = 1e-12, 1e15  # a printed number outside this range is no rate, and no time of a step
 
@@ -36,6 +41,7 @@ class CommandWindows:
         command: says how to read what the program prints.
         devices: how many devices it runs on, over all nodes.
         slowdown: fraction of the throughput to take off on purpose.
+        also: figures to read beside the throughput.
         phase: called with what it waits for.
         clock: returns the time in seconds.
     """
@@ -47,6 +53,7 @@ class CommandWindows:
         *,
         devices: int = 1,
         slowdown: float = 0.0,
+        also: Sequence[Figure] = (),
         phase: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,6 +62,11 @@ class CommandWindows:
         self._slowdown = slowdown
         self._clock = clock
         self._reader = Reader(command, devices)
+        self._also = also
+        self._figures = FigureLines(also)
+        self._losses: list[float] = []
+        self._first_at: float | None = None
+        self._started_at = clock()
         self._aggregator = WindowAggregator(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
         self._patience = Patience(clock(), command.reads.first_within, phase)
         self._windows = self._read() if command.reads.examples is None else self._whole_run(command.reads.examples)
@@ -98,6 +110,26 @@ class CommandWindows:
         observer.ended(run)
         return run
 
+    def figures(self) -> dict[str, float]:
+        """The figures of the run that `time` gave, except those that nobody prints; one that can't be told is missing.
+
+        The loss is that of a reading which every run reaches, or of a program that is read to its end the last one.
+
+        Raises:
+            MeasurementError: a figure with a field or a pattern was never printed.
+        """
+        wanted = {figure.name for figure in self._also}
+        to_the_end = self._command.reads.reads_to_the_end
+        found: dict[str, float] = {}
+        if FIRST_STEP in wanted and self._first_at is not None:
+            found[FIRST_STEP] = self._first_at - self._started_at
+        if LOSS in wanted and len(self._losses) >= (1 if to_the_end else LOSS_READING):
+            found[LOSS] = self._losses[-1 if to_the_end else LOSS_READING - 1]
+        try:
+            return found | self._figures.values({} if to_the_end else {LOSS: LOSS_READING})
+        except Unreadable as error:
+            raise self._program.failure(error.fact, error.next_step) from error
+
     def _run(self, warmup: Sequence[Window], windows: Sequence[Window]) -> Run:
         return Run(
             windows=tuple(windows),
@@ -113,12 +145,14 @@ class CommandWindows:
     def _whole_run(self, examples: int) -> Iterator[Window]:
         """The one window of a program that is timed as a whole."""
         program, started = self._program, self._advanced_at
-        first_output: float | None = None
+        splitter = LineSplitter()
         while (data := program.read(started + program.silence_seconds - self._clock())) != b"":
             if data is None:
                 raise program.hung(f"the program did not end within {program.silence_seconds:g} s and was ended")
-            first_output = self._clock() if first_output is None else first_output
-        begin = started if self._command.reads.timed_from == TimedFrom.START else first_output
+            self._first_at = self._clock() if self._first_at is None else self._first_at
+            self._take_figures(splitter.feed(data))
+        self._take_figures([splitter.unfinished])
+        begin = started if self._command.reads.timed_from == TimedFrom.START else self._first_at
         if begin is None:
             raise program.failure(
                 "it printed nothing, so there is no first output to time from", "give timed_from='start'"
@@ -138,6 +172,8 @@ class CommandWindows:
                 self._require_possible(reading)
                 if windows.take(now, reading):
                     self._advanced_at = now
+                self._first_at = now if self._first_at is None else self._first_at
+                self._losses += [] if reading.loss is None else [reading.loss]
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
                 if (windows.readings == WARMUP_READINGS or reading is readings[-1]) and (window := windows.window(now)):
                     yield self._slowed(window)
@@ -187,12 +223,20 @@ class CommandWindows:
             yield self._clock(), last
 
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
+        self._take_figures(lines)
         try:
             found = [self._reader.read(line) for line in lines]
             found.append(self._reader.read_unfinished(unfinished))
         except Unreadable as error:
             raise self._program.failure(error.fact, error.next_step) from error
         return [reading for reading in found if reading is not None]
+
+    def _take_figures(self, lines: Sequence[str]) -> None:
+        try:
+            for line in lines:
+                self._figures.take(line)
+        except Unreadable as error:
+            raise self._program.failure(error.fact, error.next_step) from error
 
     def _silent(self, *, printed: bool, read: bool) -> MeasurementError:
         """The error for a program that hangs: did it print anything meanwhile, and was anything read from it?"""

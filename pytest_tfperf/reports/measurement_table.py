@@ -42,7 +42,7 @@ def measurement_table(measurements: Iterable[Measurement], width: int | None = N
     measurements = sorted(measurements, key=action_rank)
     heading, rows = measurement_rows(measurements)
     columns = Columns(right=_RIGHT | {heading}, optional=_OPTIONAL, ids=("workload", "file"))
-    outcomes = [m.verdict.outcome if m.verdict and m.verdict.is_decided else None for m in measurements]
+    outcomes = [m.outcome if m.is_decided else None for m in measurements]
     return outcome_table(rows, outcomes, columns, width)
 
 
@@ -109,7 +109,9 @@ def outcome(result: Measurement | Comparison) -> str:
     never made.
     """
     verdict = result.verdict if isinstance(result, Measurement) else None
-    kind = reference_kind(verdict) if verdict is not None and verdict.is_decided else ""
+    # A figure that is worse than the throughput was judged against a recorded row.
+    is_of_rate = verdict is not None and verdict.is_decided and verdict.outcome is result.outcome
+    kind = reference_kind(verdict) if verdict is not None and is_of_rate else ""
     return f"{outcome_alone(result)} ({kind})" if kind else outcome_alone(result)
 
 
@@ -119,7 +121,7 @@ def outcome_alone(result: Measurement | Comparison) -> str:
         return result.outcome.value if result.outcome else "compared"
     if result.verdict is None:
         return "refused" if result.is_refused else "measured"
-    return result.verdict.outcome.value if result.verdict.is_decided else "undecided"
+    return result.outcome.value if result.outcome and result.is_decided else "undecided"
 
 
 def reference_kind(verdict: Verdict) -> str:
@@ -187,7 +189,7 @@ def _document(row: Baseline, here: str) -> str:
 
 
 def measurement_json(m: Measurement) -> dict[str, object]:
-    """Its throughput and its verdict, without its runs."""
+    """Its throughput, its verdict and its figures, without its runs."""
     t = m.throughput
     return {
         "test": m.test,
@@ -202,4 +204,5 @@ def measurement_json(m: Measurement) -> dict[str, object]:
         "low": plain(t.low),
         "high": plain(t.high),
         "verdict": plain(m.verdict),
+        "figures": {one.figure.name: plain(one) for one in m.figures},
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
@@ -18,6 +19,7 @@ from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
+from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
@@ -35,11 +37,35 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
     """
     verdict = measurement.verdict
     assert verdict is not None, "only a judged measurement has a message"
+    figures = bad_figures(measurement)
+    if figures and verdict.outcome not in _BAD_NEWS:
+        return _of_figures(measurement, verdict, figures, rerun)
     return [
         Line(headline(measurement)),
+        *(Line(f"{one.outcome}: {figure_fact(one)}", "figure") for one in figures),
         *_facts(measurement, verdict),
         *_next_steps(measurement, verdict, rerun, hint),
     ]
+
+
+def _of_figures(m: Measurement, verdict: Verdict, figures: Sequence[FigureVerdict], rerun: RerunCommand) -> list[Line]:
+    """The message where figures are to blame and the throughput is not."""
+    where = f"{shown_name(m.workload.id, m.name)} on {m.devices} ({m.machine})"
+    lines = [Line(f"{figure_fact(figures[0])}: {where}")]
+    for one in figures:
+        lines += [Line(figure_fact(one), "and")] if one is not figures[0] else []
+        lines += figure_lines(m, one)
+    t = m.throughput
+    lines.append(Line(f"{rate(t.examples_per_sec)} {t.unit}/s: {verdict.outcome}, {verdict.reason}", "throughput"))
+    row = verdict.baseline or figures[0].baseline
+    if row is not None and (changed := changed_since(row, m.environment)):
+        lines.append(Line(", ".join(changed), "environment"))
+    if m.is_test:
+        lines.append(command("rerun", rerun.of(m.test)))
+        if any(one.outcome is Outcome.REGRESSED and one.baseline is not None for one in figures):
+            record = f"{rerun.of(m.test)} --update-baselines"
+            lines.append(command("accept", record, "if it is intended; commit the rows"))
+    return lines
 
 
 def not_measured(
@@ -88,6 +114,8 @@ def in_brief(measurement: Measurement) -> str:
     """The outcome of a judged measurement in a few words, for a line that names the test already."""
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
+    if verdict.outcome not in _BAD_NEWS and (figures := bad_figures(measurement)):
+        return "; ".join(f"{one.outcome}: {figure_fact(one)}" for one in figures)
     if verdict.outcome is Outcome.INVALID:
         return f"{verdict.outcome}: {why_invalid(measurement, verdict)}"
     if verdict.baseline is None or verdict.change is None:

@@ -7,20 +7,20 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from pytest_tfperf.core.baseline import BaselineUpdate
+from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
+from pytest_tfperf.reports.figures import figure_table, written_in
 from pytest_tfperf.reports.measurement_table import Shown, counts, measurement_table
 from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 
 _RECORDED = Columns(
-    right={"old", "new", "change", "between runs"}, optional=("between runs", "file"), ids=("workload",)
+    right={"old", "new", "change", "between runs"}, optional=("figure", "between runs", "file"), ids=("workload",)
 )
 
 
@@ -133,7 +133,8 @@ def summary(
             "Each test's report says why; `tfperf topology` shows the devices"
         )
     elif measurements:
-        lines += [*measurement_table(measurements, width), "", _counts_line(measurements), *_noise(measurements)]
+        lines += [*measurement_table(measurements, width), *figure_table(measurements, width)]
+        lines += ["", _counts_line(measurements), *_noise(measurements)]
         lines += filter(None, machine)
         if undecided := [m for m in measurements if m.verdict and not m.verdict.is_decided]:
             why = "the session ended, or the test failed, before their last runs"
@@ -191,7 +192,7 @@ def _next_steps(
         for load, count in Counter(c.new.load for c in changes if c.new.load).items():
             yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
     recorded = _held_against_rows(measurements)
-    improved = sum(outcome_of(m) is Outcome.IMPROVED for m in recorded)
+    improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)
     gains = sum(is_gain(m, red) for m in recorded)
     if gains:
         yield f"{gains} IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
@@ -207,14 +208,19 @@ def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
         yield f"{m.test}: its baseline was {row.load}{means}"
 
 
+def _reference(row: Baseline) -> str:
+    return written_in(row.unit, row.reference) if row.key.figure else rate(row.reference)
+
+
 def _recorded(changed: BaselineUpdate, name: str) -> dict[str, str | None]:
     old, new = changed.old, changed.new
     return {
         "file": f"{new.machine}.csv",
         "workload": name,
         "topology": new.key.topology,
-        "old": rate(old.reference) if old else "new",
-        "new": rate(new.reference),
-        "change": change(new.reference / old.reference - 1) if old else None,
+        "figure": new.key.figure,
+        "old": _reference(old) if old else "new",
+        "new": _reference(new),
+        "change": change(new.reference / old.reference - 1) if old and old.reference else None,
         "between runs": None if new.between_runs is None else percent(new.between_runs),
     }

@@ -80,6 +80,7 @@ def feed(benchmark: Any, measurement: Measurement) -> None:
         "devices": measurement.devices,
         "unit": "seconds per step",
         "compile_seconds": measurement.throughput.compile_seconds,
+        **{one.figure.name: one.value for one in measurement.figures},
     }
     benchmark.pedantic(advance, rounds=len(windows), iterations=1)
 

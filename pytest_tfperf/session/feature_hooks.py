@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.comparison import Comparison
+    from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.selection import Choice, Selection
     from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
@@ -57,6 +58,11 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
 @hookspec(firstresult=True)
 def other_side(settings: Settings, selection: Selection) -> OtherSide | None:
     """What each check is compared with, instead of with a baseline. Raises TfperfError where it can't be had."""
+
+
+@hookspec(firstresult=True)
+def figures(settings: Settings) -> Sequence[Figure] | None:
+    """The figures that each check is judged by beside its throughput, where its test does not say it."""
 
 
 @hookspec(firstresult=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.figure import COLD_CACHES, FIRST_STEP, Figure, figures_of, with_default
 from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import ONE_WINDOW, Plan
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, Throughput
@@ -19,11 +20,12 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.programs.windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
-from pytest_tfperf.session.features import module_of
+from pytest_tfperf.session.features import features, module_of
 from pytest_tfperf.session.outcomes import Outcomes
 from pytest_tfperf.session.session import Session
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
+Also = Iterable[str | Figure]
 
 
 class ThroughputFixture:
@@ -49,6 +51,7 @@ class ThroughputFixture:
         tolerance: AnyTolerance | None = None,
         steps: int | None = None,
         warmup_steps: int | None = None,
+        also: Also = (),
         name: str = "",
     ) -> Throughput:
         """Measure and judge; the outcome is applied when the test's body has finished, so further asserts run first.
@@ -59,6 +62,8 @@ class ThroughputFixture:
             tolerance: the accepted change: 0.05, or (-0.05, None) for no upper bound.
             steps: the most steps that are timed.
             warmup_steps: the least steps before them that are not timed.
+            also: figures that it is judged by, too: "peak_memory", "first_step", "loss", or a Figure with tolerances
+                or a limit of your own; beside those of ini value tfperf_also.
             name: what tables and messages call the workload; the key of its baseline stays its id.
 
         Returns:
@@ -70,7 +75,8 @@ class ThroughputFixture:
             BaselineError: the machine's file can't be read.
         """
         self._require_open(on)
-        return self._calls.check(workload, on, _accepted(tolerance), self._plan(steps, warmup_steps), name)
+        plan = replace(self._plan(steps, warmup_steps), also=self._figures(also, of_a_program=False))
+        return self._calls.check(workload, on, _accepted(tolerance), plan, name)
 
     def check_command(
         self,
@@ -86,6 +92,7 @@ class ThroughputFixture:
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
         terminal: bool = False,
+        also: Also = (),
     ) -> Throughput:
         """Run a program of your own as it is, and judge the rate that it prints, as `check` judges a workload's.
 
@@ -103,6 +110,7 @@ class ThroughputFixture:
             cwd: where it runs; relative ones begin at pytest's rootdir, which is the default.
             env: environment variables that it gets beside pytest's own.
             terminal: let it print into a terminal of its own, as for progress bars that are drawn only there.
+            also: as in `check`; and figures that it prints, as in Figure("eval_loss", field="eval.loss").
 
         Returns:
             as `check`.
@@ -113,8 +121,12 @@ class ThroughputFixture:
             BaselineError: the machine's file can't be read.
         """
         self._require_open(on)
-        command = self._command(argv, name, unit, reads, cwd, env, terminal, ranks_per_node)
-        return self._calls.check(command, on, _accepted(tolerance), self._plan_of(command, readings))
+        figures = self._figures(also, of_a_program=True)
+        is_cold = any(figure.name == FIRST_STEP for figure in figures)
+        with_caches = {**(COLD_CACHES if is_cold else {}), **(env or {})}
+        command = self._command(argv, name, unit, reads, cwd, with_caches, terminal, ranks_per_node)
+        plan = replace(self._plan_of(command, readings), also=figures)
+        return self._calls.check(command, on, _accepted(tolerance), plan)
 
     def measure(
         self,
@@ -204,10 +216,11 @@ class ThroughputFixture:
         over: Workload,
         over_on: Topology | None = None,
         tolerance: AnyTolerance = 0.1,
+        at_least: float | None = None,
         steps: int | None = None,
         warmup_steps: int | None = None,
     ) -> float:
-        """Measure two workloads and hold their ratio against the documents', on GPUs like theirs.
+        """Measure two workloads and hold their ratio against the documents', on GPUs like theirs, or your own limit.
 
         On GPUs of another FP32 rate (more than 1.5 times) a lower ratio is a warning.
 
@@ -217,6 +230,7 @@ class ThroughputFixture:
             over: the workload whose images/s its own are divided by.
             over_on: what to train that on; None: the same.
             tolerance: how far below the documents' lowest ratio for these two it may lie.
+            at_least: the ratio below which it fails, in the place of the documents'; as in 0.9 * 4 for four GPUs.
             steps, warmup_steps: as in `check`, for either.
 
         Returns:
@@ -224,7 +238,8 @@ class ThroughputFixture:
 
         Raises:
             ThroughputRegression: it falls short on GPUs like the documents'; names the documents' rows and figures.
-            BaselineError: no document gives both figures.
+            BaselineError: no document gives both figures, and no limit is given.
+            WorkloadError: at_least is no ratio.
             and as `check`.
         """
         other = on if over_on is None else over_on
@@ -232,8 +247,12 @@ class ThroughputFixture:
         ratios = module_of("comparing", "ratios", "throughput.check_ratio")
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
         store, settings = self._session.baselines, self._session.settings
-        rows = [*store.published_like(key), *store.published_like(over_key)]
-        published = ratios.published_ratio(rows, key, over_key)
+        published = None
+        if at_least is None:
+            rows = [*store.published_like(key), *store.published_like(over_key)]
+            published = ratios.published_ratio(rows, key, over_key)
+        else:
+            ratios.require_limit(at_least)
 
         def measure() -> tuple[float, float]:
             one = self.measure(workload, on=on, steps=steps, warmup_steps=warmup_steps)
@@ -244,7 +263,10 @@ class ThroughputFixture:
             one, base = measure()
             return one / base
         rerun = settings.rerun.of(self._test)
-        found = ratios.check_ratio(measure, published, Tolerance.of(tolerance), rerun, on)
+        if published is None:
+            found = ratios.require_ratio(measure, at_least, key, over_key, rerun)
+        else:
+            found = ratios.check_ratio(measure, published, Tolerance.of(tolerance), rerun, on)
         self._warnings += [found.warning] if found.warning else []
         ratio: float = found.value
         return ratio
@@ -301,6 +323,12 @@ class ThroughputFixture:
                 "error estimate, or reads=Reads(until_end=True) without readings for a program that prints less"
             )
         return replace(plan, until_end=command.reads.reads_to_the_end)
+
+    def _figures(self, also: Also, *, of_a_program: bool) -> tuple[Figure, ...]:
+        """The figures of a check; a smoke run measures none."""
+        asked = figures_of(also, of_a_program=of_a_program)
+        of_suite: Sequence[Figure] | None = features().ask("figures", settings=self._session.settings)
+        return () if self._session.settings.smoke else with_default(asked, of_suite or ())
 
     def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
         settings = self._session.settings

@@ -72,6 +72,7 @@ class SessionJudge:
                 tests=tests,
                 unrecorded=max(1, runnable - tests),
                 hold=self._settings.hold,
+                figure_rows=self._baselines.figures(name),
             )
         return self._machines[name]
 

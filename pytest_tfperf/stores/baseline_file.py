@@ -18,10 +18,14 @@ from pytest_tfperf.errors import BaselineError, TfperfError, one_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+FIGURE: Final = "figure"
+"""A column that only files with rows of figures have, so that all others are what they were before figures came."""
+
 COLUMNS: Final = (
     *("workload", "topology", "reference", "lower", "upper", "unit", "runs", "between_runs", "provenance", "source"),
     *("date", "gpu", "gpu_fp32_tflops", "lock", "commit", "environment", "note"),
 )
+_WITH_FIGURES: Final = (*COLUMNS[:2], FIGURE, *COLUMNS[2:])
 _NUMBERS: Final = ("reference", "lower", "upper", "runs", "between_runs", "gpu_fp32_tflops")
 _TEXTS: Final = ("source", "date", "gpu", "lock", "commit", "environment", "note")
 
@@ -57,7 +61,7 @@ def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
             row = _row(dict(zip(header, cells, strict=True)), machine)
             if row.key in rows:
                 raise BaselineError(
-                    f"{row.key.workload} on {row.key.topology} is on line {line_of[row.key]} already: keep one"
+                    f"{' '.join(filter(None, row.key))} is on line {line_of[row.key]} already: keep one"
                 )
         except TfperfError as error:
             raise BaselineError(f"{name}, line {number}: {error}") from None
@@ -68,11 +72,12 @@ def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
 
 def render(rows: Iterable[Baseline]) -> bytes:
     """The file's bytes for these rows, sorted; line breaks within a text become spaces, so that a row is a line."""
-    rows = sorted(rows, key=lambda row: (natural(row.key.workload), natural(row.key.topology)))
+    rows = sorted(rows, key=lambda row: tuple(map(natural, row.key)))
+    columns = _WITH_FIGURES if any(row.key.figure for row in rows) else COLUMNS
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([_text(row, column) for column in COLUMNS] for row in rows)
+    writer.writerow(columns)
+    writer.writerows([_text(row, column) for column in columns] for row in rows)
     return text.getvalue().encode("utf-8", errors="replace")
 
 
@@ -107,21 +112,23 @@ def _split(line: str) -> list[str]:
 
 
 def _checked_header(header: list[str]) -> list[str]:
-    if unknown := [column for column in header if column not in COLUMNS]:
-        raise BaselineError(one_of("column", unknown[0], COLUMNS))
-    if sorted(header) != sorted(COLUMNS):
+    if unknown := [column for column in header if column not in _WITH_FIGURES]:
+        raise BaselineError(one_of("column", unknown[0], _WITH_FIGURES))
+    if sorted(header) not in (sorted(COLUMNS), sorted(_WITH_FIGURES)):
         raise BaselineError(f"the first line must name each of these columns once: {','.join(COLUMNS)}")
     return header
 
 
 def _row(cell: Mapping[str, str], machine: str) -> Baseline:
-    unit, per_second = cell["unit"][:-2], cell["unit"][-2:]
-    if per_second != "/s" or not is_unit(unit):
+    figure = cell.get(FIGURE, "")
+    unit, per_second = (cell["unit"], "/s") if figure else (cell["unit"][:-2], cell["unit"][-2:])
+    if not figure and (per_second != "/s" or not is_unit(unit)):
         raise BaselineError(f"unit {cell['unit']!r}: write what is counted in a second, as in images/s or tokens/s")
     if cell["provenance"] not in _WRITTEN:
         raise BaselineError(one_of("provenance", cell["provenance"], _WRITTEN))
     if not cell["reference"]:
-        raise BaselineError(f"no reference: write {cell['unit']}, or delete the row where nothing was measured")
+        what = figure or cell["unit"]
+        raise BaselineError(f"no reference: write {what}, or delete the row where nothing was measured")
     if not re.fullmatch(r"[0-9]{1,9}", cell["runs"]):
         raise BaselineError(f"runs {cell['runs']!r} is not a count: write how many runs the reference rests on")
     numbers = {column: _number(cell, column) for column in _NUMBERS}
@@ -133,7 +140,7 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     values: dict[str, Any] = numbers | {column: cell[column] for column in _TEXTS}
     return Baseline(
         machine=machine,
-        key=Key(cell["workload"], cell["topology"]),
+        key=Key(cell["workload"], cell["topology"], figure),
         provenance=Provenance(cell["provenance"]),
         **values | {"runs": int(cell["runs"]), "unit": unit},
     )
@@ -147,7 +154,7 @@ def _number(cell: Mapping[str, str], column: str) -> float | None:
 
 
 def _text(row: Baseline, column: str) -> str:
-    if column == "unit":
+    if column == "unit" and not row.key.figure:
         return f"{row.unit}/s"
     value = getattr(row.key if column in Key._fields else row, column)
     if column in _NUMBERS:  # the shortest text that reads as the same number: 1612, 789.51, -0.05

@@ -39,11 +39,22 @@ class BaselineStore:
         self._read: dict[Path, tuple[tuple[int, ...], dict[Key, Baseline]]] = {}
 
     def load(self, machine: str) -> dict[Key, Baseline]:
-        """All rows of a machine; the user's row wins over the shipped one of the same key. Unknown machine: none.
+        """All throughputs of a machine; the user's row wins over the shipped one of its key. Unknown machine: none.
 
         Raises:
             BaselineError: a name that can't be a machine's, or a file that can't be read whole (file and line named).
         """
+        return {key: row for key, row in self._load(machine).items() if not key.figure}
+
+    def figures(self, machine: str) -> dict[Key, Baseline]:
+        """All rows of a machine that are of figures beside the throughput.
+
+        Raises:
+            BaselineError: as `load`.
+        """
+        return {key: row for key, row in self._load(machine).items() if key.figure}
+
+    def _load(self, machine: str) -> dict[Key, Baseline]:
         check_name(machine)
         rows: dict[Key, Baseline] = {}
         for folder in self._folders():
@@ -65,7 +76,7 @@ class BaselineStore:
             for folder in self._folders():
                 with suppress(BaselineError):
                     rows = self._rows(folder, machine).values()
-                    found |= {(machine, row.key): row for row in rows if not row.is_measured}
+                    found |= {(machine, row.key): row for row in rows if not (row.is_measured or row.key.figure)}
         return list(found.values())
 
     def published_like(self, key: Key) -> list[Baseline]:
@@ -84,7 +95,7 @@ class BaselineStore:
         assert all(row.key == key and row.machine == machine for key, row in rows.items())
         path = self.folder / f"{machine}.csv"
         with nullcontext() if self._locked else self.lock():
-            before = self.load(machine)
+            before = self._load(machine)
             data = baseline_file.render((self._rows(self.folder, machine) | dict(rows)).values())
             try:
                 files.replace(path, data)

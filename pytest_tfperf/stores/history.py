@@ -24,6 +24,7 @@ from pytest_tfperf.stores.history_database import DamagedHistory, Database
 from pytest_tfperf.stores.history_rows import (
     comparison_row,
     earlier,
+    figure_rows,
     measurement_row,
     past_session,
     profile_of,
@@ -33,10 +34,10 @@ from pytest_tfperf.stores.history_rows import (
     whole_measurement,
     whole_verdict,
 )
-from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS, VERDICTS
+from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, MEASUREMENTS, VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     import pandas
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.history_url import HistoryUrl
     from pytest_tfperf.core.past import PastResult
     from pytest_tfperf.stores.history_queries import Filters
+
+    _Row = Mapping[str, Any]
 
 _MOST_NAMED: Final = 3
 
@@ -113,7 +116,8 @@ class History:
             measurement: whole or still undecided; an undecided one counts for no later verdict.
             replaces: id of the same test's measurement before its latest run, which this one takes over.
         """
-        return self._add(MEASUREMENTS, measurement_row(measurement), measurement.time, replaces)
+        row, figures = measurement_row(measurement), figure_rows(measurement)
+        return self._add(MEASUREMENTS, row, measurement.time, replaces, figures)
 
     def append_comparison(self, comparison: Comparison) -> str:
         """Add a comparison and return its id; it is on disk when this returns."""
@@ -127,9 +131,9 @@ class History:
         """Delete what is from before a time, and give the space back; how many measurements and comparisons it was."""
 
         def delete_old(connection: Connection) -> tuple[int, int]:
-            measured, compared, _ = (
+            measured, compared, *_ = (
                 connection.execute(delete(table).where(*queries.conditions(table, {"until": before}))).rowcount
-                for table in (MEASUREMENTS, COMPARISONS, VERDICTS)
+                for table in (MEASUREMENTS, COMPARISONS, VERDICTS, FIGURES)
             )
             return measured, compared
 
@@ -293,13 +297,21 @@ class History:
             why = str(error).removeprefix(f"{self.database}: ")
             self.unread.add(row, why if why.startswith(row) else f"{row}: {why}")
 
-    def _add(self, table: Table, row: Mapping[str, Any], when: str, replaces: str | None = None) -> str:
+    def _add(
+        self, table: Table, row: _Row, when: str, replaces: str | None = None, figures: Sequence[_Row] = ()
+    ) -> str:
         id = replaces or secrets.token_hex(16)
 
         def add(connection: Connection) -> None:
             made = max(connection.scalar(queries.last_made(table)) + 1, round(moment(when).timestamp() * 1e6))
             connection.execute(delete(table).where(table.c.id == replaces))
             connection.execute(insert(table).values(**row, id=id, made=made))
+            if table is MEASUREMENTS:
+                connection.execute(delete(FIGURES).where(FIGURES.c.measurement == id))
+            first = max(connection.scalar(queries.last_made(FIGURES)) + 1, made) if figures else 0
+            for number, figure in enumerate(figures):
+                own = {"id": f"{id}-{figure['figure']}", "made": first + number, "measurement": id}
+                connection.execute(insert(FIGURES).values(**figure, **own))
 
         self._write(add)
         return id

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history_tables import HISTORY, SCHEMA, TABLES, VERDICTS
+from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, SCHEMA, TABLES, VERDICTS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -173,7 +173,8 @@ class Database:
         version: int | str | None
         if inspect(connection).has_table(HISTORY.name):
             version = connection.scalar(select(HISTORY.c.version))
-            if writes and version == SCHEMA and not inspect(connection).has_table(VERDICTS.name):
+            has = inspect(connection).has_table
+            if writes and version == SCHEMA and not (has(VERDICTS.name) and has(FIGURES.name)):
                 self._make_tables(connection)
         elif self.path is not None and inspect(connection).get_table_names():
             version = "before the first release"

@@ -156,7 +156,9 @@ def past_sessions(rows: Collection[Baseline], before: str, least_tests: int) -> 
     latest = func.row_number().over(partition_by=columns, order_by=_M.made.desc()).label("nth")
     found = (
         select(_M.id, *columns, _M.changes, _M.outcome, _M.made, latest)
-        .where(row.in_([(each.machine, *each.key, each.reference, each.date) for each in rows]))
+        .where(
+            row.in_([(each.machine, each.key.workload, each.key.topology, each.reference, each.date) for each in rows])
+        )
         .where(_M.session != before, _M.session.in_(whole_sessions))
         .subquery()
     )

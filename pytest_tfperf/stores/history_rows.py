@@ -55,6 +55,24 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
     return row
 
 
+def figure_rows(m: Measurement) -> list[dict[str, Any]]:
+    """All columns of its figures' rows but `id`, `made` and `measurement`."""
+    texts = {name: storable(getattr(m, name)) for name in ("session", "test", "machine", "topology")}
+    return [
+        texts
+        | {
+            "time": utc(m.time),
+            "workload": storable(m.workload.id),
+            "figure": one.figure.name,
+            "unit": storable(one.figure.unit or ""),
+            "value": one.value,
+            "outcome": one.outcome.value if one.outcome is not None and one.is_decided else None,
+            "reference": None if one.baseline is None else one.baseline.reference,
+        }
+        for one in m.figures
+    ]
+
+
 def outcome_of(text: object) -> tuple[Outcome | None, bool]:
     """The outcome of a row's column, and whether it is provisional; None for "".
 

@@ -86,6 +86,24 @@ COMPARISONS: Final = Table(
     Column("whole", LargeBinary, nullable=False),
 )
 
+FIGURES: Final = Table(
+    "tfperf_figures",
+    TABLES,
+    *_identity(),  # the measurement's id and time, and the figure's name behind the id
+    _text("measurement"),
+    _text("session"),
+    _text("test"),
+    _text("machine"),
+    _text("workload"),
+    _text("topology"),
+    _text("figure"),
+    _text("unit"),
+    _number("value", is_optional=True),  # the median of the runs; null: they could not tell it
+    Column("outcome", _TEXT),  # null: not judged, or not decided yet
+    _number("reference", is_optional=True),  # of the row it was judged against
+)
+"""What measurements gave beside their throughput. A history of an earlier version of pytest-tfperf lacks this table."""
+
 VERDICTS: Final = Table(
     "tfperf_session_verdicts",
     TABLES,
@@ -112,6 +130,8 @@ PUSHED: Final = Table(
 Index("tfperf_measurements_made", MEASUREMENTS.c.made)
 Index("tfperf_comparisons_made", COMPARISONS.c.made)
 Index("tfperf_session_verdicts_made", VERDICTS.c.made)
+Index("tfperf_figures_made", FIGURES.c.made)
+Index("tfperf_figures_of", FIGURES.c.measurement)
 for _index in (
     Index("tfperf_by_session", MEASUREMENTS.c.session, MEASUREMENTS.c.test),
     Index(

@@ -24,6 +24,7 @@ from pytest_tfperf.hardware.host import usable_cores
 from pytest_tfperf.training.devices import configure, limit_threads, require_logical
 from pytest_tfperf.training.environment import environment
 from pytest_tfperf.training.failures import failure
+from pytest_tfperf.training.figures import WorkerFigures
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.input_spec import described
 from pytest_tfperf.training.inputs import spec_of_batch
@@ -40,8 +41,9 @@ from pytest_tfperf.workers.wire import Channel, ConnectionLost
 
 def work(channel: Channel, message: Mapping[str, Any]) -> int:
     """Do the job of the driver's message (a `Job` under "job"); returns the process's exit status."""
+    figures = WorkerFigures()
     try:
-        _work(channel, build(Job, message["job"], "job"))
+        _work(channel, build(Job, message["job"], "job"), figures)
     except ConnectionLost:
         return 0  # the driver needs nothing more
     except BaseException as error:  # the driver reports whatever it was
@@ -50,7 +52,7 @@ def work(channel: Channel, message: Mapping[str, Any]) -> int:
     return 0
 
 
-def _work(channel: Channel, job: Job) -> None:
+def _work(channel: Channel, job: Job, figures: WorkerFigures) -> None:
     """Do the job as its mode says; sends each phase's name, so that the driver knows what fails."""
     cluster, _port = _join(channel) if job.is_distributed else (None, None)
     cores = job.cores or usable_cores()
@@ -62,14 +64,15 @@ def _work(channel: Channel, job: Job) -> None:
         catalogue.register(kind, names)
     channel.send({"phase": "devices"})
     if cluster is not None and cluster.rank > 0 and job.workload.variable_update is VariableUpdate.PARAMETER_SERVER:
-        _lend(channel, job, cluster, cores)
+        _lend(channel, job, cluster, cores, figures)
         return
     limit_threads(cores)
     devices = configure(job.devices, local_rank=0 if cluster is None else cluster.local_rank)
     if job.workload.trainer is Trainer.OWN:
-        _train_own(channel, job, devices)
+        _train_own(channel, job, devices, figures)
     else:
-        _train(channel, job, _SET_UPS.get(job.workload.variable_update, _alone)(channel, job, devices, cluster))
+        set_up = _SET_UPS.get(job.workload.variable_update, _alone)
+        _train(channel, job, set_up(channel, job, devices, cluster), figures)
 
 
 class SetUp(NamedTuple):
@@ -126,23 +129,23 @@ _SET_UPS = {
 }
 
 
-def _lend(channel: Channel, job: Job, cluster: Cluster, cores: int) -> None:
+def _lend(channel: Channel, job: Job, cluster: Cluster, cores: int, figures: WorkerFigures) -> None:
     """Lend this rank's devices to rank 0, which trains on them."""
     server = DeviceServer(cluster, job.devices, job.workload, cores)
-    _answer(channel, server, job, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT))
+    _answer(channel, server, job, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT), figures)
 
 
-def _train_own(channel: Channel, job: Job, devices: list[str]) -> None:
+def _train_own(channel: Channel, job: Job, devices: list[str], figures: WorkerFigures) -> None:
     """Run a user's own training."""
     require_logical(job.devices)
     channel.send({"phase": "model"})
     own = load_own(job.workload, devices)
     channel.send({"phase": "compile"})
     seconds = _first_step(own)
-    _answer(channel, own, job, seconds, environment(), lambda **_: StepProfile(input=Input.OWN))
+    _answer(channel, own, job, seconds, environment(), lambda **_: StepProfile(input=Input.OWN), figures)
 
 
-def _train(channel: Channel, job: Job, with_: SetUp) -> None:
+def _train(channel: Channel, job: Job, with_: SetUp, figures: WorkerFigures) -> None:
     """Build model and pipeline, compile a step, and answer requests."""
     workload, strategy, cluster = job.workload, with_.strategy, with_.cluster
     channel.send({"phase": "model"})
@@ -160,7 +163,7 @@ def _train(channel: Channel, job: Job, with_: SetUp) -> None:
         host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
         profile = partial(profile_step, loop, strategy, model, workload, host=host)
         software = environment() | (with_.horovod.environment if with_.horovod else {})
-        _answer(channel, loop, job, seconds, software, profile)
+        _answer(channel, loop, job, seconds, software, profile, figures)
 
 
 def _first_step(loop: Loop) -> float:
@@ -187,6 +190,7 @@ def _answer(
     compile_seconds: float,
     software: Mapping[str, str],
     profile: Callable[..., StepProfile],
+    figures: WorkerFigures,
 ) -> None:
     """Say that the step is compiled, then answer requests until the driver closes the connection."""
     ready = {
@@ -194,6 +198,7 @@ def _answer(
         "unit": loop.unit,
         "replicas": loop.replicas,
         "compile_seconds": compile_seconds,
+        "first_step_seconds": figures.seconds_since_arrival(),
         "fetches": loop.fetch is not None or isinstance(loop, OwnLoop),  # one's own training may read data
         "environment": software,
         "modules": loaded_files(job.workload) if job.reports_modules else {},
@@ -207,6 +212,8 @@ def _answer(
             channel.send({"window": _window(loop, request["steps"], job.slowdown)})
         elif "trace" in request:
             channel.send({"trace": plain(trace_steps(loop, request["trace"]))})
+        elif "peak_memory" in request:
+            channel.send({"peak_memory": {"bytes": figures.peak_memory_bytes()}})
         else:
             channel.send({"step_profile": plain(profile(**request["profile_step"]))})
 

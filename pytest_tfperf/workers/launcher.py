@@ -5,7 +5,8 @@ To support another way of starting processes on several nodes, write an engine (
 Driver and worker talk in JSON messages over a `wire.Channel`. The worker calls, sends
 `{"hello": "worker", "number": ...}`, and gets one message with its job, log, environment and import paths. It sends one
 `{"phase": name}` for each phase of its start, and then `{"ready": {...}}`. It answers `{"steps": n}` by
-`{"window": {...}}`, `{"profile_step": {...}}` by `{"step_profile": {...}}`, and `{"trace": n}` by `{"trace": {...}}`.
+`{"window": {...}}`, `{"profile_step": {...}}` by `{"step_profile": {...}}`, `{"trace": n}` by `{"trace": {...}}`, and
+`{"peak_memory": true}` by `{"peak_memory": {"bytes": n}}`.
 At any time it may send `{"error": {...}}` and end. It ends when the driver closes the channel.
 
 Workers leave logs and temporary folders behind; old ones are removed here.

@@ -7,7 +7,7 @@ import select
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
@@ -36,6 +36,18 @@ _PROFILE_SECONDS = 60.0
 _SAME_LOSS = 1e-3
 
 
+class OfRank(NamedTuple):
+    """A value of one rank.
+
+    Args:
+        value: in the unit of its figure.
+        rank: which rank's; "" where there is only one worker.
+    """
+
+    value: float
+    rank: str
+
+
 class TrainingRun:
     """Training that is compiled and ready, in one worker or in several ranks, and runs windows of steps on request.
 
@@ -53,6 +65,7 @@ class TrainingRun:
         examples_per_step: batch size times replicas, over all nodes, in units.
         unit: what is counted: "images", "tokens", ...
         compile_seconds: duration of the first call: tracing, compiling and one step.
+        first_step: from the job's arrival to the end of the first step, in seconds, of the slowest rank.
         fetches: whether each step fetches its batch from an input pipeline.
         environment: versions and settings that the worker runs with, by name.
         modules: module -> the file that it was loaded from, where the job asks for it.
@@ -91,6 +104,7 @@ class TrainingRun:
                 f"some did not join. The log of rank 0: {self.log}"
             )
         self.compile_seconds: float = max(one["compile_seconds"] for one in ready)
+        self.first_step = self._most([one["first_step_seconds"] for one in ready])
         self.unit: str = ready[0]["unit"]
         self.fetches: bool = ready[0]["fetches"]
         self.environment: Mapping[str, str] = ready[0]["environment"]
@@ -157,6 +171,20 @@ class TrainingRun:
             ranks=tuple(one.ranks[0] for one in profiles) if all(one.ranks for one in profiles) else (),
         )
 
+    def peak_memory(self) -> OfRank | None:
+        """The most memory that a rank needed so far, in bytes; None where one of them can't tell its own.
+
+        Call it after the last window was read, as `profile_step`.
+
+        Raises:
+            MeasurementError: a worker raised, died, or was silent for a minute.
+        """
+        for worker in self._workers:
+            worker.begin("peak memory", _PROFILE_SECONDS)
+            worker.send({"peak_memory": True})
+        answers = [answer["bytes"] for answer in self._answers("peak_memory")]
+        return None if None in answers else self._most(answers)
+
     def trace(self, steps: int) -> tuple[Trace, ...]:
         """Run this many steps under TensorFlow's profiler; returns each process's trace, rank 0 first.
 
@@ -218,6 +246,11 @@ class TrainingRun:
         others = [worker for worker in waiting if worker is not blamed]
         error = blamed.silent()
         return error.at("", f"nor did {_names(others)}; it was heard last") if others else error
+
+    def _most(self, values: Sequence[float]) -> OfRank:
+        """The largest of the ranks' values, and whose it is where there are several."""
+        value = max(values)
+        return OfRank(float(value), self._workers[values.index(value)].name if len(values) > 1 else "")
 
     def _is_same(self, loss: float | None, first: float) -> bool:
         if loss is None:

@@ -18,8 +18,11 @@ from measurements import comparison, measurement, session_verdict, verdict
 from patience import PATIENCE_SECONDS
 from postgres import Proxy, Server
 from small_disk import leave_a_megabyte, small_disk
+from sqlalchemy import select
 
 from pytest_tfperf import cli
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Want, Wants
@@ -27,6 +30,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.team.push import Pushed, push, push_new
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
+from pytest_tfperf.stores.history_tables import FIGURES as FIGURES_TABLE
 
 TESTS = """
     import sys
@@ -80,6 +84,14 @@ def ids(history: History) -> list[str]:
     return [one.id for one in history.results()]
 
 
+def figures_at(url: str) -> list[tuple[str, str, float]]:
+    with history_at(url).database.reading() as connection:
+        query = select(FIGURES_TABLE.c.test, FIGURES_TABLE.c.figure, FIGURES_TABLE.c.value).order_by(
+            FIGURES_TABLE.c.made
+        )
+        return [(test, figure, value) for test, figure, value in connection.execute(query)]
+
+
 def judged(test: str = "test_a.py::test", **more: Any) -> Measurement:
     return measurement(**{"test": test, "verdict": verdict(), "session": "monday"} | more)
 
@@ -113,6 +125,31 @@ def test_the_verdicts_on_a_session_arrive(local: History, url: str, only_new: bo
         local.append_verdict(session_verdict(), session=f"s{day}", time=f"2026-01-0{day}T00:00:00+00:00")
         assert send(local, url, only_new=only_new) == Pushed(0, 0)
         assert history_at(url).verdicts(session=f"s{day}", machine="box") == [session_verdict()]
+
+
+FIGURES = tuple(FigureVerdict(figure=Figure(name), value=value) for name, value in (("loss", 2.5), ("first_step", 3.0)))
+
+
+@pytest.mark.parametrize("only_new", [False, True])
+def test_figures_arrive_as_rows(local: History, url: str, server: Server, only_new: bool) -> None:
+    for test in ("a", "b"):
+        local.append(judged(test, figures=FIGURES))
+        send(local, url, only_new=only_new)
+    assert figures_at(url) == [
+        ("a", "loss", 2.5),
+        ("a", "first_step", 3.0),
+        ("b", "loss", 2.5),
+        ("b", "first_step", 3.0),
+    ]
+
+
+def test_a_server_of_before_figures_takes_them(local: History, url: str, server: Server) -> None:
+    local.append(judged("a"))
+    send(local, url)
+    server.execute("drop table tfperf_figures", url)
+    local.append(judged("b", figures=FIGURES))
+    send(local, url)
+    assert figures_at(url) == [("b", "loss", 2.5), ("b", "first_step", 3.0)]
 
 
 def test_a_server_of_before_they_were_kept_takes_them(local: History, url: str, server: Server) -> None:

@@ -86,7 +86,7 @@ _positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 _baselines = st.builds(
     Baseline,
     machine=st.just("box"),
-    key=st.builds(Key, st.builds(str, _workloads), _topologies),
+    key=st.builds(Key, st.builds(str, _workloads), _topologies, st.just("")),
     reference=_positive,
     lower=st.none() | st.just(-math.inf) | st.floats(-1, 0, exclude_min=True, exclude_max=True),
     upper=st.none() | st.floats(min_value=0, exclude_min=True),
@@ -181,3 +181,28 @@ def test_columns_in_another_order_are_accepted() -> None:
     names = HEADER.split(",")
     cells = with_cell("note", "").splitlines()[1].split(",")
     assert parse(f"{','.join(names[::-1])}\n{','.join(cells[::-1])}\n")[KEY].reference == 1612
+
+
+def figure_row(figure: str = "peak_memory", reference: float = 18.25 * 2**30, unit: str = "bytes") -> Baseline:
+    return Baseline(machine="box", key=KEY._replace(figure=figure), reference=reference, unit=unit, between_runs=0.001)
+
+
+def test_a_row_of_a_figure_is_read_back() -> None:
+    rows = [row(), figure_row(), figure_row("eval_loss", -0.25, ""), figure_row("loss", 0.0, "")]
+    assert parse(baseline_file.render(rows)) == {one.key: one for one in rows}
+
+
+def test_a_file_without_figures_has_no_column_for_them() -> None:
+    assert baseline_file.render([row()]).splitlines()[0] == HEADER.encode()
+
+
+def test_rows_of_figures_follow_the_throughput_of_their_workload() -> None:
+    other = KEY._replace(topology="1x16")
+    lines = baseline_file.render([figure_row(), row(key=other), row()]).decode().splitlines()
+    assert [line.split(",")[1:3] for line in lines[1:]] == [["1x8", ""], ["1x8", "peak_memory"], ["1x16", ""]]
+
+
+def test_a_row_of_a_figure_has_no_tolerance_of_its_own() -> None:
+    text = baseline_file.render([figure_row()]).decode().replace("19595788288,,", "19595788288,-0.05,")
+    with pytest.raises(BaselineError, match="the tolerance of peak_memory is given in the test"):
+        parse(text)

@@ -16,6 +16,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of, sides
+from pytest_tfperf.reports.figures import figure_rows
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, reference_kind, result_rank
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.session_verdicts import in_one_sentence, session_clauses, text_of
@@ -68,7 +69,8 @@ def markdown(
     ordered = sorted(results, key=_urgency)
     measured = [one for one in ordered if isinstance(one, Measurement)]
     compared = [one for one in ordered if isinstance(one, Comparison)]
-    blocks += [_table(rows) for rows in (_measured(measured), _compared(compared)) if rows]
+    figures = figure_rows(measured, all_of_them=True)
+    blocks += [_table(rows) for rows in (_measured(measured), figures, _compared(compared)) if rows]
     needed = [one for one in ordered if _decided(one) in _NEEDS_ACTION and one.test not in failed]
     messages = [(outcome(one), one.test, plain(message_of(one, rerun))) for one in needed]
     messages += [("NOT MEASURED", test, str(error)) for test, error in failed.items()]

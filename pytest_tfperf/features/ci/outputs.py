@@ -17,6 +17,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import markdown
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of
+from pytest_tfperf.reports.figures import figure_properties
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.safe_text import printable
@@ -157,6 +158,7 @@ def _measured(m: Measurement) -> dict[str, str | float | None]:
         "change": verdict.change if verdict else None,
         "confirmed_change": verdict.confirmed_change if verdict else None,
         "threshold": -verdict.threshold if verdict and verdict.threshold else None,
+        **figure_properties(m),
     }
 
 

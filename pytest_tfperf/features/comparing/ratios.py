@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import BaselineError, ThroughputRegression
+from pytest_tfperf.errors import BaselineError, ThroughputRegression, WorkloadError
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.numbers import percent, rate
 
@@ -48,16 +49,63 @@ def check_ratio(
         ThroughputRegression: it falls short on GPUs like the document's; names the documents' rows and figures.
     """
     least = published.value * (1 + (tolerance.lower or -1.0))
-    pairs = [measure()]
     if not published.binds(topology):
-        ratio = pairs[0][0] / pairs[0][1]
+        one, another = measure()
+        ratio = one / another
         return MeasuredRatio(ratio, _shown(ratio, published, topology) if ratio < least else "")
-    if pairs[0][0] / pairs[0][1] < least:
-        pairs += [measure(), measure()]  # one pair may have met a slow spell of the machine
-    ratio = median(one / another for one, another in pairs)
+    pairs = _pairs(measure, least)
+    ratio = _median(pairs)
     if ratio < least:
         raise ThroughputRegression(*_message(pairs, published.figure, published.over, least, rerun))
     return MeasuredRatio(ratio)
+
+
+def require_ratio(
+    measure: Callable[[], tuple[float, float]], at_least: float, figure: Key, over: Key, rerun: str
+) -> MeasuredRatio:
+    """The measured ratio, as in `check_ratio`, held against a limit that the test gives.
+
+    Raises:
+        ThroughputRegression: it falls short.
+    """
+    pairs = _pairs(measure, at_least)
+    if (ratio := _median(pairs)) < at_least:
+        what = f"{_named(figure)} over {_named(over)}: {ratio:.3f}"
+        raise ThroughputRegression(
+            Line(f"{what}, {percent(1 - ratio / at_least)} below at_least={at_least:g}"),
+            _measured(pairs),
+            Line(f"fails below {at_least:g}    (at_least, in the test)", "threshold"),
+            command("rerun", rerun),
+        )
+    return MeasuredRatio(ratio)
+
+
+def require_limit(at_least: object) -> None:
+    """Return if a test can give this limit for a ratio.
+
+    Raises:
+        WorkloadError: it is no ratio.
+    """
+    if isinstance(at_least, bool) or not isinstance(at_least, int | float) or not 0 < at_least < inf:
+        raise WorkloadError(f"at_least={at_least!r:.80} must be a ratio above 0, as 3.6 for four GPUs over one")
+
+
+def _pairs(measure: Callable[[], tuple[float, float]], least: float) -> list[tuple[float, float]]:
+    """One pair, or three where the first falls short: it may have met a slow spell of the machine."""
+    first = measure()
+    return [first] if first[0] / first[1] >= least else [first, measure(), measure()]
+
+
+def _median(pairs: Sequence[tuple[float, float]]) -> float:
+    return median(one / another for one, another in pairs)
+
+
+def _measured(pairs: Sequence[tuple[float, float]]) -> Line:
+    return Line("  ".join(f"{rate(a)} / {rate(b)} = {a / b:.3f}" for a, b in pairs), "measured")
+
+
+def _named(key: Key) -> str:
+    return f"{key.workload} on {key.topology}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +154,7 @@ def published_ratio(rows: Iterable[Baseline], figure: Key, over: Key) -> Publish
     ratios = [pair for pair in pairs if pair.figure.machine == pair.over.machine] or pairs
     if not ratios:
         raise BaselineError(
-            f"no document gives both {figure.workload} on {figure.topology} and {over.workload} on {over.topology}; "
+            f"no document gives both {_named(figure)} and {_named(over)}; give a limit of your own with at_least=, or "
             "compare two workloads with throughput.compare"
         )
     return min(ratios, key=lambda ratio: ratio.value)
@@ -119,7 +167,7 @@ def _document(row: Baseline) -> str:
 def _shown(ratio: float, published: PublishedRatio, topology: Topology) -> str:
     figure, over = published.figure, published.over
     return (
-        f"{figure.key.workload} on {figure.key.topology} over {over.key.workload} on {over.key.topology}: {ratio:.3f}, "
+        f"{_named(figure.key)} over {_named(over.key)}: {ratio:.3f}, "
         f"below the {published.value:.3f} of {figure.machine} ({figure.gpu}). It is not required here, because "
         f"{topology.describe()} is not like that GPU (FP32 rates within {ALIKE:g} times)"
     )
@@ -137,9 +185,9 @@ def _message(
         rerun: the command that measures the test again.
     """
     published = figure.reference / over.reference
-    now = median(one / other for one, other in pairs)
+    now = _median(pairs)
     lines = [
-        Line("  ".join(f"{rate(a)} / {rate(b)} = {a / b:.3f}" for a, b in pairs), "measured"),
+        _measured(pairs),
         Line(f"fails below {least:.3f}    ({published:.3f}, tolerance {percent(1 - least / published)})", "threshold"),
         Line(
             f"{rate(figure.reference)} / {rate(over.reference)} on {figure.machine}: "
@@ -149,7 +197,7 @@ def _message(
         command("rerun", rerun),
     ]
     headline = (
-        f"{figure.key.workload} on {figure.key.topology} over {over.key.workload} on {over.key.topology}: {now:.3f}, "
+        f"{_named(figure.key)} over {_named(over.key)}: {now:.3f}, "
         f"{percent(1 - now / published)} below the documents' {published:.3f}"
     )
     return [Line(headline), *lines]

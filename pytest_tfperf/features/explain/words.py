@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.decision import MOST_COUNTED, Decision
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.verdict import Consequence, Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.reports.breakdown import straggler_text
+from pytest_tfperf.reports.figures import figure_fact, figure_lines
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
@@ -19,8 +21,8 @@ _WORTH_SHOWING = 0.0005
 
 
 def explained(m: Measurement) -> list[str]:
-    """A measurement's verdict in paragraphs with headings."""
-    first, *others = _paragraphs(m)
+    """A measurement's verdict in paragraphs with headings; its figures come last."""
+    first, *others = [*_paragraphs(m), *(_figure(m, one) for one in m.figures)]
     return [*first, *(line for paragraph in others for line in ("", *paragraph))]
 
 
@@ -30,7 +32,8 @@ def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
     if verdict is None:
         yield ("It was measured and not judged.",)
         return
-    yield (f"{outcome(m)}: {verdict.reason}.",)
+    # The worst outcome may be a figure's, which has a paragraph of its own.
+    yield (f"{outcome(m) if m.outcome is verdict.outcome else verdict.outcome}: {verdict.reason}.",)
     if text := straggler_text(m.breakdown):
         yield (f"A straggler: {text}.",)
     row, decision = verdict.baseline, verdict.decision
@@ -41,6 +44,12 @@ def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
     yield _section("Why this outcome?", _steps(verdict, decision))
     yield _section("Where does the threshold come from?", _threshold(verdict, row, decision))
     yield _section(f"What would other numbers of {_kind(verdict)}s tell?", _powers(verdict, decision))
+
+
+def _figure(m: Measurement, one: FigureVerdict) -> Sequence[str]:
+    """What became of a figure, and the rows, tolerances and values that led to it."""
+    heading = f"{one.outcome or 'measured'}: {figure_fact(one)}: {one.reason}."
+    return heading, *(f"  {line.label}: {line.text}" for line in figure_lines(m, one))
 
 
 def _section(heading: str, lines: Iterator[str]) -> list[str]:

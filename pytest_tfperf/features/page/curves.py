@@ -52,7 +52,7 @@ def document_facts(measurements: Sequence[Measurement], published: Iterable[Base
     facts: list[dict[str, Any]] = []
     for row in sorted(published, key=lambda row: (row.machine, row.key.workload, *_devices(row.key.topology))):
         if row.provenance is Provenance.PUBLISHED:
-            alike = here.get((*row.key, row.unit))
+            alike = here.get((row.key.workload, row.key.topology, row.unit))
             facts += [_document(row, one) for one in alike] if alike else [_document(row, None)]
     return facts
 

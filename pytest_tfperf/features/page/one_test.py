@@ -19,6 +19,7 @@ from pytest_tfperf.features.page.run_facts import day, figure, run_facts
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
+from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows
 from pytest_tfperf.reports.measurement_table import outcome_alone, reference_kind
 from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
 from pytest_tfperf.reports.numbers import change as signed
@@ -74,7 +75,7 @@ def facts_of_test(
         "seconds": figure(m.seconds, 4),
         "outcome": outcome_alone(m),
         "kind": reference_kind(verdict) if verdict else "",
-        "reason": verdict.reason.value if verdict else "",
+        "reason": _reason(m),
         "story": _story(m, judged, began),
         "rate": figure(t.examples_per_sec) if is_valid else None,
         "low": figure(t.low) if is_valid else None,
@@ -86,10 +87,20 @@ def facts_of_test(
         "changes": list(changes),
         "runs": run_facts(m),
         "breakdown": _breakdown(m),
+        "figures": figure_rows([m], all_of_them=True),
         "environment_changes": changed_since(verdict.baseline, m.environment) if verdict and verdict.baseline else [],
         "message": plain(message(m, rerun)) if verdict else headline(m),
         "commands": _commands(m, rerun, red),
     }
+
+
+def _reason(m: Measurement) -> str:
+    """Why it has its outcome: the throughput's reason, or the figures that are worse."""
+    if m.verdict is None:
+        return ""
+    if m.outcome is not m.verdict.outcome and (figures := bad_figures(m)):
+        return "; ".join(map(figure_fact, figures))
+    return m.verdict.reason.value
 
 
 def _judged(m: Measurement) -> dict[str, Any]:

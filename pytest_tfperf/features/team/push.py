@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
-from pytest_tfperf.stores.history_tables import COMPARISONS, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
+from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +26,7 @@ _Light = Any
 """A row with `id`, `made` and `size` only."""
 
 _COMPARED_AT_ONCE: Final = 1000  # ids
+_FIGURE_BYTES: Final = 500
 _BYTES_AT_ONCE: Final = 500_000  # in one transaction: what a session has the time to send over a slow network
 
 
@@ -56,8 +57,9 @@ def push(local: Database, server: Database, *, only_new: bool) -> Pushed:
         remote.commit()
         measurements = _push_table(MEASUREMENTS, local, remote, server_id, only_new=only_new)
         comparisons = _push_table(COMPARISONS, local, remote, server_id, only_new=only_new)
-        if local.has(VERDICTS):
-            _push_table(VERDICTS, local, remote, server_id, only_new=only_new)
+        for table in (VERDICTS, FIGURES):
+            if local.has(table):
+                _push_table(table, local, remote, server_id, only_new=only_new)
     return Pushed(measurements, comparisons)
 
 
@@ -74,7 +76,8 @@ def _ids(local: Database, table: Table, mark: int) -> Iterator[Sequence[_Light]]
     """Ids, times of making and sizes from a mark on, in order of making, some at a time."""
     while True:
         with local.reading() as connection:
-            size = func.length(table.c.whole).label("size")
+            # A row of a figure has a few short columns and no whole.
+            size = (func.length(table.c.whole) if "whole" in table.c else literal(_FIGURE_BYTES)).label("size")
             query = select(table.c.id, table.c.made, size).where(table.c.made > mark).order_by(table.c.made)
             rows = connection.execute(query.limit(_COMPARED_AT_ONCE)).all()
         if not rows:

@@ -19,8 +19,8 @@ from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.errors import ThroughputRegression
-from pytest_tfperf.features.comparing.ratios import PublishedRatio, check_ratio
+from pytest_tfperf.errors import ThroughputRegression, WorkloadError
+from pytest_tfperf.features.comparing.ratios import PublishedRatio, check_ratio, require_limit, require_ratio
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import comparison_table, headline, in_brief, latest_comparisons, message
 from pytest_tfperf.reports.summary import comparison_summary
@@ -175,3 +175,15 @@ def test_a_ratio_below_the_documents_reads_as_a_regression_does() -> None:
         "  document    1,612 / 228.0 on dgx1-p100: dgx1.md; over dgx1.md",
         "  rerun       pytest t.py::test_a",
     ]
+
+
+def test_a_ratio_below_a_limit_of_the_tests_own_names_the_limit() -> None:
+    one, eight = Key(WORKLOAD.id, "1x1"), Key(WORKLOAD.id, "1x8")
+    with pytest.raises(ThroughputRegression, match=r"6\.000, 16\.7 % below at_least=7\.2\n"):
+        require_ratio(lambda: (6000.0, 1000.0), 7.2, eight, one, "pytest t.py::test_a")
+
+
+@pytest.mark.parametrize("at_least", [0, -1.0, math.nan, math.inf, True, "0.9"])
+def test_a_limit_that_is_no_ratio_is_refused(at_least: object) -> None:
+    with pytest.raises(WorkloadError, match="at_least="):
+        require_limit(at_least)

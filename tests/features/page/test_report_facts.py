@@ -16,6 +16,8 @@ from measurements import BUSY, baseline, comparison, measurement, pair, run_at, 
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.change import Change, ChangeKind
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.profile import Profile
@@ -49,6 +51,17 @@ def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> PastRe
     return replace(result, examples_per_sec=rate, **given)
 
 
+LOSS = FigureVerdict(
+    figure=Figure("loss", limit=3), value=4.0, outcome=Outcome.REGRESSED, reason=FigureReason.BEYOND_LIMIT
+)
+
+
+def test_a_test_whose_figure_is_worse_says_which() -> None:
+    (test,) = facts_of(judged(Outcome.PASS, 0.0, figures=(LOSS,)))["tests"]
+    assert (test["outcome"], test["reason"]) == ("REGRESSED", "loss 4, beyond its limit of 3")
+    assert [row["value"] for row in test["figures"]] == ["4"]
+
+
 def test_the_facts_of_real_weeks_fit_the_schema() -> None:
     jsonschema.validate(report_facts(source()), SCHEMA)
 
@@ -62,8 +75,9 @@ def test_the_facts_of_real_weeks_fit_the_schema() -> None:
         judged(Outcome.REGRESSED, -0.1, pairs=(pair(-0.1),), discarded=(run_at(900.0, disturbance=BUSY),)),
         judged(Outcome.PASS, 0.0, runs=(run_at(1000.0, stated_examples_per_sec=1000.0),), time="", session=""),
         measurement(throughput(1000.0, low=0.0, high=math.inf)),
+        judged(Outcome.PASS, 0.0, figures=(LOSS,)),
     ],
-    ids=["not judged", "no baseline", "invalid", "pairs and discarded runs", "a log", "an open interval"],
+    ids=["not judged", "no baseline", "invalid", "pairs and discarded runs", "a log", "an open interval", "a figure"],
 )
 def test_facts_of_odd_measurements_fit_the_schema(odd: Measurement) -> None:
     jsonschema.validate(facts_of(odd, comparisons=[comparison()]), SCHEMA)

@@ -74,6 +74,13 @@ function openTest(box, test, facts) {
     box.append(time);
   }
 
+  if (test.figures.length) {
+    const names = ["outcome", "figure", "value", "baseline", "change", "fails from"];
+    const cells = (row) => el("tr", { class: row.outcome }, names.map((name) => el("td", {}, row[name] ?? "-")));
+    const heading = el("tr", {}, names.map((name) => el("th", {}, name)));
+    box.append(panel("Figures beside the throughput", "", el("table", { class: "plain" }, [heading, ...test.figures.map(cells)])));
+  }
+
   const message = panel("Message", "", el("pre", {}, test.message));
   if (test.environment_changes.length) {
     message.prepend(el("h3", {}, "Environment since the baseline"), el("ul", { class: "changes" }, test.environment_changes.map((line) => el("li", {}, line))));

@@ -1,0 +1,209 @@
+"""What a run gives beside its throughput: peak memory, the first step, the loss, or a user's own `Figure`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pytest_tfperf.errors import WorkloadError, one_of
+
+PEAK_MEMORY: Final = "peak_memory"
+FIRST_STEP: Final = "first_step"
+LOSS: Final = "loss"
+
+LOSS_STEP: Final = 10
+"""The step whose loss a workload is judged by. Every run reaches it, because it belongs to the warm-up."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
+
+
+def is_figure_name(text: object) -> bool:
+    """Whether a text can be the name of a figure, which is a cell of a baselines file."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
+
+
+class Better(StrEnum):
+    """Which change of a figure is good; `same`: none, in either direction."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+    SAME = "same"
+
+
+class Takes(StrEnum):
+    """Which of the values that a program prints counts."""
+
+    LAST = "last"
+    MEDIAN = "median"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure that a check is judged by beside its throughput.
+
+    A change is accepted unless it exceeds the relative and the absolute tolerance: a nearly constant figure must not
+    fail for one page of memory more. What is left out is, of a built-in figure, its own default.
+
+    Args:
+        name: `peak_memory`, `first_step`, `loss`, or the user's own; the key of its baseline.
+        unit: what its values count: "bytes", "s", or the user's word; "" for none.
+        better: which change is good. The default is "lower".
+        tolerance: the accepted change as a fraction, 0.05 for 5 %, which is the default.
+        absolute: the change in the figure's unit that is accepted in any case. The default is 0.
+        limit: the highest value that is allowed, or the lowest where higher is better; it needs no baseline.
+        field: of a program: the field of JSON lines that holds it, "eval.loss" for one inside of `eval`.
+        pattern: of a program: a regular expression with one named group, which holds it.
+        takes: of a program that prints it often: the "last" value or the "median".
+
+    Raises:
+        WorkloadError: an argument that is not allowed; says what to write.
+    """
+
+    name: str
+    unit: str | None = None
+    better: Better | str | None = None
+    tolerance: float | None = None
+    absolute: float | None = None
+    limit: float | None = None
+    field: str = ""
+    pattern: str = ""
+    takes: Takes | str = Takes.LAST
+
+    def __post_init__(self) -> None:
+        if not is_figure_name(self.name):
+            raise WorkloadError(
+                f"Figure({self.name!r:.80}): the name must be at most 40 lower-case letters, digits and '_', as in "
+                "'eval_loss': it is the key of a baseline"
+            )
+        for name, value in _DEFAULTS.get(self.name, _OF_USERS).items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        for name, kind in (("better", Better), ("takes", Takes)):
+            if getattr(self, name) not in list(kind):
+                raise WorkloadError(f"{self.name}: {one_of(name, getattr(self, name), tuple(kind))}")
+            object.__setattr__(self, name, kind(getattr(self, name)))
+        self._require_texts()
+        self._require_number("tolerance", lambda x: 0 <= x < math.inf, "a fraction from 0, as 0.05 for 5 %")
+        self._require_number("absolute", lambda x: 0 <= x < math.inf, f"a number from 0, in {self.unit or 'its unit'}")
+        if self.limit is not None:
+            self._require_number("limit", math.isfinite, "a finite number")
+        if not (self.tolerance or self.absolute or self.limit is not None):
+            raise WorkloadError(f"{self.name}: tolerance and absolute are both 0, so noise would fail it: give one")
+
+    def _require_texts(self) -> None:
+        for name in ("unit", "field", "pattern"):
+            text = getattr(self, name)
+            if not isinstance(text, str) or not text.isprintable():
+                raise WorkloadError(f"{self.name}: {name}={text!r:.80} must be a line of text")
+        if self.field and self.pattern:
+            raise WorkloadError(f"{self.name}: field and pattern are given: give the one that tells it")
+        if (self.field or self.pattern) and self.name in (PEAK_MEMORY, FIRST_STEP):
+            raise WorkloadError(f"{self.name} is measured, and not read from the output: leave field and pattern out")
+        if self.pattern:
+            try:
+                groups = re.compile(self.pattern).groupindex
+            except (re.error, RecursionError, OverflowError) as error:
+                raise WorkloadError(
+                    f"{self.name}: pattern={self.pattern!r} is no regular expression: {error}"
+                ) from None
+            if len(groups) != 1:
+                raise WorkloadError(
+                    f"{self.name}: pattern={self.pattern!r} must have one named group, as in "
+                    rf"r'eval loss (?P<{self.name}>[\d.]+)'"
+                )
+
+    def _require_number(self, name: str, allows: Callable[[float], bool], what: str) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not allows(value):
+            raise WorkloadError(f"{self.name}: {name}={value!r:.80} must be {what}")
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether its name is one of ours."""
+        return self.name in _DEFAULTS
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its values are read from a program's output by its own field or pattern."""
+        return bool(self.field or self.pattern)
+
+    def accepted(self, reference: float) -> float:
+        """The change from a reference that is accepted, in the figure's unit: the larger of both tolerances."""
+        return max((self.tolerance or 0.0) * abs(reference), self.absolute or 0.0)
+
+    def exceeds_limit(self, value: float) -> bool:
+        """Whether a value is beyond the hard limit."""
+        if self.limit is None:
+            return False
+        return value < self.limit if self.better is Better.HIGHER else value > self.limit
+
+
+_OF_USERS: Final = {"unit": "", "better": Better.LOWER, "tolerance": 0.05, "absolute": 0.0}
+_DEFAULTS: Final = {
+    PEAK_MEMORY: _OF_USERS | {"unit": "bytes", "tolerance": 0.02, "absolute": 64.0 * 2**20},
+    FIRST_STEP: _OF_USERS | {"unit": "s", "tolerance": 0.3, "absolute": 2.0},
+    LOSS: _OF_USERS | {"better": Better.SAME},
+}
+
+COLD_CACHES: Final = {
+    "CUDA_CACHE_DISABLE": "1",
+    "JAX_ENABLE_COMPILATION_CACHE": "false",
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+}
+"""Variables that switch caches of compiled programs off, so that each first step compiles the same."""
+
+BUILT_IN: Final = tuple(_DEFAULTS)
+"""Names of the figures that need no description."""
+
+
+def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
+    """The figures of `also=`: names of built-in ones, and `Figure`s.
+
+    Args:
+        asked: what the test gave.
+        of_a_program: it is for a user's own program, which can print figures of its own.
+
+    Raises:
+        WorkloadError: an unknown or repeated name, or something that is no figure; says what to write.
+    """
+    if isinstance(asked, str | Figure):
+        asked = (asked,)
+    if not isinstance(asked, Iterable):
+        raise WorkloadError(
+            f"also={asked!r:.80} must be a tuple of names and Figure(...), as in ('peak_memory', 'loss')"
+        )
+    found = tuple(_figure(one, of_a_program=of_a_program) for one in asked)
+    for figure in found:
+        if sum(other.name == figure.name for other in found) > 1:
+            raise WorkloadError(f"also: {figure.name} is given twice: give each figure once")
+    return found
+
+
+def with_default(asked: Sequence[Figure], default: Sequence[Figure]) -> tuple[Figure, ...]:
+    """The figures of a test, and those of the whole suite that it does not give itself."""
+    own = {figure.name for figure in asked}
+    return (*asked, *(figure for figure in default if figure.name not in own))
+
+
+def _figure(one: object, *, of_a_program: bool) -> Figure:
+    if isinstance(one, str):
+        if one not in _DEFAULTS:
+            raise WorkloadError(f"also: {one_of('figure', one, BUILT_IN)}{_OWN if of_a_program else ''}")
+        return Figure(one)
+    if not isinstance(one, Figure):
+        raise WorkloadError(f"also: {one!r:.80} must be the name of a figure or a Figure(...)")
+    if not of_a_program and (one.is_read or not one.is_built_in):
+        raise WorkloadError(
+            f"also: {one.name}: a workload prints nothing that a figure of your own could be read from. It has "
+            f"{', '.join(BUILT_IN)}; check_command reads figures of a program"
+        )
+    if of_a_program and not (one.is_built_in or one.is_read):
+        raise WorkloadError(f"also: {one.name}: say how it is read{_OWN}")
+    return one
+
+
+_OWN: Final = " One of your own is Figure('eval_loss', field='eval.loss') or Figure('eval_loss', pattern=...)."

@@ -1,0 +1,50 @@
+"""`tfperf_also`, and rows of figures that are stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.core.features import hookimpl
+from pytest_tfperf.core.figure import Figure, figures_of
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.core.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.stores.baselines import BaselineStore
+
+ALSO: Final[Setting[tuple[Figure, ...]]] = Setting(
+    name="also",
+    default=(),
+    parse=lambda text: figures_of(text.replace(",", " ").split(), of_a_program=False),
+    help="figures that each check judges beside its throughput: peak_memory first_step loss",
+    metavar="FIGURES",
+    is_option=False,
+)
+SETTINGS: Final = (ALSO,)
+
+
+@hookimpl
+def figures(settings: Settings) -> tuple[Figure, ...]:
+    """Those of `tfperf_also`."""
+    return settings.of(ALSO)
+
+
+@hookimpl
+def session_ended(settings: Settings, record: SessionRecord, baselines: BaselineStore) -> Iterator[str]:
+    """Name the rows of figures that the session's tests do not ask for."""
+    from pytest_tfperf.core.measurement import Measurement
+
+    if settings.smoke:
+        return
+    checked = [one for one in record.results if isinstance(one, Measurement) and one.verdict is not None]
+    for machine in dict.fromkeys(one.machine for one in checked):
+        asked = {one.key._replace(figure=figure.figure.name) for one in checked for figure in one.figures}
+        measured = {one.key for one in checked if one.machine == machine}
+        for key in baselines.figures(machine):
+            if key._replace(figure="") in measured and key not in asked:
+                yield (
+                    f"{machine}.csv: the baseline of {key.figure} of {key.workload} on {key.topology} is stale: no "
+                    "test asks for it. Delete the row, or ask for the figure with also="
+                )

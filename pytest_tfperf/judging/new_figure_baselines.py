@@ -1,0 +1,99 @@
+"""The rows of figures that a measurement of several runs makes, and why some are refused."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.figure import LOSS, Figure
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.throughput import hodges_lehmann
+from pytest_tfperf.core.workload import Workload, shown_name
+from pytest_tfperf.judging.figures import detectable
+from pytest_tfperf.judging.new_baseline import TOO_NOISY_TO_GATE
+from pytest_tfperf.judging.noise import without_slow_runs
+from pytest_tfperf.judging.thresholds import screen_error
+
+_TIMES = ("s", "ms")
+
+
+def figure_baselines(measurement: Measurement, row: Baseline) -> tuple[list[Baseline], list[str]]:
+    """The rows, and for each figure without one the reason.
+
+    Args:
+        measurement: of at least two runs.
+        row: that of its throughput, recorded in the same runs.
+    """
+    found: list[Baseline] = []
+    refusals: list[str] = []
+    for figure in (one.figure for one in measurement.figures):
+        values = [run.figures.get(figure.name) for run in measurement.runs]
+        known = [value for value in values if value is not None and math.isfinite(value)]
+        why = (
+            f"{figure.name} was not measured in each run"
+            if len(known) < len(values)
+            else _too_noisy(measurement, figure, known)
+        )
+        if why:
+            what = f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices}"
+            refusals.append(f"{what}: {why}")
+        else:
+            found.append(_row(figure, _kept(figure, known), row))
+    return found, refusals
+
+
+def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
+    """The values without those of slow spells of the machine, which a time may have as a rate."""
+    if figure.unit not in _TIMES or min(values) <= 0:
+        return list(values)
+    return [math.exp(-rate) for rate in without_slow_runs([-math.log(value) for value in values])]
+
+
+def _row(figure: Figure, values: Sequence[float], row: Baseline) -> Baseline:
+    reference = hodges_lehmann(values)
+    return replace(
+        row,
+        key=row.key._replace(figure=figure.name),
+        reference=float(f"{reference:.6g}"),
+        unit=figure.unit or "",
+        lower=None,
+        upper=None,
+        runs=len(values),
+        between_runs=float(f"{statistics.stdev(values) / abs(reference):.3g}") if reference else None,
+        gpu_fp32_tflops=None,
+        note="",
+    )
+
+
+def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]) -> str:
+    """Why the values make no row; "" if they do."""
+    kept = _kept(figure, values)
+    reference, spread = hodges_lehmann(kept), statistics.stdev(kept)
+    accepted = figure.accepted(reference)
+    each = "  ".join(f"{value:.6g}" for value in values) + f" {figure.unit}"
+    if figure.name == LOSS and isinstance(measurement.workload, Workload) and max(kept) - min(kept) > accepted:
+        return (
+            f"the loss differs between runs of the same seed by more than its tolerance: {each}. So the training is "
+            f"not deterministic: {_suspect(measurement.workload)}. Give a larger tolerance, Figure('loss', "
+            "tolerance=...), or leave it out of also="
+        )
+    smallest = detectable(accepted, screen_error(spread, len(kept)))
+    if smallest > max(2 * accepted, TOO_NOISY_TO_GATE * abs(reference)):
+        return (
+            f"{figure.name} is too noisy for a baseline, which was left as it is: its runs gave {each}, so a change "
+            f"below {smallest:.3g} {figure.unit} would not be detected. Free the machine of other work, or give a "
+            "larger tolerance"
+        )
+    return ""
+
+
+def _suspect(workload: Workload) -> str:
+    """What most often makes runs of one seed differ."""
+    if workload.input_pipeline != "device":
+        return f"the input pipeline {workload.input_pipeline} may give its batches in another order each time"
+    return (
+        "the model may draw random numbers without the seed, or a kernel may add in any order (TF_DETERMINISTIC_OPS=1)"
+    )

@@ -1,0 +1,190 @@
+"""How figures beside the throughput are worded: their values, verdicts, and the lines of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.figure import FIRST_STEP, LOSS, PEAK_MEMORY, Better, Figure
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome, Rule
+from pytest_tfperf.lines import Line
+from pytest_tfperf.reports.numbers import counted, percent
+from pytest_tfperf.reports.table import Columns, table
+
+_NAMES: Final = {PEAK_MEMORY: "peak memory", FIRST_STEP: "first step"}
+_MORE_AND_LESS: Final = {PEAK_MEMORY: ("more", "less"), FIRST_STEP: ("longer", "shorter")}
+_BAD: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
+_WAYS: Final = {
+    Better.LOWER: "more than in the",
+    Better.HIGHER: "less than in the",
+    Better.SAME: "away from the",
+}
+_IDS: Final = ("workload",)
+_SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+def shown(figure: Figure) -> str:
+    """A figure's name as people read it."""
+    return _NAMES.get(figure.name, figure.name)
+
+
+def written(figure: Figure, value: float) -> str:
+    """A value with its unit: "18.3 GiB", "1.42 s", "2.301"."""
+    return written_in(figure.unit or "", value)
+
+
+def written_in(unit: str, value: float) -> str:
+    """A value of a figure that counts this unit."""
+    if unit == "bytes":
+        prefix, size = next((one for one in _SIZES if abs(value) >= one[1]), ("B", 1))
+        return f"{value / size:.3g} {prefix}" if abs(value) < 1000 * size else f"{value / size:,.0f} {prefix}"
+    return f"{value:.4g} {unit}".rstrip()
+
+
+def bad_figures(m: Measurement) -> list[FigureVerdict]:
+    """Its figures that regressed, are in doubt or could not be measured."""
+    return [one for one in m.figures if one.outcome in _BAD]
+
+
+def figure_fact(one: FigureVerdict) -> str:
+    """A figure and what is wrong with it: "peak memory 18.3 GiB, 9 % more than 16.8 GiB"."""
+    figure, name = one.figure, shown(one.figure)
+    if one.value is None:
+        return f"{name}: {_why_not_measured(figure)}"
+    text = f"{name} {written(figure, one.value)}{f' of {one.rank}' if one.rank else ''}"
+    if one.reason is FigureReason.BEYOND_LIMIT and figure.limit is not None:
+        return f"{text}, beyond its limit of {written(figure, figure.limit)}"
+    is_by_pairs = one.rule is Rule.REFERENCE_ENVIRONMENT
+    if is_by_pairs and one.confirmed_change is not None and one.confirmed_from is not None:
+        compared = _compared(figure, one.confirmed_change, one.confirmed_from)
+        return f"{text}, {compared} than in the reference environment"
+    if one.change is not None and one.baseline is not None:
+        reference = one.baseline.reference
+        return f"{text}, {_compared(figure, one.change, reference)} than {written(figure, reference)}"
+    return text
+
+
+def figure_lines(m: Measurement, one: FigureVerdict) -> Iterator[Line]:
+    """Labelled lines about a figure that was judged."""
+    row = one.baseline
+    if one.value is None or (row is None and one.figure.limit is None):
+        return
+    yield Line(_threshold(one, row), "threshold")
+    if row is not None:
+        source = f", {row.source}" if row.source else ""
+        date = f" ({row.date})" if row.date else ""
+        yield Line(f"{row.provenance}{source}{date}, {counted(row.runs, 'run')}", "baseline")
+    yield _measured(m, one)
+
+
+def figure_table(measurements: Sequence[Measurement], width: int | None = None) -> list[str]:
+    """A row for each figure that did not pass, after an empty line; nothing where all passed."""
+    columns = Columns(
+        right={"value", "baseline", "change", "fails from"}, optional=("baseline", "fails from"), ids=_IDS
+    )
+    rows = figure_rows(measurements)
+    return ["", *table(rows, columns, width)] if rows else []
+
+
+def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = False) -> list[dict[str, str | None]]:
+    """The cells of a table of figures by column; those that passed only where all are wanted."""
+    return [
+        {
+            "outcome": "measured" if one.outcome is None else one.outcome.value if one.is_decided else "undecided",
+            "figure": shown(one.figure),
+            "workload": m.name or m.workload.id,
+            "topology": m.topology,
+            "value": None if one.value is None else written(one.figure, one.value),
+            "baseline": written(one.figure, one.baseline.reference) if one.baseline else None,
+            "change": _signed(one),
+            "fails from": _fails_from(one),
+        }
+        for m in measurements
+        for one in m.figures
+        if all_of_them or one.outcome not in (Outcome.PASS, None)
+    ]
+
+
+def figure_properties(m: Measurement) -> dict[str, str | float | None]:
+    """Each figure's value, outcome, baseline and confirmed change by name, in its unit; what is not known is None."""
+    found: dict[str, str | float | None] = {}
+    for one in m.figures:
+        name = one.figure.name
+        found |= {
+            name: one.value,
+            f"{name}_outcome": None if one.outcome is None else one.outcome.value,
+            f"{name}_baseline": None if one.baseline is None else one.baseline.reference,
+            f"{name}_confirmed_change": one.confirmed_change,
+        }
+    return found
+
+
+def _why_not_measured(figure: Figure) -> str:
+    if figure.name == PEAK_MEMORY:
+        return "not measured: neither the framework nor the system tells it here"
+    if figure.name == LOSS:
+        return "not measured: the training gives no loss"
+    return "not measured"
+
+
+def _compared(figure: Figure, change: float, reference: float) -> str:
+    """ "9 % more", or in the unit where there is nothing to divide by."""
+    more, less = _MORE_AND_LESS.get(figure.name, ("higher", "lower"))
+    size = percent(change / reference) if reference else written(figure, abs(change))
+    return f"{size} {more if change >= 0 else less}"
+
+
+def _signed(one: FigureVerdict) -> str | None:
+    if one.change is None or one.baseline is None:
+        return None
+    reference = abs(one.baseline.reference)
+    return f"{100 * one.change / reference:+z.1f} %" if reference else f"{one.change:+.3g}"
+
+
+def _fails_from(one: FigureVerdict) -> str | None:
+    """The value from which it fails; of one that should stay the same, the change."""
+    if one.baseline is None or one.threshold is None:
+        return None if one.figure.limit is None else written(one.figure, one.figure.limit)
+    if one.figure.better is Better.SAME:
+        return f"+-{written(one.figure, one.threshold)}"
+    sign = -1 if one.figure.better is Better.HIGHER else 1
+    return written(one.figure, one.baseline.reference + sign * one.threshold)
+
+
+def _threshold(one: FigureVerdict, row: Baseline | None) -> str:
+    figure = one.figure
+    limit = "" if figure.limit is None else f"limit {written(figure, figure.limit)}"
+    if row is None or one.threshold is None:
+        return f"fails {'below' if figure.better is Better.HIGHER else 'above'} its {limit}"
+    accepted = f"tolerance {percent(figure.tolerance or 0.0)}"
+    if figure.absolute:
+        accepted += f" and {written(figure, figure.absolute)}"
+    if one.threshold > 1.001 * figure.accepted(row.reference):
+        accepted += f", widened to {written(figure, one.threshold)} by noise"
+    against = f"baseline {written(figure, row.reference)}"
+    if one.rule is Rule.REFERENCE_ENVIRONMENT:
+        start = (
+            f"fails from {written(figure, one.threshold)} {_WAYS[Better(figure.better or '')]} reference environment"
+        )
+    else:
+        start = f"fails from {_fails_from(one)}"
+    return f"{start}    ({', '.join(filter(None, (against, accepted, limit)))})"
+
+
+def _measured(m: Measurement, one: FigureVerdict) -> Line:
+    """Its runs, or what each pair changed."""
+    figure = one.figure
+    pairs = [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in m.pairs]
+    if one.rule is Rule.REFERENCE_ENVIRONMENT and pairs:
+        each = "  ".join(
+            f"{written(figure, a)} -> {written(figure, b)}" for a, b in pairs if a is not None and b is not None
+        )
+        what = counted(len(pairs), "interleaved pair") + " with the reference environment"
+    else:
+        each = "  ".join(written(figure, run.figures[figure.name]) for run in m.runs if figure.name in run.figures)
+        what = counted(len(m.runs), "fresh run")
+    label = "confirmed" if one.outcome is Outcome.REGRESSED else "runs"
+    return Line(f"{what}: {each}" + ("" if one.outcome is Outcome.REGRESSED else f": {one.reason}"), label)

@@ -1,0 +1,74 @@
+"""What a test may write in also=."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.core.figure import Better, Figure, figures_of, with_default
+from pytest_tfperf.errors import WorkloadError
+
+
+def test_a_built_in_figure_has_its_own_defaults() -> None:
+    memory = Figure("peak_memory")
+    assert (memory.unit, memory.better, memory.tolerance, memory.absolute) == ("bytes", Better.LOWER, 0.02, 64 * 2**20)
+
+
+def test_a_user_changes_one_default_of_a_built_in_figure() -> None:
+    assert Figure("first_step", tolerance=0.5).absolute == 2.0
+
+
+def test_the_larger_tolerance_is_accepted() -> None:
+    figure = Figure("x", field="x", tolerance=0.1, absolute=5.0)
+    assert [figure.accepted(reference) for reference in (10.0, 100.0, -100.0)] == [5.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param({"name": "Eval Loss"}, "lower-case letters", id="name"),
+        pytest.param({"name": 3}, "lower-case letters", id="no-text"),
+        pytest.param({"name": "x", "better": "up"}, "unknown better 'up'", id="better"),
+        pytest.param({"name": "x", "takes": "mean"}, "unknown takes 'mean'", id="takes"),
+        pytest.param({"name": "x", "tolerance": -0.1}, "tolerance=-0.1", id="negative"),
+        pytest.param({"name": "x", "tolerance": True}, "tolerance=True", id="bool"),
+        pytest.param({"name": "x", "absolute": float("inf")}, "absolute=inf", id="infinite"),
+        pytest.param({"name": "x", "limit": float("nan")}, "limit=nan", id="limit"),
+        pytest.param({"name": "x", "limit": "3"}, "limit='3'", id="limit-text"),
+        pytest.param({"name": "x", "tolerance": 0}, "noise would fail it", id="no-tolerance"),
+        pytest.param({"name": "x", "field": "a", "pattern": "(?P<x>a)"}, "give the one that tells it", id="both"),
+        pytest.param({"name": "x", "pattern": "("}, "no regular expression", id="pattern"),
+        pytest.param({"name": "x", "pattern": "(a)"}, "one named group", id="group"),
+        pytest.param({"name": "peak_memory", "field": "mem"}, "is measured, and not read", id="measured"),
+    ],
+)
+def test_a_figure_that_can_not_be_is_refused(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(WorkloadError, match=says):
+        Figure(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("also", "of_a_program", "says"),
+    [
+        pytest.param(("peak_memry",), False, "Did you mean 'peak_memory'", id="unknown"),
+        pytest.param(("eval_loss",), True, "Figure\\('eval_loss', field=", id="own-by-name"),
+        pytest.param((Figure("x", field="x"),), False, "check_command reads figures of a program", id="workload"),
+        pytest.param((Figure("x"),), True, "say how it is read", id="not-read"),
+        pytest.param(("loss", Figure("loss", limit=3)), True, "loss is given twice", id="twice"),
+        pytest.param((3,), True, "must be the name of a figure", id="no-figure"),
+        pytest.param(3, True, "must be a tuple", id="no-tuple"),
+    ],
+)
+def test_what_also_can_not_be_is_refused(also: object, of_a_program: bool, says: str) -> None:
+    with pytest.raises(WorkloadError, match=says):
+        figures_of(also, of_a_program=of_a_program)
+
+
+def test_one_name_alone_is_one_figure() -> None:
+    assert figures_of("loss", of_a_program=False) == (Figure("loss"),)
+
+
+def test_a_test_overrides_a_figure_of_the_whole_suite() -> None:
+    own = Figure("loss", tolerance=0.2)
+    assert with_default((own,), (Figure("loss"), Figure("peak_memory"))) == (own, Figure("peak_memory"))

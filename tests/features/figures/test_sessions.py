@@ -1,0 +1,136 @@
+"""Checks that are judged by figures beside their throughput, with real workers and a real program."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inner import ANY_THROUGHPUT, MACHINE, NOT_MEASURED, Finished, Project
+
+from pytest_tfperf.core.baseline import Baseline, Key
+
+WORKLOAD = "nets:tiny-b{}-replicated-device"
+PROGRAM = """
+    import itertools, json, time
+    for step in itertools.count(1):
+        time.sleep(0.05)
+        print(json.dumps({"rate": 100.0, "loss": 1 / step, "eval": {"loss": 2.5}}), flush=True)
+"""
+TESTS = """
+    import sys
+    from pytest_tfperf import Figure, Reads
+
+    MEMORY = Figure("peak_memory", absolute=0.0)
+
+    def test_passes(throughput, on):
+        throughput.check(tiny(1), on=on, also=("peak_memory", "first_step", Figure("loss", absolute=9.0)))
+
+    def test_needs_more_memory(throughput, on):
+        throughput.check(tiny(2), on=on, also=(MEMORY,))
+
+    def test_is_beyond_its_limit(throughput, on):
+        throughput.check(tiny(3), on=on, also=(Figure("loss", limit=0.001),))
+
+    def test_has_no_baseline_of_a_figure(throughput, on):
+        throughput.check(tiny(4), on=on, also=("loss",))
+
+    def test_misspells_a_figure(throughput, on):
+        throughput.check(tiny(5), on=on, also=("peak_memry",))
+
+    def program(throughput, on, name, *also):
+        throughput.check_command(
+            [sys.executable, "train.py"], name=name, on=on, reads=Reads(field="rate"), readings=5, also=also
+        )
+
+    def test_a_program_passes(throughput, on):
+        figure = Figure("eval_loss", field="eval.loss", limit=3.0)
+        program(throughput, on, "it", "peak_memory", "first_step", "loss", figure)
+
+    def test_a_program_never_prints_a_figure(throughput, on):
+        program(throughput, on, "other", Figure("bleu", field="eval.bleu"))
+"""
+
+
+def figure_row(project: Project, workload: str, figure: str, reference: float, **row: Any) -> None:
+    key = Key(workload, "1x1", figure)
+    project.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, reference=reference, unit="", **row)})
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with Project(tmp_path_factory.mktemp("figures") / "project") as made:
+        made.tests(TESTS)
+        made.write("train.py", PROGRAM)
+        for batch in range(1, 6):
+            made.baseline(WORKLOAD.format(batch), **ANY_THROUGHPUT)
+        made.baseline("it", unit="examples", **ANY_THROUGHPUT)
+        for figure, reference in (("peak_memory", 2.0**50), ("first_step", 1e6), ("loss", 2.3)):
+            figure_row(made, WORKLOAD.format(1), figure, reference)
+            figure_row(made, "it", figure, 0.25 if figure == "loss" else reference)
+        figure_row(made, WORKLOAD.format(2), "peak_memory", 1.0)
+        figure_row(made, WORKLOAD.format(4), "peak_memory", 1.0)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def session(project: Project) -> Finished:
+    return project.run()
+
+
+KINDS = {
+    "test_passes": "passed",
+    "test_needs_more_memory": "failure",
+    "test_is_beyond_its_limit": "failure",
+    "test_has_no_baseline_of_a_figure": "passed",
+    "test_misspells_a_figure": "error",
+    "test_a_program_passes": "passed",
+    "test_a_program_never_prints_a_figure": "error",
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_figures_outcome_is_its_tests(session: Finished, name: str) -> None:
+    assert session.cases[name].kind == KINDS[name], session.text
+
+
+def test_a_regression_of_a_figure_is_named_first_and_confirmed_in_fresh_runs(session: Finished) -> None:
+    text = session.cases["test_needs_more_memory"].text
+    assert text.startswith("peak memory ")
+    assert "  confirmed   8 fresh runs: " in text
+
+
+def test_a_figure_that_is_never_printed_is_an_error_that_names_the_fields(session: Finished) -> None:
+    text = session.cases["test_a_program_never_prints_a_figure"].text
+    assert "the figure bleu was never printed" in text
+    assert "they have rate, loss, eval" in text
+
+
+def test_a_row_that_no_test_asks_for_is_named_as_stale(session: Finished) -> None:
+    stale = f"{MACHINE}.csv: the baseline of peak_memory of {WORKLOAD.format(4)} on 1x1 is stale"
+    assert [line for line in session.text.splitlines() if "is stale" in line and stale in line]
+
+
+def test_the_history_keeps_figures_as_rows(project: Project, session: Finished) -> None:
+    assert session.cases
+    (path,) = project.folder.glob(".tfperf/history.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("select figure, outcome from tfperf_figures where workload = 'it'").fetchall()
+    expected = {("peak_memory", "IMPROVED"), ("first_step", "IMPROVED"), ("loss", "PASS"), ("eval_loss", "PASS")}
+    assert set(found) == expected, Path(path)
+
+
+def test_a_whole_suite_asks_for_a_figure_and_the_nightly_gate_requires_its_baseline(project: Project) -> None:
+    found = project.run("-k", "test_passes", "-o", "tfperf_also=loss", "--tfperf-require-baseline")
+    assert found.status == 0, found.text
+    found = project.run("-k", "test_needs", "-o", "tfperf_also=loss", "--tfperf-require-baseline")
+    assert found.cases["test_needs_more_memory"].kind == "failure"
+
+
+def test_a_figure_that_nobody_knows_in_the_ini_file_is_a_usage_error(project: Project) -> None:
+    found = project.run("-o", "tfperf_also=memory")
+    assert found.status not in (0, NOT_MEASURED)
+    assert "unknown figure 'memory'" in found.text

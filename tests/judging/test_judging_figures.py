@@ -1,0 +1,154 @@
+"""The judgement of figures beside the throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from measurements import KEY, baseline
+
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
+from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Want, Wants, combined
+from pytest_tfperf.judging.figures import FigureEvidence, judge_figure
+
+GIB = float(2**30)
+MEMORY = Figure("peak_memory")
+
+
+def judged(figure: Figure, *values: float | None, reference: float | None = None, **more: Any) -> FigureVerdict:
+    """With a row of five runs that differ by 0.1 %; None for no row."""
+    row = None
+    if reference is not None:
+        row = baseline(reference, key=KEY._replace(figure=figure.name), unit=figure.unit, between_runs=0.001)
+    noise = None if row is None else Noise(between_runs=0.001, degrees_of_freedom=40)
+    return judge_figure(FigureEvidence(figure=figure, values=values, baseline=row, noise=noise, **more))
+
+
+def of_pairs(figure: Figure, a: float, b: float, count: int, **more: Any) -> FigureVerdict:
+    pairs: Sequence[tuple[float, float]] = [(a, b)] * count
+    return judged(figure, b, reference=a, pairs=pairs, has_reference_environment=True, **more)
+
+
+def test_a_figure_within_its_tolerance_passes_at_the_first_run() -> None:
+    assert judged(MEMORY, 16.2 * GIB, reference=16 * GIB).outcome is Outcome.PASS
+
+
+def test_a_suspected_figure_wants_fresh_runs() -> None:
+    assert judged(MEMORY, 17.5 * GIB, reference=16 * GIB).wants == Wants(Want.RUNS, 3)
+
+
+def test_a_suspected_figure_wants_pairs_where_there_is_a_reference_environment() -> None:
+    verdict = of_pairs(MEMORY, 16 * GIB, 17.5 * GIB, 0)
+    assert verdict.wants == Wants(Want.PAIRS, 2)
+
+
+def test_a_change_that_all_runs_show_regresses() -> None:
+    verdict = judged(MEMORY, *[17.5 * GIB] * 8, reference=16 * GIB)
+    assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, FigureReason.CONFIRMED)
+
+
+def test_a_change_that_all_pairs_show_regresses_by_what_the_pairs_say() -> None:
+    verdict = of_pairs(MEMORY, 16 * GIB, 17.5 * GIB, 12)
+    assert (verdict.outcome, verdict.confirmed_change) == (Outcome.REGRESSED, 1.5 * GIB)
+
+
+def test_a_change_is_one_from_what_the_reference_environment_gives_today() -> None:
+    pairs = [(20.0, 40.0)] * 12
+    verdict = judged(Figure("first_step"), 40.0, reference=10.0, pairs=pairs, has_reference_environment=True)
+    assert (verdict.confirmed_change, verdict.confirmed_from) == (20.0, 20.0)
+
+
+def test_pairs_that_do_not_show_the_change_clear_it() -> None:
+    evidence = {"pairs": [(17.5 * GIB, 17.5 * GIB)] * 2, "has_reference_environment": True}
+    assert judged(MEMORY, 17.5 * GIB, reference=16 * GIB, **evidence).outcome is Outcome.PASS
+
+
+def test_one_page_more_of_little_memory_is_no_change() -> None:
+    assert judged(MEMORY, 90 * 2.0**20, reference=60 * 2.0**20).outcome is Outcome.PASS
+
+
+def test_both_tolerances_must_be_exceeded() -> None:
+    # 2 % of 16 GiB are more than 64 MiB.
+    assert judged(MEMORY, 16.2 * GIB, reference=16 * GIB).outcome is Outcome.PASS
+    assert judged(MEMORY, 1.2 * GIB, reference=1.0 * GIB).outcome is Outcome.INCONCLUSIVE
+
+
+def test_less_memory_is_an_improvement() -> None:
+    assert judged(MEMORY, 12 * GIB, reference=16 * GIB).outcome is Outcome.IMPROVED
+
+
+@pytest.mark.parametrize("value", [1.8, 2.2])
+def test_a_loss_is_suspected_in_either_direction(value: float) -> None:
+    assert judged(Figure("loss"), value, reference=2.0).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_loss_that_fell_by_more_than_its_tolerance_regresses() -> None:
+    assert judged(Figure("loss"), *[1.8] * 8, reference=2.0).outcome is Outcome.REGRESSED
+
+
+def test_where_higher_is_better_a_lower_value_is_suspected() -> None:
+    accuracy = Figure("accuracy", better="higher", field="accuracy")
+    found = [judged(accuracy, value, reference=0.9).outcome for value in (0.8, 0.97)]
+    assert found == [Outcome.INCONCLUSIVE, Outcome.IMPROVED]
+
+
+def test_a_negative_reference_is_judged_by_its_distance() -> None:
+    elbo = Figure("elbo", better="higher", field="elbo")
+    assert judged(elbo, *[-120.0] * 8, reference=-100.0).outcome is Outcome.REGRESSED
+
+
+def test_a_reference_of_zero_has_its_absolute_tolerance() -> None:
+    lost = Figure("lost", field="lost", tolerance=0.0, absolute=3.0)
+    assert judged(lost, *[2.0] * 8, reference=0.0).outcome is Outcome.PASS
+    assert judged(lost, *[9.0] * 8, reference=0.0).outcome is Outcome.REGRESSED
+
+
+def test_a_limit_needs_no_baseline() -> None:
+    figure = Figure("loss", limit=3.0)
+    assert judged(figure, 2.0).outcome is Outcome.PASS
+    assert judged(figure, 4.0).wants == Wants(Want.RUNS, 3)
+    assert judged(figure, 4.0, 4.0, 4.0).reason is FigureReason.BEYOND_LIMIT
+
+
+def test_one_value_beyond_the_limit_of_three_fails_nothing() -> None:
+    assert judged(Figure("loss", limit=3.0), 4.0, 2.0, 2.0).outcome is Outcome.PASS
+
+
+def test_the_current_side_of_pairs_counts_towards_the_limit() -> None:
+    evidence = {"pairs": [(2.0, 4.0)] * 2, "has_reference_environment": True}
+    assert judged(Figure("loss", limit=3.0), 4.0, reference=2.0, **evidence).reason is FigureReason.BEYOND_LIMIT
+
+
+def test_a_limit_fails_although_the_baseline_is_as_high() -> None:
+    verdict = judged(Figure("loss", limit=3.0), 4.0, 4.0, 4.0, reference=4.0)
+    assert verdict.outcome is Outcome.REGRESSED
+
+
+def test_a_figure_without_row_and_limit_has_no_baseline() -> None:
+    assert judged(MEMORY, GIB).outcome is Outcome.NO_BASELINE
+
+
+def test_a_figure_that_a_run_could_not_tell_is_invalid_and_never_passes() -> None:
+    verdict = judged(MEMORY, None, reference=GIB)
+    assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, FigureReason.NOT_MEASURED)
+
+
+def test_a_figure_that_is_no_number_is_invalid() -> None:
+    assert judged(Figure("loss"), float("nan"), reference=2.0).reason is FigureReason.NOT_FINITE
+
+
+def test_a_suspect_stays_one_between_two_stages() -> None:
+    assert judged(MEMORY, 17.5 * GIB, 16 * GIB, reference=16 * GIB).wants == Wants(Want.RUNS, 3)
+
+
+def test_one_slow_first_step_fails_nothing() -> None:
+    verdict = judged(Figure("first_step"), 40.0, *[10.0] * 7, reference=10.0)
+    assert verdict.outcome is Outcome.PASS
+
+
+def test_pairs_are_wanted_before_runs_and_the_most_of_them() -> None:
+    wants = [Wants(Want.RUNS, 8), Wants(Want.PAIRS, 2), Wants(Want.PAIRS, 4), Wants(Want.COMMON_DRIFT)]
+    assert combined(wants) == Wants(Want.PAIRS, 4)
+    assert combined([NOTHING]) == NOTHING

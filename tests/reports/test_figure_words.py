@@ -1,0 +1,154 @@
+"""How figures beside the throughput are worded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from measurements import KEY, TEST, baseline, measurement, run_at, verdict
+
+from pytest_tfperf.core.consequence import Consequence, consequence
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.run import Pair
+from pytest_tfperf.core.verdict import Outcome, Rule
+from pytest_tfperf.lines import plain
+from pytest_tfperf.reports.figures import figure_fact, figure_properties, figure_table, written
+from pytest_tfperf.reports.message import in_brief, message
+
+GIB = 2.0**30
+
+
+def memory(**more: Any) -> FigureVerdict:
+    """Peak memory, 9 % more than its baseline of 16.8 GiB in three runs."""
+    given: dict[str, Any] = {
+        "figure": Figure("peak_memory"),
+        "value": 18.3 * GIB,
+        "outcome": Outcome.REGRESSED,
+        "reason": FigureReason.CONFIRMED,
+        "baseline": baseline(16.8 * GIB, key=KEY._replace(figure="peak_memory"), unit="bytes", date="2026-11-24"),
+        "change": 1.5 * GIB,
+        "confirmed_change": 1.5 * GIB,
+        "confirmed_from": 16.8 * GIB,
+        "threshold": 0.02 * 16.8 * GIB,
+    }
+    return FigureVerdict(**given | more)
+
+
+def with_figures(*figures: FigureVerdict, **more: Any) -> Measurement:
+    runs = tuple(run_at(1000.0, figures={"peak_memory": 18.3 * GIB}) for _ in range(3))
+    return measurement(**{"verdict": verdict(), "figures": figures, "runs": runs} | more)
+
+
+def test_a_regression_of_a_figure_alone_names_the_figure_first() -> None:
+    assert plain(message(with_figures(memory()))).splitlines() == [
+        "peak memory 18.3 GiB, 8.9 % more than 16.8 GiB: resnet50-b64-replicated-device on 8x Tesla P100 (box)",
+        "  threshold   fails from 17.1 GiB    (baseline 16.8 GiB, tolerance 2 % and 64 MiB)",
+        "  baseline    measured (2026-11-24), 5 runs",
+        "  confirmed   3 fresh runs: 18.3 GiB  18.3 GiB  18.3 GiB",
+        "  throughput  1,000 images/s: PASS, within the tolerance",
+        f"  rerun       pytest '{TEST}'",
+        f"  accept      pytest '{TEST}' --update-baselines    (if it is intended; commit the rows)",
+    ]
+
+
+def test_pairs_show_the_figure_on_both_sides() -> None:
+    a, b = (run_at(1000.0, figures={"peak_memory": size * GIB}) for size in (16.8, 18.3))
+    found = memory(rule=Rule.REFERENCE_ENVIRONMENT)
+    text = plain(message(with_figures(found, pairs=(Pair(a, b, 0.0, 0.001),) * 2)))
+    assert "8.9 % more than in the reference environment" in text.splitlines()[0]
+    pairs = "2 interleaved pairs with the reference environment: 16.8 GiB -> 18.3 GiB  16.8 GiB -> 18.3 GiB"
+    assert f"  confirmed   {pairs}" in text.splitlines()
+
+
+def test_a_slower_throughput_is_named_before_its_figures() -> None:
+    slow = verdict(Outcome.REGRESSED, -0.13, threshold=0.05)
+    lines = plain(message(with_figures(memory(), verdict=slow))).splitlines()
+    assert "13.0 % slower than 1,000" in lines[0]
+    assert lines[1] == "  figure      REGRESSED: peak memory 18.3 GiB, 8.9 % more than 16.8 GiB"
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        pytest.param(
+            memory(rank="rank 3 of 8 on a"), "peak memory 18.3 GiB of rank 3 of 8 on a, 8.9 % more", id="rank"
+        ),
+        pytest.param(
+            memory(value=None, outcome=Outcome.INVALID, reason=FigureReason.NOT_MEASURED),
+            "peak memory: not measured: neither the framework nor the system tells it here",
+            id="not-measured",
+        ),
+        pytest.param(
+            FigureVerdict(
+                figure=Figure("eval_loss", field="a", limit=3),
+                value=3.25,
+                outcome=Outcome.REGRESSED,
+                reason=FigureReason.BEYOND_LIMIT,
+            ),
+            "eval_loss 3.25, beyond its limit of 3",
+            id="limit",
+        ),
+    ],
+)
+def test_a_fact(found: FigureVerdict, text: str) -> None:
+    assert figure_fact(found).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "text"),
+    [
+        (Figure("peak_memory"), 18.3 * GIB, "18.3 GiB"),
+        (Figure("peak_memory"), 236.9 * 2**20, "237 MiB"),
+        (Figure("peak_memory"), 1023.9 * 2**20, "1,024 MiB"),
+        (Figure("first_step"), 1.4156, "1.416 s"),
+        (Figure("loss"), 6.909616, "6.91"),
+        (Figure("bleu", field="bleu", unit="points"), 31.25, "31.25 points"),
+    ],
+)
+def test_a_value(figure: Figure, value: float, text: str) -> None:
+    assert written(figure, value) == text
+
+
+def test_in_brief_the_figure_is_the_outcome() -> None:
+    assert in_brief(with_figures(memory())) == "REGRESSED: peak memory 18.3 GiB, 8.9 % more than 16.8 GiB"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "happens"),
+    [
+        (Outcome.PASS, Consequence.PASSES),
+        (Outcome.IMPROVED, Consequence.PASSES),
+        (Outcome.REGRESSED, Consequence.FAILS),
+        (Outcome.INVALID, Consequence.ERRORS),
+        (Outcome.INCONCLUSIVE, Consequence.WARNS),
+        (Outcome.NO_BASELINE, Consequence.PASSES),
+    ],
+)
+def test_a_figure_does_to_its_test_what_a_throughput_does(outcome: Outcome, happens: Consequence) -> None:
+    found = with_figures(replace(memory(), outcome=outcome))
+    assert consequence(found, require_baseline=False, strict=False) is happens
+
+
+def test_the_nightly_gate_fails_a_figure_without_a_baseline() -> None:
+    found = with_figures(memory(outcome=Outcome.NO_BASELINE, baseline=None))
+    assert consequence(found, require_baseline=True, strict=False) is Consequence.FAILS
+
+
+def test_the_terminal_shows_only_figures_that_did_not_pass() -> None:
+    passed = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
+    _, heading, *rows = figure_table([with_figures(memory(), passed)])
+    assert heading.split()[:3] == ["outcome", "figure", "workload"]
+    assert [row.split()[:3] for row in rows] == [["REGRESSED", "peak", "memory"]]
+
+
+def test_the_terminal_shows_nothing_where_all_figures_passed() -> None:
+    passed = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
+    assert figure_table([with_figures(passed)]) == []
+
+
+def test_junit_has_each_figure_by_its_name() -> None:
+    found = figure_properties(with_figures(memory()))
+    assert (found["peak_memory"], found["peak_memory_outcome"]) == (18.3 * GIB, "REGRESSED")

@@ -1,0 +1,99 @@
+"""Figures beside the throughput in a history: rows of their own, and files made before there were any."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measurements import KEY, baseline, measurement, run, verdict
+
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome, Want, Wants
+from pytest_tfperf.stores.history import History
+
+BEFORE = Path(__file__).parents[1] / "data" / "histories" / "before-figures.sqlite"
+MEMORY = FigureVerdict(
+    figure=Figure("peak_memory"),
+    value=18.0,
+    outcome=Outcome.REGRESSED,
+    reason=FigureReason.CONFIRMED,
+    baseline=baseline(16.0, key=KEY._replace(figure="peak_memory"), unit="bytes"),
+    change=2.0,
+    threshold=1.0,
+)
+LOSS = FigureVerdict(figure=Figure("loss"), value=2.5)
+
+
+def judged(*figures: FigureVerdict, **more: Any) -> Measurement:
+    return measurement(verdict=verdict(), figures=figures, runs=(run(figures={"peak_memory": 18.0}),), **more)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.sqlite"
+
+
+def figures_in(path: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(
+            "select measurement, figure, unit, value, outcome, reference from tfperf_figures order by made"
+        ).fetchall()
+
+
+def test_each_figure_is_a_row(path: Path) -> None:
+    id = History(path).append(judged(MEMORY, LOSS))
+    assert figures_in(path) == [
+        (id, "peak_memory", "bytes", 18.0, "REGRESSED", 16.0),
+        (id, "loss", "", 2.5, None, None),
+    ]
+
+
+def test_figures_are_read_back_with_their_measurement(path: Path) -> None:
+    history, one = History(path), judged(MEMORY, LOSS)
+    history.append(one)
+    assert list(history.measurements()) == [one]
+
+
+def test_a_further_run_replaces_the_rows_of_figures(path: Path) -> None:
+    history = History(path)
+    waiting = FigureVerdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
+    id = history.append(judged(waiting, MEMORY))
+    history.append(judged(LOSS), replaces=id)
+    assert figures_in(path) == [(id, "loss", "", 2.5, None, None)]
+
+
+def test_a_figure_that_wants_more_runs_has_no_outcome_yet(path: Path) -> None:
+    waiting = FigureVerdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
+    History(path).append(judged(waiting))
+    assert [row[4] for row in figures_in(path)] == [None]
+
+
+def test_old_figures_are_deleted_with_their_measurements(path: Path) -> None:
+    history = History(path)
+    history.append(judged(MEMORY))
+    history.prune(datetime(2027, 1, 1, tzinfo=UTC))
+    assert figures_in(path) == []
+
+
+def test_a_history_made_before_figures_is_read(path: Path) -> None:
+    shutil.copy(BEFORE, path)
+    found = list(History(path).measurements())
+    assert [(one.session, one.outcome, one.figures) for one in found] == [
+        ("monday", Outcome.PASS, ()),
+        ("tuesday", Outcome.REGRESSED, ()),
+    ]
+
+
+def test_a_history_made_before_figures_gets_their_table_when_it_is_written(path: Path) -> None:
+    shutil.copy(BEFORE, path)
+    history = History(path)
+    history.append(judged(LOSS))
+    assert len(figures_in(path)) == 1
+    assert len(list(history.measurements())) == 3
