@@ -121,9 +121,9 @@ class RunEngine:
             opened.enter_context(self._named(topology, side))
             prepared = side.launcher.prepare_command(command, topology.devices, nodes)
             program = opened.enter_context(closing(CommandRun(prepared)))
-            memory = ProcessMemory(program.pid, topology.devices.gpu_uuids)
-            if has_memory := nodes == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also):
-                opened.enter_context(memory)
+            memory = None
+            if nodes == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also):
+                memory = opened.enter_context(ProcessMemory(program.pid, topology.devices.gpu_uuids))
             self._observer.phase("first reading")
             windows = CommandWindows(
                 program,
@@ -138,7 +138,7 @@ class RunEngine:
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
-            peak = memory.peak_bytes() if has_memory else None
+            peak = None if memory is None else memory.peak_bytes()
             figures = windows.figures() | ({} if peak is None else {PEAK_MEMORY: float(peak)})
             return self._observed(replace(run, figures=figures), seen, before)
 

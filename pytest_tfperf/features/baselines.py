@@ -69,7 +69,7 @@ def _add(
 
 def _list(arguments: argparse.Namespace) -> int:
     store = BaselineStore(arguments.baselines)
-    machines = {name: list(store.load(name).values()) for name in store.machines()}
+    machines = {name: [*store.load(name).values(), *store.figures(name).values()] for name in store.machines()}
     if arguments.json:
         show_json(plain(machines))
     else:

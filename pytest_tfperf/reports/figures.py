@@ -45,8 +45,9 @@ def written_in(unit: str, value: float) -> str:
 
 
 def bad_figures(m: Measurement) -> list[FigureVerdict]:
-    """Its figures that regressed, are in doubt or could not be measured."""
-    return [one for one in m.figures if one.outcome in _BAD]
+    """Its figures that regressed, are in doubt, could not be measured, or lack the baseline that the throughput has."""
+    lacks = m.verdict is not None and m.verdict.outcome is not Outcome.NO_BASELINE
+    return [one for one in m.figures if one.outcome in _BAD or (lacks and one.outcome is Outcome.NO_BASELINE)]
 
 
 def figure_fact(one: FigureVerdict) -> str:
@@ -64,7 +65,7 @@ def figure_fact(one: FigureVerdict) -> str:
     if one.change is not None and one.baseline is not None:
         reference = one.baseline.reference
         return f"{text}, {_compared(figure, one.change, reference)} than {written(figure, reference)}"
-    return text
+    return f"{text}, without a baseline" if one.outcome is Outcome.NO_BASELINE else text
 
 
 def figure_lines(m: Measurement, one: FigureVerdict) -> Iterator[Line]:

@@ -61,10 +61,12 @@ def _of_figures(m: Measurement, verdict: Verdict, figures: Sequence[FigureVerdic
     if row is not None and (changed := changed_since(row, m.environment)):
         lines.append(Line(", ".join(changed), "environment"))
     if m.is_test:
+        record = f"{rerun.of(m.test)} --update-baselines"
         lines.append(command("rerun", rerun.of(m.test)))
         if any(one.outcome is Outcome.REGRESSED and one.baseline is not None for one in figures):
-            record = f"{rerun.of(m.test)} --update-baselines"
             lines.append(command("accept", record, "if it is intended; commit the rows"))
+        elif all(one.outcome is Outcome.NO_BASELINE for one in figures):
+            lines.append(command("record", record))
     return lines
 
 

@@ -152,3 +152,9 @@ def test_the_terminal_shows_nothing_where_all_figures_passed() -> None:
 def test_junit_has_each_figure_by_its_name() -> None:
     found = figure_properties(with_figures(memory()))
     assert (found["peak_memory"], found["peak_memory_outcome"]) == (18.3 * GIB, "REGRESSED")
+
+
+def test_a_figure_without_the_baseline_that_its_throughput_has_is_named_with_the_command_that_records_it() -> None:
+    lines = plain(message(with_figures(memory(outcome=Outcome.NO_BASELINE, baseline=None, change=None)))).splitlines()
+    assert lines[0].startswith("peak memory 18.3 GiB, without a baseline: ")
+    assert lines[-1] == f"  record      pytest '{TEST}' --update-baselines"

@@ -18,7 +18,7 @@ from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import Hung, MeasurementError
-from pytest_tfperf.workers.training_run import TrainingRun, rank_name
+from pytest_tfperf.workers.training_run import OfRank, TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, Listener, connect
 from pytest_tfperf.workers.worker_run import WorkerRun
 
@@ -30,6 +30,7 @@ READY = {
     "unit": "images",
     "replicas": 2,
     "compile_seconds": 1.5,
+    "first_step_seconds": 2.5,
     "fetches": True,
     "environment": {"tensorflow": "2.21.0"},
 }
@@ -303,6 +304,29 @@ def test_a_step_profile_puts_together_what_the_ranks_found(ranks: Ranks) -> None
         products_multiply_adds_per_sec=4e9,
         ranks=(RankStep(host="nodea", seconds=0.01), RankStep(host="nodeb", seconds=0.02)),
     )
+
+
+def test_the_slowest_first_step_is_named_by_its_rank(ranks: Ranks) -> None:
+    workers = ranks.called()
+    for seconds, channel in zip((9.5, 2.5), ranks.ranks, strict=True):
+        channel.send({"address": "10.0.0.1:80"})
+        channel.send({"ready": {**READY, "first_step_seconds": seconds}})
+    first_step = ranks.together(workers).first_step
+    assert (first_step.value, first_step.rank) == (9.5, "rank 0 of 2 on nodea")
+
+
+def test_the_largest_memory_is_named_by_its_rank(ranks: Ranks) -> None:
+    run = ranks.start()
+    for size, channel in zip((2e9, 3e9), ranks.ranks, strict=True):
+        channel.send({"peak_memory": {"bytes": size}})
+    assert run.peak_memory() == OfRank(3e9, "rank 1 of 2 on nodeb")
+
+
+def test_memory_that_one_rank_can_not_tell_is_not_known_of_all(ranks: Ranks) -> None:
+    run = ranks.start()
+    for size, channel in zip((2e9, None), ranks.ranks, strict=True):
+        channel.send({"peak_memory": {"bytes": size}})
+    assert run.peak_memory() is None
 
 
 def test_what_no_rank_found_out_is_not_known_of_all(ranks: Ranks) -> None:

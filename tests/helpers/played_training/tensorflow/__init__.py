@@ -56,6 +56,7 @@ def work(channel: Channel, message: dict[str, Any]) -> int:
         "unit": "images",
         "replicas": job.devices.count,
         "compile_seconds": 0.5,
+        "first_step_seconds": 0.75,
         "fetches": False,
         "environment": {"python": "3.11.9", "tensorflow": __version__, "keras": "3.15.0"},
     }
@@ -69,7 +70,9 @@ def _answer(channel: Channel, job: Job, step_seconds: float) -> None:
     noise = cycle((1.0, 1.001, 0.999))
     while True:
         request = channel.receive()
-        if "steps" in request:
+        if "peak_memory" in request:
+            channel.send({"peak_memory": {"bytes": 200 * 2**20}})
+        elif "steps" in request:
             window = _window(job, request["steps"], step_seconds)
             channel.send({"window": window | {"seconds": window["seconds"] * next(noise)}})
         else:
