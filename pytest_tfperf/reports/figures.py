@@ -170,6 +170,8 @@ def _threshold(one: FigureVerdict, row: Baseline | None) -> str:
         start = (
             f"fails from {written(figure, one.threshold)} {_WAYS[Better(figure.better or '')]} reference environment"
         )
+    elif figure.better is Better.SAME:
+        start = f"fails from a change of {written(figure, one.threshold)}"
     else:
         start = f"fails from {_fails_from(one)}"
     return f"{start}    ({', '.join(filter(None, (against, accepted, limit)))})"
