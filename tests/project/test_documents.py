@@ -33,7 +33,7 @@ BATCHES = {"resnet50": 64, "resnet101": 64, "resnet152": 32, "inception3": 64, "
 def published(folder: Path = ROOT / "baselines", *machines: str) -> dict[RowId, Baseline]:
     store = BaselineStore(folder, published=None)
     rows = [row for name in machines or store.machines() for row in store.load(name).values() if not row.is_measured]
-    return {(row.machine, *row.key): row for row in rows}
+    return {(row.machine, row.key.workload, row.key.topology): row for row in rows}
 
 
 def references(*machines: str) -> dict[RowId, float]:

@@ -11,6 +11,8 @@ STEP_SECONDS = 0.01
 
 
 class Sleeping:
+    def begin_window(self) -> None: ...
+
     def run(self, steps: int) -> float:
         time.sleep(steps * STEP_SECONDS)
         return 0.5
