@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.reads import Reads
     from pytest_tfperf.core.throughput import Throughput
     from pytest_tfperf.core.topology import Topology
-    from pytest_tfperf.stores.history import load_history
+    from pytest_tfperf.stores.data_frame import load_history
     from pytest_tfperf.training.input_spec import InputSpec
     from pytest_tfperf.training.inputs import PipelineOnly
     from pytest_tfperf.training.layers import FusedBatchNormalization
@@ -76,7 +76,7 @@ _LATER = {
     "Reads": "pytest_tfperf.core.reads",
     "Throughput": "pytest_tfperf.core.throughput",
     "Topology": "pytest_tfperf.core.topology",
-    "load_history": "pytest_tfperf.stores.history",
+    "load_history": "pytest_tfperf.stores.data_frame",
     "FusedBatchNormalization": "pytest_tfperf.training.layers",
     "InputSpec": "pytest_tfperf.training.input_spec",
     "PipelineOnly": "pytest_tfperf.training.inputs",

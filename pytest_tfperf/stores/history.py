@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, final
@@ -329,27 +328,3 @@ class History:
                 )
         with self.database.writing() as connection:
             return action(connection)
-
-
-def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pandas.DataFrame:
-    """What was measured, a row for each measurement, in the order in which they were made.
-
-    Columns: as `History.frame`, with `time` as times in UTC. Rows that can't be read are left out, with a warning.
-
-    Args:
-        place: the folder of a history, as in `--tfperf-dir`, or the URL of a team's server.
-        wanted: only this session, test, machine or commit, or what was made since or until a time.
-
-    Raises:
-        TfperfError: there is no history, or it can't be read.
-    """
-    import pandas as pd
-
-    from pytest_tfperf.core.history_url import HistoryUrl, is_url
-
-    text = str(place)
-    history = History(HistoryUrl(text) if is_url(text) else Path(place) / "history.sqlite")
-    frame = history.frame(**wanted)
-    if unread := str(history.unread):
-        warnings.warn(unread, stacklevel=2)
-    return frame.assign(time=pd.to_datetime(frame["time"], utc=True, format="ISO8601", errors="coerce"))

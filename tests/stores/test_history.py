@@ -39,7 +39,8 @@ from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history import History, load_history
+from pytest_tfperf.stores.data_frame import load_history
+from pytest_tfperf.stores.history import History
 
 # Appends without end (or COUNT times) and prints the number of each measurement that is kept.
 WRITER = f"""
@@ -47,7 +48,8 @@ import itertools, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[1] / "helpers")!r})
 from measurements import measurement
-from pytest_tfperf.stores.history import History, load_history
+from pytest_tfperf.stores.data_frame import load_history
+from pytest_tfperf.stores.history import History
 history = History(Path(sys.argv[1]))
 for i in itertools.islice(itertools.count(), int(sys.argv[3]) if len(sys.argv) > 3 else None):
     history.append(measurement(test=f"{{sys.argv[2]}}::{{i}}"))
