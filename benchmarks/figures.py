@@ -22,7 +22,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Want
 from pytest_tfperf.judging.figures import FigureEvidence, detectable, judge_figure
-from pytest_tfperf.judging.new_baseline import TOO_NOISY_TO_GATE
+from pytest_tfperf.judging.new_baselines import TOO_NOISY_TO_GATE
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.thresholds import screen_error
 

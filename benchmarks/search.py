@@ -2,7 +2,7 @@
 
     python benchmarks/search.py        # seeded; takes a minute
 
-It plays whole searches: pairs' log ratios are drawn, and the production search (`judging/search.py`) and rule
+It plays whole searches: pairs' log ratios are drawn, and the production search (`features/bisect/search.py`) and rule
 (`pairs.decide`) take them. "sb" is the standard deviation between fresh workers; a pair holds two of them.
 """
 
@@ -16,8 +16,8 @@ import statistics
 from scipy.stats import binomtest
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.features.bisect.search import MOST_PAIRS, Answer, Search, Side, answer_of, error_rates, threshold_of
 from pytest_tfperf.judging.pairs import Decision, ErrorRates, decide
-from pytest_tfperf.judging.search import MOST_PAIRS, Answer, Search, Side, answer_of, error_rates, threshold_of
 
 TRUTHS = ((0.01, -0.05), (0.01, -0.1), (0.02, -0.05), (0.04, -0.1), (0.08, -0.2))  # (sb, loss)
 TOLERANCE = Tolerance.of(0.02)

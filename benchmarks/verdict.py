@@ -45,7 +45,7 @@ from pytest_tfperf.judging.machine import (
     sentinels,
     wants_sentinels,
 )
-from pytest_tfperf.judging.new_baseline import baseline_of, wants
+from pytest_tfperf.judging.new_baselines import baseline_of, wants
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import session_variance

@@ -11,7 +11,7 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.session import benchmarks, reporting, settings, terminal
-from pytest_tfperf.session.features import features
+from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.reporting import SESSION
 from pytest_tfperf.session.selecting import keep_chosen, keep_failed, selected, selected_tests
 from pytest_tfperf.session.session import Session

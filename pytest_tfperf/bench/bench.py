@@ -23,8 +23,8 @@ from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Ve
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
-from pytest_tfperf.judging import new_baseline
 from pytest_tfperf.judging.judge import judge, may_stop
+from pytest_tfperf.judging.new_baselines import wants
 from pytest_tfperf.judging.reference import floor_rate, memory_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.advice import loss_advice
@@ -93,7 +93,7 @@ class Bench:
         taken.runs.append(self._good_run(task, "baseline run", taken))
         result = self._measurement(task, taken)
         _require_finite_loss(result, task)
-        result = replace(result, recording=new_baseline.wants([run_value(run) for run in taken.runs], runs))
+        result = replace(result, recording=wants([run_value(run) for run in taken.runs], runs))
         if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
             result = self._profiled(task, result)
         return result

@@ -10,9 +10,8 @@ from typing import TypeVar
 
 from pytest_tfperf.bench.disturbance import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
-from pytest_tfperf.bench.run_figures import with_figures
 from pytest_tfperf.bench.step_profile import StepProfiler
-from pytest_tfperf.bench.windows import interleave, time_windows
+from pytest_tfperf.bench.windows import interleave, time_windows, with_figures
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards

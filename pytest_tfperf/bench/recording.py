@@ -11,8 +11,7 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.errors import BaselineRefused
-from pytest_tfperf.judging.new_baseline import baseline_of
-from pytest_tfperf.judging.new_figure_baselines import figure_baselines
+from pytest_tfperf.judging.new_baselines import baseline_of, figure_baselines
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.launcher import References
 

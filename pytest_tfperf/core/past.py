@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Self
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome
+
+
+@lru_cache(maxsize=2**18)  # a year of 300 tests, each read several times
+def moment(time: str) -> datetime:
+    """An ISO time; one without a zone is taken as UTC, and text that is no time as the oldest of all."""
+    try:
+        parsed = datetime.fromisoformat(time)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

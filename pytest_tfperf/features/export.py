@@ -22,8 +22,7 @@ from pytest_tfperf.console.arguments import Commands, add_command, history_place
 from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
-from pytest_tfperf.core.iso_time import moment
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.safe_text import csv_cell, one_line

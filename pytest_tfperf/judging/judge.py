@@ -11,18 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.decision import MOST_COUNTED, Decision, Power, StandardDeviations
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import (
+    MOST_COUNTED,
     NOTHING,
     Against,
     Consequence,
+    Decision,
     Noise,
     Outcome,
+    Power,
     Reason,
     Rule,
+    StandardDeviations,
     Tolerance,
     Verdict,
     Want,

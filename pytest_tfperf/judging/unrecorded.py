@@ -14,7 +14,7 @@ from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence, judge
-from pytest_tfperf.judging.new_baseline import TOO_NOISY_TO_GATE
+from pytest_tfperf.judging.new_baselines import TOO_NOISY_TO_GATE
 from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.provisional import provisional_baseline
 from pytest_tfperf.judging.reference import Reference, reference_for

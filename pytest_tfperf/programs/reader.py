@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.reads import SAY_HOW_MANY, RateIs
-from pytest_tfperf.programs.formats import FORMATS, FormatLines
+from pytest_tfperf.programs.formats import FORMATS, Bars, FormatLines, KerasLines
 from pytest_tfperf.programs.given import FieldLines, ParsedLines, PatternLines, rate_field
-from pytest_tfperf.programs.progress_bars import Bars, KerasLines
 from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unread, Unreadable
 from pytest_tfperf.programs.sources import Sources, step_in
 from pytest_tfperf.programs.unit_lines import UnitLines

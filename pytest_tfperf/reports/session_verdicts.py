@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.measurement import OUTSIDE
 from pytest_tfperf.core.session_verdicts import (
     BriefVerdict,
+    Change,
+    ChangeKind,
     DoubtKind,
     DriftVerdict,
     MachineVerdict,

@@ -5,6 +5,7 @@ They get nouns and stores, and never pytest's own objects. Where only one featur
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
     from pytest_tfperf.workers.interpreters import Interpreter
     from pytest_tfperf.workers.launcher import Launcher, Nodes, References
+
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from pytest_tfperf.core.features import modules
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.errors import TfperfError
 
 hookspec = pluggy.HookspecMarker("tfperf")
 
@@ -97,3 +107,58 @@ def session_ended(  # type: ignore[empty-body]
     settings: Settings, record: SessionRecord, history: History, baselines: BaselineStore
 ) -> Sequence[str]:
     """Write what was asked for; returns lines for the user. An error becomes a line, and stops no other feature."""
+
+
+class Features:
+    """What features bring to a session.
+
+    Attributes:
+        settings: all that they can be told.
+    """
+
+    def __init__(self) -> None:
+        plugins = modules("plugin")
+        self._hooks = pluggy.PluginManager("tfperf")
+        self._hooks.add_hookspecs(sys.modules[__name__])
+        for name in reversed(plugins):  # what is registered last is called first
+            self._hooks.register(plugins[name], name)
+        self._hooks.check_pending()
+        self._names = list(plugins)
+        self.settings: tuple[Setting[Any], ...] = tuple(
+            one for plugin in plugins.values() for one in getattr(plugin, "SETTINGS", ())
+        )
+
+    def ask(self, hook: str, **arguments: object) -> Any:
+        """What the features answer: a list, or the one answer of a hook that wants only one."""
+        return getattr(self._hooks.hook, hook)(**arguments)
+
+    def tell(self, hook: str, **arguments: object) -> Iterator[str]:
+        """The lines of each feature, one feature at a time; an error of one becomes a line, and stops no other."""
+        for name in self._names:
+            others = [self._hooks.get_plugin(other) for other in self._names if other != name]
+            try:
+                for lines in self._hooks.subset_hook_caller(hook, others)(**arguments):
+                    yield from lines
+            except (OSError, TfperfError) as error:
+                yield str(error)
+            except Exception as error:
+                yield f"{name}: a fault of pytest-tfperf itself, please report it: {error!r}"
+
+
+@cache
+def features() -> Features:
+    """The features, found once for each process."""
+    return Features()
+
+
+def module_of(feature: str, name: str, wanted_by: str) -> Any:
+    """A module of a feature, for a method of a fixture.
+
+    Raises:
+        TfperfError: this installation lacks the feature.
+    """
+    if (module := modules(name).get(feature)) is None:
+        raise TfperfError(
+            f"{wanted_by}: this installation of pytest-tfperf lacks its part features/{feature}. Install it again"
+        )
+    return module

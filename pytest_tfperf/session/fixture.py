@@ -20,7 +20,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.programs.windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
-from pytest_tfperf.session.features import features, module_of
+from pytest_tfperf.session.feature_hooks import features, module_of
 from pytest_tfperf.session.outcomes import Outcomes
 from pytest_tfperf.session.session import Session
 

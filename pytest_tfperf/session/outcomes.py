@@ -22,7 +22,7 @@ from pytest_tfperf.errors import (
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.message import headline, in_brief
-from pytest_tfperf.session.features import features
+from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session import Session
 
 

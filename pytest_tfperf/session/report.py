@@ -23,7 +23,7 @@ from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.unrecorded import required, unrecorded
 from pytest_tfperf.session.compared import RUNS_OF_A_COMPARISON
-from pytest_tfperf.session.features import features
+from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session import Session
 
 # Where the history knows no test: mostly the start, compilation, and the step's profile.
@@ -145,7 +145,7 @@ def _most_seconds(session: Session, each: Mapping[str, float]) -> float:
     if (other := session.measuring.launchers.other_side) is not None:
         return max(expected, len(each) * other.terms.effort.max_seconds)
     if settings.update_baselines:
-        return 2 * expected  # new_baseline.wants: at most twice as many
+        return 2 * expected  # new_baselines.wants: at most twice as many
     # A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
     longest = max((session.longest_seconds.get(test, 0.0) for test in each), default=0.0)
     return expected + (_most_runs(session) - 1) * longest

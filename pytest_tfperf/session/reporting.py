@@ -7,12 +7,10 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from _pytest._code.code import TerminalRepr  # a report may be any of these; pytest has no public name
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
 
 from pytest_tfperf.core.verdict import Outcome
@@ -27,15 +25,18 @@ from pytest_tfperf.errors import (
     TfperfError,
     WorkloadError,
 )
-from pytest_tfperf.lines import Line, lines_of, plain, rendered
+from pytest_tfperf.lines import Line, lines_of, rendered
 from pytest_tfperf.safe_text import printable
-from pytest_tfperf.session.terminal import terminal_width
+from pytest_tfperf.session.terminal import PlainRepr, terminal_width
 
 if TYPE_CHECKING:
-    from _pytest._io import TerminalWriter
-
     from pytest_tfperf.session.fixture import ThroughputFixture
     from pytest_tfperf.session.session import Session
+
+
+import os
+import sysconfig
+import traceback
 
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
@@ -123,7 +124,7 @@ def report_session_verdicts(session: pytest.Session) -> None:
             location=("tfperf", None, name),
             keywords={},
             outcome="failed",
-            longrepr=_PlainRepr(lines_of(text_of(failure)), fact_of(failure), terminal_width(session.config)),
+            longrepr=PlainRepr(lines_of(text_of(failure)), fact_of(failure), terminal_width(session.config)),
             when="call",
         )
         session.testscollected += 1  # or else pytest's progress ends at 110 %
@@ -206,41 +207,6 @@ def _warn(item: pytest.Item, lines: list[Line]) -> None:
 # Wording a report
 
 
-@dataclass(frozen=True)
-class _Brief:
-    """What pytest's short summary and `--tb=line` show of a report, and JUnit as its message."""
-
-    message: str
-
-    def __str__(self) -> str:
-        return self.message
-
-
-class _PlainRepr(TerminalRepr):
-    """A report's text, in full and in brief.
-
-    Args:
-        lines: fact, location, next step; the first one is the headline.
-        brief: the fact alone, in one line.
-        width: a terminal's, at which the text is wrapped; None for no terminal.
-    """
-
-    def __init__(self, lines: Iterable[Line], brief: str, width: int | None) -> None:
-        self._lines = list(lines)
-        self._width = width
-        self.reprcrash = _Brief(printable(brief))
-
-    def __str__(self) -> str:
-        return printable(plain(self._lines))
-
-    def toterminal(self, tw: TerminalWriter) -> None:
-        """Write the text."""
-        headline, *others = self._lines
-        tw.line("\n".join(rendered([headline], self._width)), red=True, bold=True)
-        for line in rendered(others, self._width):
-            tw.line(line)
-
-
 def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
     if not report.failed or call.excinfo is None or item.nodeid not in item.config.stash[SESSION].selection:
@@ -252,7 +218,7 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
         brief = (fixture.outcomes.failures_in_brief() if fixture else "") or error.in_one_line
-        report.longrepr = _PlainRepr(error.lines, brief, terminal_width(item.config))
+        report.longrepr = PlainRepr(error.lines, brief, terminal_width(item.config))
     elif fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", _text(unreported, item)))
 
@@ -275,13 +241,13 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
         error = TfperfError(error.fact, *error.below, where=_source_line(item, error))
     if report.when != "teardown" and fixture is not None and (failures := fixture.outcomes.confirmed_failures()):
         report.when = "call"
-        report.longrepr = _PlainRepr(
+        report.longrepr = PlainRepr(
             [*failures, Line(""), *error.lines], f"{fixture.outcomes.failures_in_brief()}; {brief}", width
         )
         return
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
     report.when = "setup" if report.when == "call" else report.when
-    report.longrepr = _PlainRepr(error.lines, brief, width)
+    report.longrepr = PlainRepr(error.lines, brief, width)
     session = item.config.stash[SESSION]
     (session.refused if isinstance(error, BaselineRefused) else session.not_measured)[item.nodeid] = error
     if fixture is not None and (unreported := fixture.outcomes.unreported()):
@@ -295,11 +261,10 @@ def _text(lines: Iterable[Line], item: pytest.Item) -> str:
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:
     """Source location of the call that was refused, else of the test."""
-    from pytest_tfperf.session import source_location
 
     folder = item.config.invocation_params.dir
     path, line, _ = item.reportinfo()
-    return source_location.line_of(error, folder) or source_location.shown(Path(path), (line or 0) + 1, folder)
+    return _line_of(error, folder) or _shown(Path(path), (line or 0) + 1, folder)
 
 
 # xdist, signals
@@ -349,3 +314,29 @@ def _refuse_xdist(config: pytest.Config) -> None:
     if config.stash[SESSION].settings.require_baseline:
         raise MeasurementError(reason)
     pytest.skip(reason)
+
+
+_NOT_THE_USERS = (
+    Path(__file__).parents[1],
+    *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+
+
+def _line_of(error: BaseException, seen_from: Path) -> str:
+    """The innermost line that is not ours, Python's own or installed, as "test_a.py:7"; "" where there is none.
+
+    Args:
+        error: as it was caught.
+        seen_from: the folder that the file's name starts from.
+    """
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        path = Path(frame.f_code.co_filename)
+        # Dataclasses run code that is in no file.
+        if path.is_file() and not any(path.is_relative_to(folder) for folder in _NOT_THE_USERS):
+            return _shown(path, line, seen_from)
+    return ""
+
+
+def _shown(path: Path, line: int, seen_from: Path) -> str:
+    """File and line, as short as a terminal can follow it."""
+    return f"{os.path.relpath(path, seen_from)}:{line}"

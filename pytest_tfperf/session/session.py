@@ -17,7 +17,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.compared import ComparedTests
-from pytest_tfperf.session.features import features
+from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.stores.baselines import BaselineStore
 
 if TYPE_CHECKING:

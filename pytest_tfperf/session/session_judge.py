@@ -17,7 +17,7 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.earlier_sessions import EarlierSessions
-from pytest_tfperf.session.features import features
+from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.this_machine import ThisMachine
 from pytest_tfperf.stores.baselines import BaselineStore
 

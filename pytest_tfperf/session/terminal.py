@@ -1,19 +1,22 @@
-"""Header, summary and progress line of a session in pytest's terminal."""
+"""Header, reports, summary and progress line of a session in pytest's terminal."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest._code.code import TerminalRepr  # a report may be any of these; pytest has no public name
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.lines import Line, rendered
+from pytest_tfperf.lines import Line, plain, rendered
 from pytest_tfperf.safe_text import printable
 
 if TYPE_CHECKING:
+    from _pytest._io import TerminalWriter
     from _pytest.terminal import TerminalReporter
 
     from pytest_tfperf.session.session import Session
@@ -112,3 +115,38 @@ def connect_progress_line(config: pytest.Config, session: Session) -> None:
         line.write_plain = uncaptured(reporter.write_line)
     if reporter.verbosity > 0:
         line.write_line = uncaptured(reporter.write_line)
+
+
+@dataclass(frozen=True)
+class _Brief:
+    """What pytest's short summary and `--tb=line` show of a report, and JUnit as its message."""
+
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class PlainRepr(TerminalRepr):
+    """A report's text, in full and in brief.
+
+    Args:
+        lines: fact, location, next step; the first one is the headline.
+        brief: the fact alone, in one line.
+        width: a terminal's, at which the text is wrapped; None for no terminal.
+    """
+
+    def __init__(self, lines: Iterable[Line], brief: str, width: int | None) -> None:
+        self._lines = list(lines)
+        self._width = width
+        self.reprcrash = _Brief(printable(brief))
+
+    def __str__(self) -> str:
+        return printable(plain(self._lines))
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        """Write the text."""
+        headline, *others = self._lines
+        tw.line("\n".join(rendered([headline], self._width)), red=True, bold=True)
+        for line in rendered(others, self._width):
+            tw.line(line)

@@ -11,9 +11,8 @@ from sqlalchemy import Table, delete, insert
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement, PastSession
+from pytest_tfperf.core.past import EarlierMeasurement, PastSession, moment
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError

@@ -10,9 +10,8 @@ from datetime import UTC
 from typing import Any
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement, PastSession
+from pytest_tfperf.core.past import EarlierMeasurement, PastSession, moment
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict

@@ -1,10 +1,13 @@
-"""The software of a worker: versions, settings that change its speed, and the CUDA libraries that it has loaded."""
+"""The software of a worker: versions, settings that change its speed, and the files and libraries that it loaded."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
+import site
+import sys
+import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +15,9 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
+
+from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.workload import Workload
 
 _SPEED_VARIABLES = ("TF_GPU_", "TF_CUDNN", "TF_ENABLE_", "TF_DETERMINISTIC", "NCCL_", "CUBLAS_", "CUDNN_", "CUDA_")
 
@@ -89,3 +95,30 @@ def _version(library: ctypes.CDLL, function: str) -> int:
     number = ctypes.c_int()  # NCCL writes it where the argument points
     call(ctypes.byref(number))
     return number.value
+
+
+def loaded_files(workload: Workload) -> dict[str, str]:
+    """Module -> file, links followed: of the workload's own functions, of each package, and of all that is nobody's.
+
+    Left out are modules inside of installed packages, of which there are thousands, and this package.
+    """
+    targets = (catalogue.resolve_model(workload.model), catalogue.resolve_pipeline(workload.input_pipeline))
+    named = {target.partition(":")[0] for target in targets}
+    found: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or name.partition(".")[0] == "pytest_tfperf":
+            continue
+        if name in named or "." not in name or not _is_installed(file):
+            found[name] = os.path.realpath(file)
+    return found
+
+
+def _is_installed(file: str) -> bool:
+    return file.startswith(_INSTALLED)
+
+
+_PATHS = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),)
+_INSTALLED = tuple(
+    f"{folder}{os.sep}" for folder in {*_PATHS, *site.getsitepackages(), site.getusersitepackages()} if folder
+)

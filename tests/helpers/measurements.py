@@ -8,14 +8,20 @@ from dataclasses import fields
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import Pair, Run, Window
-from pytest_tfperf.core.session_verdicts import DriftVerdict, MachineVerdict, SessionVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import (
+    Change,
+    ChangeKind,
+    DriftVerdict,
+    MachineVerdict,
+    SessionVerdict,
+    SoftwareVerdict,
+)
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytest_tfperf.judging.change_points import alarms
-from pytest_tfperf.judging.change_shapes import Shape, shapes
+from pytest_tfperf.judging.changes import Shape, shapes
 
 Values = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import pytest
 from past_results import past_result, past_results, quiet_tests
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.change import Change, ChangeKind
+from pytest_tfperf.core.session_verdicts import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.changes import changes_of, common_drifts
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import NOISE, baseline, pair, run_at
 
-from pytest_tfperf.core.decision import Decision
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import Noise, Tolerance, Verdict
+from pytest_tfperf.core.verdict import Decision, Noise, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference

@@ -15,7 +15,7 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Want, Wants
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.new_baseline import baseline_of, wants
+from pytest_tfperf.judging.new_baselines import baseline_of, wants
 
 CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
 WILD = [1000.0, 700.0, 1300.0, 800.0, 1200.0]

@@ -17,7 +17,7 @@ from pytest_tfperf import Workload
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE
-from pytest_tfperf.session.features import features
+from pytest_tfperf.session.feature_hooks import features
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

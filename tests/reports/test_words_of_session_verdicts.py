@@ -9,9 +9,10 @@ from typing import Any
 from expected import SameTexts
 from measurements import baseline, lasting_change, measurement, run_at, verdict
 
-from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.session_verdicts import (
     BriefVerdict,
+    Change,
+    ChangeKind,
     Doubt,
     DoubtKind,
     DriftVerdict,

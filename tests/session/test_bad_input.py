@@ -7,7 +7,7 @@ import re
 import pytest
 from inner import NOT_MEASURED, Finished, Project
 
-from pytest_tfperf.session.features import features
+from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.settings import read_settings
 from pytest_tfperf.stores import baseline_file
 

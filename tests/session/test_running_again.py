@@ -11,7 +11,7 @@ from inner import NOT_MEASURED, Finished, Project
 from patience import running
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.session.features import features
+from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.settings import read_settings
 
 SLEEPING = "nets:sleeping-b{}-replicated-device"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.core.features import hookimpl
-from pytest_tfperf.session import features as features_of_a_session
-from pytest_tfperf.session.features import Features
+from pytest_tfperf.session import feature_hooks
+from pytest_tfperf.session.feature_hooks import Features
 
 
 def plugin(name: str, session_ended: Any) -> ModuleType:
@@ -23,7 +23,7 @@ def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing(monkeypa
         raise UnicodeError(f"not for {record}")
 
     found = {"faulty": plugin("faulty", faulty), "report": plugin("report", lambda: ["report: written"])}
-    monkeypatch.setattr(features_of_a_session, "modules", lambda _: found)
+    monkeypatch.setattr(feature_hooks, "modules", lambda _: found)
     told, written = Features().tell("session_ended", settings=None, record="anyone", history=None, baselines=None)
     assert told.startswith("faulty: a fault of pytest-tfperf itself, please report it: UnicodeError('not for anyone')")
     assert written == "report: written"

@@ -11,7 +11,7 @@ import pytest
 from inner import Project
 from repositories import Repository
 
-from pytest_tfperf.workers.checkouts import KEPT, Checkouts
+from pytest_tfperf.workers.git_worktree import KEPT, Checkouts
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from repositories import Repository
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import NotCompared
-from pytest_tfperf.workers.checkouts import Checkouts
+from pytest_tfperf.workers.git_worktree import Checkouts
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher

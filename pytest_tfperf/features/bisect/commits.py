@@ -13,9 +13,8 @@ from pytest_tfperf.features.bisect.step import State
 from pytest_tfperf.judging.changes import changes_of
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.workers.checkouts import Checkouts
 from pytest_tfperf.workers.git_history import Commit, commit_named, commits_after, require_repository
-from pytest_tfperf.workers.git_worktree import DIRTY
+from pytest_tfperf.workers.git_worktree import DIRTY, Checkouts
 
 _ASKED_BY: Final = "tfperf bisect"
 

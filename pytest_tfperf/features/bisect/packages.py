@@ -8,7 +8,7 @@ from typing import Final, final
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.step import State
-from pytest_tfperf.workers.environments import environment_of
+from pytest_tfperf.workers.virtual_environment import environment_of
 
 _PYTHON: Final = re.compile(r"^# python: (\d+\.\d+)", re.MULTILINE)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

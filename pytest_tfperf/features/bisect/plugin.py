@@ -61,6 +61,6 @@ def exit_status(settings: Settings, record: Callable[[], SessionRecord], status:
     """The status for `git bisect run`."""
     if not settings.of(GIT_BISECT):
         return None
-    from pytest_tfperf.features.bisect.git_status import git_status
+    from pytest_tfperf.features.bisect.step import git_status
 
     return git_status(record(), status)

@@ -17,9 +17,7 @@ from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_R
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.bisect.step import Answered, Found, State, Step, read_answer, write
-from pytest_tfperf.judging.pairs import Decision
-from pytest_tfperf.judging.search import (
+from pytest_tfperf.features.bisect.search import (
     MOST_PAIRS,
     Answer,
     Search,
@@ -29,6 +27,8 @@ from pytest_tfperf.judging.search import (
     error_rates,
     threshold_of,
 )
+from pytest_tfperf.features.bisect.step import Answered, Found, State, Step, read_answer, write
+from pytest_tfperf.judging.pairs import Decision
 from pytest_tfperf.reports.numbers import change, counted, duration
 from pytest_tfperf.reports.table import aligned
 from pytest_tfperf.stores import files

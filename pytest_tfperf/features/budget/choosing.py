@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.iso_time import moment
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.numbers import counted, duration
 

@@ -9,9 +9,9 @@ from datetime import datetime
 from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, history_place, open_history
 from pytest_tfperf.console.filters import nothing_left
 from pytest_tfperf.console.output import show, show_json, width
-from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.consequence import EXIT_GREEN
-from pytest_tfperf.core.iso_time import moment as parsed
+from pytest_tfperf.core.past import moment as parsed
+from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.changes.table import change_table
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.session_verdicts import Change, ChangeKind
 from pytest_tfperf.judging.changes import changes_of
 
 _Series = tuple[str, Key]

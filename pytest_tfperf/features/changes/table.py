@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_tfperf.core.change import Change
+from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.reports.numbers import change as signed
 from pytest_tfperf.reports.session_verdicts import ALL_TESTS, commits_of, date_of
 from pytest_tfperf.reports.table import Columns, table

@@ -32,8 +32,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.ci.comment import paragraphs
-    from pytest_tfperf.features.ci.sticky import NotPosted, Place
+    from pytest_tfperf.features.ci.comment import NotPosted, Place, paragraphs
 
     try:
         text = arguments.file.read_text("utf-8")

@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.decision import MOST_COUNTED, Decision
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
-from pytest_tfperf.core.verdict import Consequence, Outcome, Reason, Rule, Verdict, Want
+from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.figures import figure_fact, figure_lines
 from pytest_tfperf.reports.measurement_table import outcome

@@ -6,10 +6,9 @@ import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_tfperf.core.change import Change
-from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement, compared_names
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import PastResult, moment
+from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.page.past import Past, is_valid, key_of, spell
 from pytest_tfperf.features.page.run_facts import figure

@@ -10,13 +10,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.change import Change
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
+from pytest_tfperf.core.session_verdicts import Change, SessionVerdict, red_machines
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.changes import change_facts, machine_changes, previous_facts

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
-from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift

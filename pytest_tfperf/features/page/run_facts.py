@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pytest_tfperf.core.command import Command
-from pytest_tfperf.core.iso_time import moment
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import run_value

@@ -10,7 +10,7 @@ from measurements import comparison
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.bisect.git_status import SKIP, STOP, git_status
+from pytest_tfperf.features.bisect.step import SKIP, STOP, git_status
 
 PASSED, FAILED, INTERRUPTED, USAGE, NOT_MEASURED, MACHINE = 0, 1, 2, 4, 6, 7
 

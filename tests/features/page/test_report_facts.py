@@ -15,12 +15,12 @@ from expected import SameTexts
 from measurements import BUSY, baseline, comparison, measurement, pair, run_at, session_verdict, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.change import Change, ChangeKind
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.session_verdicts import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome, Reason, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError

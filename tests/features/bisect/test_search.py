@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.pairs import Decision
-from pytest_tfperf.judging.search import (
+from pytest_tfperf.features.bisect.search import (
     TOTAL_ERROR,
     Answer,
     Search,
@@ -21,6 +20,7 @@ from pytest_tfperf.judging.search import (
     error_rates,
     threshold_of,
 )
+from pytest_tfperf.judging.pairs import Decision
 
 
 def searched(states: int, side_of: Callable[[int], Side]) -> tuple[range, int]:
