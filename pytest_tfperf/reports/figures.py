@@ -26,9 +26,9 @@ _IDS: Final = ("workload",)
 _SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
-def shown(figure: Figure) -> str:
+def shown(name: str) -> str:
     """A figure's name as people read it."""
-    return _NAMES.get(figure.name, figure.name)
+    return _NAMES.get(name, name)
 
 
 def written(figure: Figure, value: float) -> str:
@@ -52,7 +52,7 @@ def bad_figures(m: Measurement) -> list[FigureVerdict]:
 
 def figure_fact(one: FigureVerdict) -> str:
     """A figure and what is wrong with it: "peak memory 18.3 GiB, 9 % more than 16.8 GiB"."""
-    figure, name = one.figure, shown(one.figure)
+    figure, name = one.figure, shown(one.figure.name)
     if one.value is None:
         return f"{name}: {_why_not_measured(figure)}"
     text = f"{name} {written(figure, one.value)}{f' of {one.rank}' if one.rank else ''}"
@@ -95,7 +95,7 @@ def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = Fals
     return [
         {
             "outcome": "measured" if one.outcome is None else one.outcome.value if one.is_decided else "undecided",
-            "figure": shown(one.figure),
+            "figure": shown(one.figure.name),
             "workload": m.name or m.workload.id,
             "topology": m.topology,
             "value": None if one.value is None else written(one.figure, one.value),
