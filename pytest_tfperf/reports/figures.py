@@ -39,9 +39,14 @@ def written(figure: Figure, value: float) -> str:
 def written_in(unit: str, value: float) -> str:
     """A value of a figure that counts this unit."""
     if unit == "bytes":
-        prefix, size = next((one for one in _SIZES if abs(value) >= one[1]), ("B", 1))
+        prefix, size = prefix_of(value)
         return f"{value / size:.3g} {prefix}" if abs(value) < 1000 * size else f"{value / size:,.0f} {prefix}"
     return f"{value:.4g} {unit}".rstrip()
+
+
+def prefix_of(value: float) -> tuple[str, int]:
+    """The unit that a number of bytes is easy to read in, and its bytes: "GiB", 2**30."""
+    return next((one for one in _SIZES if abs(value) >= one[1]), ("B", 1))
 
 
 def bad_figures(m: Measurement) -> list[FigureVerdict]:
