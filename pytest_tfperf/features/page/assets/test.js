@@ -78,7 +78,7 @@ function openTest(box, test, facts) {
     const names = ["outcome", "figure", "value", "baseline", "change", "fails from"];
     const cells = (row) => el("tr", { class: row.outcome }, names.map((name) => el("td", {}, row[name] ?? "-")));
     const heading = el("tr", {}, names.map((name) => el("th", {}, name)));
-    const figures = panel("Figures beside the throughput", "", el("table", { class: "plain" }, [heading, ...test.figures.map(cells)]));
+    const figures = panel("Figures beside the throughput", "", el("div", { class: "scroll" }, el("table", { class: "plain" }, [heading, ...test.figures.map(cells)])));
     for (const row of test.figures.filter((row) => row.plot)) {
       figures.append(el("h4", {}, row.figure));
       plot(figures, (target) => historyChart(target, figurePlot(row), facts));
