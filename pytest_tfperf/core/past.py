@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Self
 
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.figure import Better, Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome
@@ -26,7 +27,7 @@ def moment(time: str) -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastResult:
-    """What the history knows about a measurement without reading all of it.
+    """What the history knows about a measurement, or about one of its figures, without reading all of it.
 
     Args:
         id: of the measurement, the same in every history that holds it.
@@ -37,8 +38,8 @@ class PastResult:
         machine: the machine's key.
         workload, topology: the workload's id, and nodes x devices per node.
         unit: what was counted: "images", "tokens".
-        examples_per_sec: the throughput.
-        low, high: its 95 % confidence interval.
+        examples_per_sec: the throughput; of a figure its value in its unit, which may be 0 or negative.
+        low, high: its 95 % confidence interval; of a figure the value twice, because none is known.
         outcome: None where it was not judged, or not decided yet.
         is_provisional: whether it was judged against earlier sessions, for want of a row.
         reference: of the row that it was judged against; None where there is none.
@@ -46,6 +47,7 @@ class PastResult:
         seconds: that all of its workers took.
         commit: the git commit of the tests' repository, "" outside of one.
         is_slowed_on_purpose: whether `--tfperf-inject-slowdown` was given.
+        figure: what unit, values, outcome and reference are of, as the test asks for it now; None for the throughput.
     """
 
     id: str
@@ -67,6 +69,12 @@ class PastResult:
     commit: str = ""
     is_slowed_on_purpose: bool = False
     is_provisional: bool = False
+    figure: Figure | None = None
+
+    @property
+    def better(self) -> Better:
+        """Which change is good."""
+        return Better.HIGHER if self.figure is None else Better(self.figure.better or "")
 
     @property
     def outcome_word(self) -> str:
@@ -75,8 +83,8 @@ class PastResult:
 
     @property
     def key(self) -> Key:
-        """The workload and the topology, which one machine's results are told apart by."""
-        return Key(self.workload, self.topology)
+        """Workload, topology and figure, which one machine's results are told apart by."""
+        return Key(self.workload, self.topology, self.figure.name if self.figure else "")
 
 
 @dataclass(frozen=True, slots=True)

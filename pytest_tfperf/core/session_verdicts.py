@@ -9,6 +9,7 @@ from enum import StrEnum
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.disturbance import DisturbanceKind
+from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement, changes_since
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.telemetry import Telemetry, merged
@@ -26,20 +27,21 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One lasting change that the history shows.
+    """One lasting change of a throughput or a figure that the history shows.
 
     Args:
         machine: the machine's key.
         test: pytest's node id; None where all tests of the machine changed together.
-        key: workload and topology; None where `test` is.
+        key: workload, topology and figure; None where `test` is.
         kind: a step, or a slow decline or rise.
         session, time: the first session after the step, or of the slow change.
         last_session: the last session of a slow change; the same as `session` for a step.
         found_session: the session that first had enough points to tell.
         commit_before, commit_after: commits of the tests' repository, in the last session before and in `session`.
-        size: as a fraction, -0.03 for 3 % slower; over the whole of a slow change.
+        size: as a fraction of the value before, -0.03 for 3 % slower; over the whole of a slow change.
         low, high: its 95 % confidence interval.
         sessions_since: sessions with a measurement of it from `session` on, that one included.
+        better: which change is good.
     """
 
     machine: str
@@ -56,6 +58,12 @@ class Change:
     low: float
     high: float
     sessions_since: int
+    better: Better = Better.HIGHER
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it is a change for the worse; each one is of a figure that should stay the same."""
+        return self.better is Better.SAME or (self.size < 0) == (self.better is Better.HIGHER)
 
 
 class DoubtKind(StrEnum):

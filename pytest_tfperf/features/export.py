@@ -13,7 +13,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -22,6 +22,7 @@ from pytest_tfperf.console.arguments import Commands, add_command, history_place
 from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
@@ -54,7 +55,7 @@ def _otava(arguments: argparse.Namespace) -> int:
         raise TfperfError(f"-o: {arguments.output} is a file; name a folder")
     history = open_history(arguments)
     part = wanted(arguments, history)
-    files = otava_files(history.results(**part))
+    files = otava_files([*history.results(**part), *history.figure_results(**part)])
     if not files:
         raise nothing_left(history, part) or TfperfError(
             "the history holds no result that Otava could read: `tfperf history` shows what was measured"
@@ -70,24 +71,26 @@ CONFIGURATION: Final = "otava.yaml"
 GROUP: Final = "all"
 """Otava's name for all series together."""
 
-_COLUMNS = ("time", "examples_per_sec", "commit", "session", "test")
+_VALUE = "examples_per_sec"
 
 
 def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
     """File name -> text; empty if no result can be used.
 
-    A series is one workload on one topology of one machine, oldest first. INVALID results, and those with an injected
-    slowdown, are left out: they do not show how fast the software is. So are those in another unit than the latest.
+    A series is one workload on one topology of one machine, or one of its figures, oldest first. INVALID results, and
+    those with an injected slowdown, are left out: they do not show how fast the software is. So are those in another
+    unit than the latest.
     """
     series: dict[str, list[PastResult]] = {}
     for one in results:
         is_figure = math.isfinite(one.examples_per_sec) and one.outcome is not Outcome.INVALID
         if is_figure and not one.is_slowed_on_purpose:
-            series.setdefault(one_line(f"{one.machine}/{one.workload}/{one.topology}"), []).append(one)
+            name = "/".join(filter(None, (one.machine, *one.key)))
+            series.setdefault(one_line(name), []).append(one)
     if not series:
         return {}
     files = {_file(name): _csv(_of_one_unit(found)) for name, found in series.items()}
-    return files | {CONFIGURATION: _configuration(sorted(series))}
+    return files | {CONFIGURATION: _configuration({name: series[name][-1] for name in sorted(series)})}
 
 
 def _of_one_unit(results: Iterable[PastResult]) -> list[PastResult]:
@@ -95,26 +98,36 @@ def _of_one_unit(results: Iterable[PastResult]) -> list[PastResult]:
     return [one for one in in_order if one.unit == in_order[-1].unit]
 
 
-def _configuration(series: Sequence[str]) -> str:
-    """The configuration as JSON, which is valid YAML."""
+def _configuration(series: Mapping[str, PastResult]) -> str:
+    """The configuration as JSON, which is valid YAML; each series by its last result.
+
+    Otava knows two directions. Of a figure that should stay the same, it calls a rise a regression.
+    """
     tests = {
         name: {
             "type": "csv",
             "file": _file(name),
             "time_column": "time",
             "attributes": ["commit", "session"],
-            "metrics": {"examples_per_sec": {"column": "examples_per_sec", "direction": 1}},
+            "metrics": {
+                _metric(last): {"column": _metric(last), "direction": 1 if last.better is Better.HIGHER else -1}
+            },
         }
-        for name in series
+        for name, last in series.items()
     }
-    return json.dumps({"tests": tests, "test_groups": {GROUP: series}}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({"tests": tests, "test_groups": {GROUP: list(series)}}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _csv(results: Iterable[PastResult]) -> str:
+def _metric(one: PastResult) -> str:
+    return one.key.figure or _VALUE
+
+
+def _csv(results: Sequence[PastResult]) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(_COLUMNS)
-    rows.writerows([csv_cell(getattr(one, column)) for column in _COLUMNS] for one in results)
+    rows.writerow(("time", _metric(results[-1]), "commit", "session", "test"))
+    columns = ("time", _VALUE, "commit", "session", "test")
+    rows.writerows([csv_cell(getattr(one, column)) for column in columns] for one in results)
     return text.getvalue()
 
 

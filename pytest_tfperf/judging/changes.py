@@ -1,16 +1,17 @@
-"""What changed for good over a history's sessions: of each test by itself, and of the machine as a whole."""
+"""What changed for good over a history's sessions: of each test by itself, of its figures, and of the machine."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.session_verdicts import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome
@@ -204,6 +205,7 @@ def changes_of(results: Iterable[PastResult]) -> list[Change]:
 
     What all tests of a session have in common is taken out of each test's series, and is a series of its own: the
     machine's. Both need eight tests in a session; sessions of fewer are left out where most measurements have them.
+    A figure is a series without any of that.
 
     Args:
         results: of any machines and tests, those of each machine oldest first. Those that are INVALID or were slowed
@@ -219,8 +221,8 @@ def changes_of(results: Iterable[PastResult]) -> list[Change]:
 
 
 def _counts(result: PastResult) -> bool:
-    is_rate = math.isfinite(result.examples_per_sec) and result.examples_per_sec > 0
-    return is_rate and not result.is_slowed_on_purpose and result.outcome is not Outcome.INVALID
+    is_known = math.isfinite(result.examples_per_sec) and (result.examples_per_sec > 0 or result.figure is not None)
+    return is_known and not result.is_slowed_on_purpose and result.outcome is not Outcome.INVALID
 
 
 def _arranged(name: str, results: Sequence[PastResult]) -> _Machine:
@@ -252,16 +254,36 @@ def _of_machine(machine: _Machine) -> Iterator[Change]:
     else:
         drifts = np.zeros(len(machine.sessions))
     for which, measured in machine.series.items():
+        if which[1].figure:
+            yield from _of_figure(list(measured.values()), machine.name, which)
+            continue
         places = [place for place in measured if not math.isnan(drifts[place])]
         rates = np.log([measured[place].examples_per_sec for place in places]) - drifts[places]
         points = [measured[place] for place in places]
         yield from (_change(shape, points, machine.name, which) for shape in _found(rates))
 
 
+def _of_figure(points: Sequence[PastResult], machine: str, which: _Series) -> Iterator[Change]:
+    """The changes of a figure that exceed its absolute tolerance; figures have no drift in common."""
+    values = np.array([point.examples_per_sec for point in points])
+    is_log = bool((values > 0).all())
+    unit = 1.0 if is_log else float(np.median(np.abs(values))) or float(np.abs(values).max())
+    least = (points[-1].figure and points[-1].figure.absolute) or 0.0
+    for shape in _found(np.log(values) if is_log else values / unit) if unit else ():
+        level = float(np.median(values[: shape.first][-_LEVEL:]))
+        found = _change(shape, points, machine, which)
+        if not is_log:  # no logarithm of 0 or less; as a fraction of the level before
+            scale = unit / (abs(level) or unit)
+            found = replace(found, size=shape.size * scale, low=shape.low * scale, high=shape.high * scale)
+        if abs(found.size) * (abs(level) or unit) > least:
+            yield found
+
+
 def _drifts(machine: _Machine) -> Values:
     """The machine's common part of each session; NaN for all where most measurements are in sessions of few tests."""
-    rates = np.full((len(machine.sessions), len(machine.series)), np.nan)
-    for column, points in enumerate(machine.series.values()):
+    series = [points for (_, key), points in machine.series.items() if not key.figure]
+    rates = np.full((len(machine.sessions), len(series)), np.nan)
+    for column, points in enumerate(series):
         rates[list(points), column] = np.log([point.examples_per_sec for point in points.values()])
     drifts = common_drifts(rates)
     measured = (~np.isnan(rates)).sum(axis=1)
@@ -291,9 +313,11 @@ def _change(shape: Shape, points: Sequence[PastResult], machine: str, which: _Se
         low=math.expm1(shape.low),
         high=math.expm1(shape.high),
         sessions_since=len(points) - shape.first,
+        better=first.better if which else Better.HIGHER,
     )
 
 
+_LEVEL = 10  # sessions whose median is a figure's level before a change
 _MEMORY = 30  # sessions that a test's own level is the median of
 
 

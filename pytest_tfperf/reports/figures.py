@@ -26,9 +26,9 @@ _IDS: Final = ("workload",)
 _SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
-def shown(figure: Figure) -> str:
+def shown(name: str) -> str:
     """A figure's name as people read it."""
-    return _NAMES.get(figure.name, figure.name)
+    return _NAMES.get(name, name)
 
 
 def written(figure: Figure, value: float) -> str:
@@ -39,9 +39,14 @@ def written(figure: Figure, value: float) -> str:
 def written_in(unit: str, value: float) -> str:
     """A value of a figure that counts this unit."""
     if unit == "bytes":
-        prefix, size = next((one for one in _SIZES if abs(value) >= one[1]), ("B", 1))
+        prefix, size = prefix_of(value)
         return f"{value / size:.3g} {prefix}" if abs(value) < 1000 * size else f"{value / size:,.0f} {prefix}"
     return f"{value:.4g} {unit}".rstrip()
+
+
+def prefix_of(value: float) -> tuple[str, int]:
+    """The unit that a number of bytes is easy to read in, and its bytes: "GiB", 2**30."""
+    return next((one for one in _SIZES if abs(value) >= one[1]), ("B", 1))
 
 
 def bad_figures(m: Measurement) -> list[FigureVerdict]:
@@ -52,7 +57,7 @@ def bad_figures(m: Measurement) -> list[FigureVerdict]:
 
 def figure_fact(one: FigureVerdict) -> str:
     """A figure and what is wrong with it: "peak memory 18.3 GiB, 9 % more than 16.8 GiB"."""
-    figure, name = one.figure, shown(one.figure)
+    figure, name = one.figure, shown(one.figure.name)
     if one.value is None:
         return f"{name}: {_why_not_measured(figure)}"
     text = f"{name} {written(figure, one.value)}{f' of {one.rank}' if one.rank else ''}"
@@ -95,7 +100,7 @@ def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = Fals
     return [
         {
             "outcome": "measured" if one.outcome is None else one.outcome.value if one.is_decided else "undecided",
-            "figure": shown(one.figure),
+            "figure": shown(one.figure.name),
             "workload": m.name or m.workload.id,
             "topology": m.topology,
             "value": None if one.value is None else written(one.figure, one.value),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 
 
 def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pandas.DataFrame:
-    """What was measured, a row for each measurement, in the order in which they were made.
+    """What was measured, a row for each measurement and then for each figure, both in the order of making.
 
-    Columns: as `History.frame`, with `time` as times in UTC. Rows that can't be read are left out, with a warning.
+    Columns: as `History.frame`, with `time` as times in UTC; `figure`, "" for the throughput; and `value`, the
+    figure's in its unit or the throughput. A figure has no `examples_per_sec`. Rows that can't be read are left out,
+    with a warning.
 
     Args:
         place: the folder of a history, as in `--tfperf-dir`, or the URL of a team's server.
@@ -31,7 +34,16 @@ def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pa
 
     text = str(place)
     history = History(HistoryUrl(text) if is_url(text) else Path(place) / "history.sqlite")
-    frame = history.frame(**wanted)
+    rates, figures = history.frame(**wanted), history.figure_results(**wanted)
+    rows = [
+        {name: getattr(one, name) for name in rates.columns}
+        | {"examples_per_sec": math.nan, "outcome": one.outcome_word or None}
+        | {"figure": one.key.figure, "value": one.examples_per_sec}
+        for one in figures
+    ]
+    frame = rates.assign(figure="", value=rates["examples_per_sec"])
+    if rows:
+        frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
     if unread := str(history.unread):
         warnings.warn(unread, stacklevel=2)
     return frame.assign(time=pd.to_datetime(frame["time"], utc=True, format="ISO8601", errors="coerce"))

@@ -23,6 +23,7 @@ from pytest_tfperf.stores.history_rows import (
     comparison_row,
     earlier,
     figure_rows,
+    figures_in,
     measurement_row,
     past_session,
     profile_of,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from pytest_tfperf.core.baseline import Baseline
+    from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.history_url import HistoryUrl
     from pytest_tfperf.core.past import PastResult
     from pytest_tfperf.stores.history_queries import Filters
@@ -75,7 +77,12 @@ class UnreadRows:
 
 _Result = TypeVar("_Result")
 
-_ROW_OF: Final = {MEASUREMENTS: "measurement", COMPARISONS: "comparison", VERDICTS: "session verdict"}
+_ROW_OF: Final = {
+    MEASUREMENTS: "measurement",
+    COMPARISONS: "comparison",
+    VERDICTS: "session verdict",
+    FIGURES: "figure",
+}
 _AT_ONCE: Final = 200  # whole measurements in memory
 _FRAME: Final = (
     *("session", "time", "test", "machine", "workload", "topology"),
@@ -251,6 +258,34 @@ class History:
             for row in connection.execute(queries.results(wanted)):
                 with self._leaving_out(MEASUREMENTS, row.id):
                     found.append(queries.as_result(row))
+        return found
+
+    def figure_results(self, **wanted: Unpack[Filters]) -> list[PastResult]:
+        """What the columns say of the figures of the measurements that are wanted, in the order of making.
+
+        Each is described as its test asked for it last. None where an earlier pytest-tfperf made the history.
+
+        Raises:
+            TfperfError: also where there is no history yet.
+        """
+        self.database.require()
+        if not self.database.has(FIGURES):
+            return []
+        rows = list(self._rows(queries.figure_results(wanted)))
+
+        def series(row: Any) -> tuple[str, ...]:
+            return row.machine, row.test, row.workload, row.topology, row.figure
+
+        last = {series(row): row.id for row in rows}
+        asked: dict[tuple[str, str], Figure] = {}
+        for id, whole in self._rows(queries.wholes_of(set(last.values()))):
+            with self._leaving_out(MEASUREMENTS, id) as place:
+                asked |= {(id, one.name): one for one in figures_in(unpacked(whole, place), place)}
+        found = []
+        for row in rows:
+            with self._leaving_out(FIGURES, f"{row.id}-{row.figure}"):
+                if (figure := asked.get((last[series(row)], row.figure))) is not None:
+                    found.append(queries.as_result(row[:-1], figure))
         return found
 
     def frame(self, **wanted: Unpack[Filters]) -> pandas.DataFrame:

@@ -17,10 +17,11 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.safe_text import shortened
 from pytest_tfperf.stores.history_rows import NO_REFERENCE, outcome_of, storable
-from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS, PUSHED
+from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, MEASUREMENTS, PUSHED
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Baseline
+    from pytest_tfperf.core.figure import Figure
 
 _READ_FOR_EACH_WANTED = 5  # some were disturbed or slowed on purpose, which only the whole measurement tells
 _LATEST = 100  # measurements: some sessions of a usual size
@@ -28,7 +29,11 @@ _M: Final = MEASUREMENTS.c
 
 # Not `plain_json.build`: a year has 70,000 results.
 _KINDS: Final = {name: get_args(hint) or hint for name, hint in get_type_hints(PastResult).items()}
-_RESULT: Final = tuple(field.name for field in fields(PastResult) if field.name != "is_provisional")
+_RESULT: Final = tuple(f.name for f in fields(PastResult) if f.name not in ("is_provisional", "figure"))
+_OF_A_FIGURE: Final = {name: FIGURES.c[name] for name in ("unit", "reference")} | {
+    **dict.fromkeys(("examples_per_sec", "low", "high"), FIGURES.c.value),
+    "outcome": coalesce(FIGURES.c.outcome, ""),
+}
 
 
 class Filters(TypedDict, total=False):
@@ -94,8 +99,20 @@ def results(wanted: Filters) -> Select[Any]:
     return in_order(select(*columns).where(*conditions(MEASUREMENTS, wanted)), MEASUREMENTS)
 
 
-def as_result(row: Iterable[Any]) -> PastResult:
-    """A row of `results`.
+def figure_results(wanted: Filters) -> Select[Any]:
+    """The fields of a PastResult of each figure that was measured, and the figure's name."""
+    columns = (_OF_A_FIGURE.get(name, _M[name]).label(name) for name in _RESULT)
+    found = select(*columns, FIGURES.c.figure).join_from(FIGURES, MEASUREMENTS, FIGURES.c.measurement == _M.id)
+    return in_order(found.where(FIGURES.c.value.is_not(None), *conditions(MEASUREMENTS, wanted)), FIGURES)
+
+
+def wholes_of(ids: Collection[str]) -> Select[Any]:
+    """Id and whole of these measurements."""
+    return select(_M.id, as_it_is(_M.whole)).where(_M.id.in_(ids))
+
+
+def as_result(row: Iterable[Any], figure: Figure | None = None) -> PastResult:
+    """A row of `results`, or of `figure_results` less the name.
 
     Raises:
         TfperfError: a value is of another type than its column, which SQLite does not check, or no throughput.
@@ -105,9 +122,9 @@ def as_result(row: Iterable[Any]) -> PastResult:
     for name, value in values.items():
         if not isinstance(value, _KINDS[name]):
             raise TfperfError(f"{name} is {shortened(repr(value))}")
-    if not 0 < values["examples_per_sec"] < math.inf:
+    if not (-math.inf if figure else 0) < values["examples_per_sec"] < math.inf:
         raise TfperfError(f"examples_per_sec is {values['examples_per_sec']}")
-    return PastResult(**values)
+    return PastResult(**values, figure=figure)
 
 
 def seconds_of_measurements() -> Select[Any]:

@@ -10,6 +10,7 @@ from datetime import UTC
 from typing import Any
 
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import EarlierMeasurement, PastSession, moment
 from pytest_tfperf.core.plain_json import build, plain
@@ -70,6 +71,18 @@ def figure_rows(m: Measurement) -> list[dict[str, Any]]:
         }
         for one in m.figures
     ]
+
+
+def figures_in(whole: Any, place: str) -> list[Figure]:
+    """What a measurement's test asked for beside the throughput, of the JSON that a row keeps.
+
+    Raises:
+        TfperfError: it can't be read; names `place`.
+    """
+    try:
+        return [build(Figure, one["figure"], place, newer=True) for one in whole["figures"]]
+    except (KeyError, TypeError) as error:
+        raise TfperfError(f"{place} is damaged: {error!r}") from None
 
 
 def outcome_of(text: object) -> tuple[Outcome | None, bool]:

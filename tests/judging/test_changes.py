@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from past_results import past_result, past_results, quiet_tests
 
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.session_verdicts import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.changes import changes_of, common_drifts
@@ -129,3 +132,43 @@ def test_a_time_that_can_not_be_read_is_before_all_others() -> None:
     results = past_results(series)
     damaged = [replace(one, time="yesterday") if one.test == "test_1" else one for one in results]
     assert [one.test for one in changes_of(damaged)] == ["test_1", "test_0"]
+
+
+def memory(*mebibytes: float) -> list[PastResult]:
+    """20 sessions of each peak memory."""
+    return of_figure(Figure("peak_memory"), [size * 2**20 for size in mebibytes for _ in range(20)])
+
+
+def of_figure(figure: Figure, values: Sequence[float]) -> list[PastResult]:
+    """A test's figure, session by session."""
+    return [
+        past_result(
+            number, "test_0", 0.0, figure=figure, unit=figure.unit, examples_per_sec=value, low=value, high=value
+        )
+        for number, value in enumerate(values)
+    ]
+
+
+def test_a_figure_that_grows_is_a_change_for_the_worse() -> None:
+    change = only(changes_of(memory(8000.0, 8800.0)))
+    assert (change.key.figure if change.key else "", change.session, change.is_worse) == ("peak_memory", "s20", True)
+    assert change.size == pytest.approx(0.1, abs=0.005)
+
+
+def test_a_figure_that_shrinks_is_a_change_for_the_better() -> None:
+    assert not only(changes_of(memory(8800.0, 8000.0))).is_worse
+
+
+def test_a_change_of_a_figure_within_its_absolute_tolerance_is_none() -> None:
+    assert changes_of(memory(500.0, 550.0)) == []
+
+
+def test_a_figure_that_may_be_negative_changes_by_a_fraction_of_its_level_before() -> None:
+    score = Figure("score", field="score", better="higher", absolute=0.1)
+    change = only(changes_of(of_figure(score, [-1.0] * 20 + [-1.5] * 20)))
+    assert (change.is_worse, change.size) == (True, pytest.approx(-0.5, abs=0.01))
+
+
+def test_figures_take_no_part_in_the_drift_of_a_machine() -> None:
+    rates = past_results(quiet_tests(10, 40))
+    assert changes_of([*rates, *memory(8000.0, 8800.0)])[0].test == "test_0"

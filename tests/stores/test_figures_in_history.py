@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from measurements import KEY, baseline, measurement, run, verdict
 
+from pytest_tfperf import load_history
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
@@ -97,3 +99,51 @@ def test_a_history_made_before_figures_gets_their_table_when_it_is_written(path:
     history.append(judged(LOSS))
     assert len(figures_in(path)) == 1
     assert len(list(history.measurements())) == 3
+
+
+def test_results_of_figures_are_described_as_their_test_asked_for_them_last(path: Path) -> None:
+    history = History(path)
+    history.append(judged(MEMORY))
+    now = replace(MEMORY, figure=Figure("peak_memory", absolute=5.0))
+    history.append(judged(now, time="2026-01-03T03:04:05+00:00"))
+    assert [one.figure for one in history.figure_results()] == [now.figure, now.figure]
+
+
+def test_a_result_of_a_figure_has_its_value_outcome_and_reference(path: Path) -> None:
+    History(path).append(judged(MEMORY))
+    (found,) = History(path).figure_results()
+    assert (found.key.figure, found.examples_per_sec, found.outcome, found.reference) == (
+        *("peak_memory", 18.0),
+        *(Outcome.REGRESSED, 16.0),
+    )
+
+
+def test_a_figure_that_was_not_measured_has_no_result(path: Path) -> None:
+    History(path).append(judged(replace(MEMORY, value=None, outcome=Outcome.INVALID)))
+    assert History(path).figure_results() == []
+
+
+def test_a_history_made_before_figures_has_no_results_of_them(path: Path) -> None:
+    shutil.copy(BEFORE, path)
+    assert History(path).figure_results() == []
+
+
+def test_a_data_frame_has_figures_behind_the_throughputs(path: Path) -> None:
+    History(path).append(judged(MEMORY, LOSS))
+    frame = load_history(path.parent)
+    assert dict(zip(frame["figure"], frame["value"], strict=True)) == {
+        "": pytest.approx(1000.0),
+        "peak_memory": 18.0,
+        "loss": 2.5,
+    }
+
+
+def test_a_plot_of_rates_from_a_data_frame_has_no_figures_in_it(path: Path) -> None:
+    History(path).append(judged(MEMORY))
+    rates = load_history(path.parent).pivot_table(index="time", columns="test", values="examples_per_sec")
+    assert rates.to_numpy().tolist() == [[pytest.approx(1000.0)]]
+
+
+def test_a_data_frame_of_a_history_made_before_figures_is_as_before(path: Path) -> None:
+    shutil.copy(BEFORE, path)
+    assert list(load_history(path.parent)["figure"]) == ["", ""]

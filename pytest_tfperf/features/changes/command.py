@@ -1,4 +1,4 @@
-"""`tfperf history changes`: lasting changes of tests and machines over the sessions of a history."""
+"""`tfperf history changes`: lasting changes of tests, figures and machines over the sessions of a history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_to_history(actions: Commands) -> None:
         actions,
         "changes",
         _run,
-        "list lasting changes: steps and slow declines of tests and machines",
+        "list lasting changes: steps and slow declines of tests, their figures, and machines",
         examples=(
             "tfperf history changes",
             "tfperf history changes --machine=dgx1-p100 --since=30d",
@@ -56,7 +56,8 @@ def _run(arguments: argparse.Namespace) -> int:
     history = open_history(arguments)
     if error := nothing_left(history, {"machine": arguments.machine, "test": arguments.test}):
         raise error
-    results = history.results(machine=arguments.machine)
+    machine = arguments.machine
+    results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
     found = [change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since)]
     if arguments.json:
         show_json([asdict(change) for change in found])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_tfperf.core.session_verdicts import Change
+from pytest_tfperf.reports.figures import shown
 from pytest_tfperf.reports.numbers import change as signed
 from pytest_tfperf.reports.session_verdicts import ALL_TESTS, commits_of, date_of
 from pytest_tfperf.reports.table import Columns, table
@@ -23,6 +24,8 @@ def change_table(changes: Iterable[Change], width: int | None = None) -> list[st
             "since": date_of(change),
             "kind": change.kind.value,
             "change": signed(change.size),
+            "is": ("worse" if change.is_worse else "better") if change.key and change.key.figure else None,
+            "figure": shown(change.key.figure) if change.key and change.key.figure else None,
             "95 % CI": f"{signed(change.low)} to {signed(change.high)}",
             "test": change.test or ALL_TESTS,
             "commits": commits_of(change),

@@ -1,4 +1,4 @@
-"""`tfperf compare`: two sessions, exports or revisions of baselines, and which workloads moved beyond noise."""
+"""`tfperf compare`: two sessions, exports or revisions of baselines; which workloads and figures moved beyond noise."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from pytest_tfperf.features.compare_sessions.side_comparison import (
     rates_of_measurements,
     rates_of_rows,
 )
+from pytest_tfperf.reports.figures import shown, written
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.stores import baseline_file, measurement_file
@@ -69,7 +70,8 @@ def add_to(commands: Commands) -> None:
         "--tolerance",
         type=float,
         metavar="FRACTION",
-        help="exit with 1 if a workload, or all in common, is slower by more than this, such as 0.02",
+        help="exit with 1 if a workload, or all in common, is slower by more than this, such as 0.02; or a figure is "
+        "worse by more than its own tolerances",
     )
     compare.add_argument("--json", action="store_true", help="print the figures as JSON")
 
@@ -152,7 +154,9 @@ def conclusion(compared: SideComparison) -> str:
     """ "2 of 12 workloads moved by more than noise explains: 1 slower, 1 faster."."""
     if not compared.ratios:
         return "No workload is on both sides."
-    moved, workloads = compared.moved, counted(len(compared.ratios), "workload")
+    figures = sum(one.b.figure is not None for one in compared.ratios)
+    moved, workloads = compared.moved, counted(len(compared.ratios) - figures, "workload")
+    workloads += f" and {counted(figures, 'figure')}" if figures else ""
     if not moved:
         return f"None of {workloads} moved by more than noise explains."
     movements = Counter(one.movement for one in moved)  # slower ones come first
@@ -171,19 +175,21 @@ def _rows(compared: SideComparison) -> Iterator[Mapping[str, str | None]]:
             "machine": " -> ".join(machines) if several else None,
             "workload": names[one.b.key.workload, one.b.name],
             "topology": one.b.key.topology,
+            "figure": shown(one.b.key.figure) if one.b.figure else None,
             "a": _rate(one.a),
             "b": _rate(one.b),
-            "unit": f"{one.b.unit}/s",
+            "unit": None if one.b.figure else f"{one.b.unit}/s",
             "b / a": f"{one.ratio:.3f}",
             "95 % CI": f"{one.low:.3f} to {one.high:.3f}",
             "change": change(one.ratio - 1),
-            "own change": None if common is None else change(one.ratio / (1 + common) - 1),
+            "own change": None if common is None or one.b.figure else change(one.ratio / (1 + common) - 1),
             "noise": percent(one.noise),
         }
 
 
 def _rate(figure: WorkloadRate) -> str:
-    return rate(math.exp(figure.log_rate))
+    value = math.exp(figure.log_rate)
+    return written(figure.figure, value) if figure.figure else rate(value)
 
 
 def _facts(compared: SideComparison) -> Iterator[str]:
@@ -201,7 +207,9 @@ def _facts(compared: SideComparison) -> Iterator[str]:
 
 def _named(label: str, figures: Sequence[WorkloadRate]) -> Iterator[str]:
     if figures:
-        names = [f"{figure.name or figure.key.workload} {figure.key.topology}" for figure in figures]
+        names = [
+            " ".join(filter(None, (one.name or one.key.workload, one.key.topology, one.key.figure))) for one in figures
+        ]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         yield f"{label:<12} {', '.join(names[:_MOST_NAMED])}{more}"
 

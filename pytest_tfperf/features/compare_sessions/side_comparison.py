@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.figure import BUILT_IN, Better, Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Noise, Outcome
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
@@ -22,18 +23,19 @@ from pytest_tfperf.judging.thresholds import FALSE_ALARMS, quantile, reference_v
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadRate:
-    """One workload on one side.
+    """The throughput of one workload on one side, or one of its figures.
 
     Args:
         machine: the machine's key, "" where the source does not say.
-        key: workload id and topology.
+        key: workload id, topology and figure.
         unit: what is counted.
-        log_rate: natural logarithm of the throughput.
+        log_rate: natural logarithm of the throughput or the figure.
         runs: fresh runs that it rests on.
         error: standard error of one run's logarithm from its windows; 0 where it isn't known.
         noise: between fresh runs and sessions; None where the source knows none.
         name: what the test calls the workload; "" for no name of its own.
         environment: software and settings, name -> version.
+        figure: what it is; None for the throughput.
     """
 
     machine: str
@@ -45,13 +47,16 @@ class WorkloadRate:
     noise: Noise | None = None
     name: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    figure: Figure | None = None
 
 
 class Movement(StrEnum):
-    """Whether a workload moved by more than noise explains; the values are what a table shows."""
+    """Whether a workload or a figure moved by more than noise explains; the values are what a table shows."""
 
     SLOWER = "slower"
+    WORSE = "worse"
     FASTER = "faster"
+    BETTER = "better"
     NONE = "no"
 
 
@@ -64,7 +69,7 @@ class Ratio:
         ratio: b / a.
         low, high: its 95 % confidence interval.
         noise: the change in its direction, a positive fraction, that noise explains beyond what all have in common.
-        movement: whether it moved by more than that.
+        movement: whether it moved by more than that; a figure, by more than its own tolerances, too.
     """
 
     a: WorkloadRate
@@ -104,11 +109,13 @@ class SideComparison:
     def is_slower_than(self, tolerance: float) -> bool:
         """Whether a workload, or what all have in common, is slower by more than a fraction and than noise explains.
 
+        A figure that is worse counts by its own tolerances.
         What all have in common does not count in a workload's own change, as in a session.
         """
         least = (1 - tolerance) * (1 + (self.common or 0.0))
         alone = any(one.ratio < least for one in self.ratios if one.movement is Movement.SLOWER)
-        return alone or (self.common is not None and self.common_high < -tolerance)
+        is_worse = any(one.movement is Movement.WORSE for one in self.ratios)
+        return alone or is_worse or (self.common is not None and self.common_high < -tolerance)
 
 
 _INTERVAL = 0.025  # beyond either end of a 95 % interval
@@ -118,17 +125,20 @@ _Rates = Mapping[_RowId, WorkloadRate]
 
 
 def rates_of_measurements(measurements: Iterable[Measurement]) -> list[WorkloadRate]:
-    """The last valid measurement of each machine's workloads, in the order of their first."""
+    """The last valid measurement of each machine's workloads and its figures above 0, in the order of their first."""
     valid = [m for m in measurements if m.verdict is None or m.verdict.outcome is not Outcome.INVALID]
     latest = {(m.machine, m.key): m for m in valid}
-    noise = _noise_of_runs(list(latest.values()))
-    return [_rate_of(m, noise) for m in latest.values()]
+    noise = _noise_of_runs([run.log_rate for run in m.throughput.runs] for m in latest.values())
+    rates = [(m, _rate_of(m, noise)) for m in latest.values()]
+    return [one for m, rate in rates for one in (rate, *_figures_of(m, rate))]
 
 
 def rates_of_rows(rows: Iterable[Baseline]) -> list[WorkloadRate]:
-    """The rows of baselines, each with the noise that its machine's rows show."""
-    rows = list(rows)
-    machines = {row.machine: [other for other in rows if other.machine == row.machine] for row in rows}
+    """The rows of baselines, each with the noise that its machine's rows show; no figure of 0 or less."""
+    rows = [row for row in rows if row.reference > 0]
+    alike: dict[tuple[str, str], list[Baseline]] = {}
+    for row in rows:
+        alike.setdefault((row.machine, row.key.figure), []).append(row)
     return [
         WorkloadRate(
             machine=row.machine,
@@ -136,8 +146,9 @@ def rates_of_rows(rows: Iterable[Baseline]) -> list[WorkloadRate]:
             unit=row.unit,
             log_rate=math.log(row.reference),
             runs=row.runs,
-            noise=noise_of(row, machines[row.machine]),
+            noise=noise_of(row, alike[row.machine, row.key.figure]),
             environment=dict(part.split("=", 1) for part in row.environment.split() if "=" in part),
+            figure=_figure_of(row) if row.key.figure else None,
         )
         for row in rows
     ]
@@ -152,7 +163,7 @@ def compare_sides(a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]) -> SideC
     first, second = _by_row(a, b)
     common = [(first[row], second[row]) for row in first if row in second]
     comparable = [(one, other) for one, other in common if one.unit == other.unit]
-    drift = common_drift([other.log_rate - one.log_rate for one, other in comparable])
+    drift = common_drift([other.log_rate - one.log_rate for one, other in comparable if one.figure is None])
     ratios = [_ratio(one, other, drift, tests=len(comparable)) for one, other in comparable]
     half = quantile(max(drift.tests - 1, 1), _INTERVAL) * drift.error
     order = list(Movement)
@@ -186,9 +197,11 @@ def _ratio(a: WorkloadRate, b: WorkloadRate, drift: CommonDrift, *, tests: int) 
     variance = _variance(a) + _variance(b) + 2 * between_sessions**2
     freedom = min(_noise(figure).degrees_of_freedom for figure in (a, b))
     change = b.log_rate - a.log_rate
+    drift = drift if b.figure is None else CommonDrift(0.0, 0)
     half = quantile(freedom, _INTERVAL) * math.sqrt(variance)
     noise = quantile(freedom, FALSE_ALARMS / 2 / tests) * math.sqrt(variance + drift.error**2)
     own = change - drift.log
+    movement = Movement.SLOWER if own < -noise else Movement.FASTER if own > noise else Movement.NONE
     return Ratio(
         a=a,
         b=b,
@@ -196,8 +209,17 @@ def _ratio(a: WorkloadRate, b: WorkloadRate, drift: CommonDrift, *, tests: int) 
         low=math.exp(change - half),
         high=math.exp(change + half),
         noise=abs(math.expm1(math.copysign(noise, own))),
-        movement=Movement.SLOWER if own < -noise else Movement.FASTER if own > noise else Movement.NONE,
+        movement=movement if b.figure is None else _of_figure(movement, a, b, b.figure),
     )
+
+
+def _of_figure(movement: Movement, a: WorkloadRate, b: WorkloadRate, figure: Figure) -> Movement:
+    """How a figure moved, which noise alone would call slower or faster."""
+    before, after = math.exp(a.log_rate), math.exp(b.log_rate)
+    if movement is Movement.NONE or abs(after - before) <= figure.accepted(before):
+        return Movement.NONE
+    is_good = figure.better is not Better.SAME and (after > before) == (figure.better is Better.HIGHER)
+    return Movement.BETTER if is_good else Movement.WORSE
 
 
 def _variance(figure: WorkloadRate) -> float:
@@ -223,10 +245,31 @@ def _rate_of(m: Measurement, noise: Noise) -> WorkloadRate:
     )
 
 
-def _noise_of_runs(measurements: Sequence[Measurement]) -> Noise:
-    """The noise of the runs of all measurements, pooled with what is assumed for any machine."""
-    groups = [[run.log_rate for run in m.throughput.runs] for m in measurements]
-    groups = [group for group in groups if len(group) > 1]
+def _figures_of(m: Measurement, rate: WorkloadRate) -> Iterator[WorkloadRate]:
+    for one in m.figures:
+        runs = [value for run in m.runs if (value := run.figures.get(one.figure.name)) is not None and value > 0]
+        if one.value is not None and 0 < one.value < math.inf:
+            yield replace(
+                rate,
+                key=m.key._replace(figure=one.figure.name),
+                unit=one.figure.unit or "",
+                log_rate=math.log(one.value),
+                runs=max(1, len(runs)),
+                error=0.0,
+                noise=_noise_of_runs([[math.log(value) for value in runs]]),
+                figure=one.figure,
+            )
+
+
+def _figure_of(row: Baseline) -> Figure:
+    """A row does not say which change of a user's own figure is good."""
+    name, unit = row.key.figure, row.unit
+    return Figure(name) if name in BUILT_IN else Figure(name, unit=unit, better=Better.SAME)
+
+
+def _noise_of_runs(measured: Iterable[Sequence[float]]) -> Noise:
+    """The noise of the runs of all measurements, in logarithms, pooled with what is assumed for any machine."""
+    groups = [group for group in measured if len(group) > 1]
     freedom = sum(len(group) - 1 for group in groups)
     squares = math.fsum(statistics.variance(group) * (len(group) - 1) for group in groups)
     return with_assumption(squares / freedom if freedom else 0.0, freedom)

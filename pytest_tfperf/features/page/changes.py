@@ -70,7 +70,7 @@ def _facts(one: Change) -> dict[str, Any]:
 
 def _levels(one: Change, series: Sequence[PastResult]) -> dict[str, Any]:
     before = _level([past for past in series if is_valid(past) and moment(past.time) < moment(one.time)])
-    return {"before": before, "after": None if before is None else figure(before * (1 + one.size))}
+    return {"before": before, "after": None if before is None else figure(before + abs(before) * one.size)}
 
 
 def _level(results: Sequence[PastResult]) -> float | None:

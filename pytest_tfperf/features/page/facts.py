@@ -19,6 +19,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.changes import change_facts, machine_changes, previous_facts
 from pytest_tfperf.features.page.curves import document_facts, scaling_facts
+from pytest_tfperf.features.page.figures import figure_facts
 from pytest_tfperf.features.page.headline import clauses
 from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
@@ -44,7 +45,7 @@ class ReportSource:
 
     Args:
         measurements: those of the reported session.
-        past: all results in the history, in any order.
+        past: all results in the history, those of figures too, in any order.
         previous: one measurement of each machine's session before, for its environment.
         published: the documents' figures.
         comparisons: interleaved comparisons of the session.
@@ -93,7 +94,14 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         name = names[one.workload.id, one.name]
         tests.append(
             facts_of_test(
-                one, name=name, series=series, sessions=sessions, changes=changes, rerun=source.rerun, red=red
+                one,
+                name=name,
+                series=series,
+                sessions=sessions,
+                changes=changes,
+                figures=figure_facts(one, past.figures, sessions, source.changes),
+                rerun=source.rerun,
+                red=red,
             )
         )
     tests.sort(key=_worst_first)
@@ -186,12 +194,14 @@ def report_source(
     Args:
         past: the history's results in its own order; what was made after the last reported session is left out.
     """
-    past = _until({one.session for one in source.measurements}, past)
+    sessions = {one.session for one in source.measurements}
+    figures = _until(sessions, history.figure_results()) if past else []
+    past = _until(sessions, past)
     previous = _previous(source.measurements, past, history)
     return replace(
         source,
-        past=past,
-        changes=changes_of(past),
+        past=[*past, *figures],
+        changes=changes_of([*past, *figures]),
         previous=previous,
         published=baselines.published(),
         unread=str(history.unread),

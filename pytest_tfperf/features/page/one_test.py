@@ -19,7 +19,7 @@ from pytest_tfperf.features.page.run_facts import day, figure, run_facts
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows
+from pytest_tfperf.reports.figures import bad_figures, figure_fact
 from pytest_tfperf.reports.measurement_table import outcome_alone, reference_kind
 from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
 from pytest_tfperf.reports.numbers import change as signed
@@ -42,6 +42,7 @@ def facts_of_test(
     series: Sequence[PastResult],
     sessions: Mapping[str, int],
     changes: Sequence[Mapping[str, Any]],
+    figures: Sequence[Mapping[str, Any]],
     rerun: RerunCommand,
     red: Collection[str],
 ) -> dict[str, Any]:
@@ -53,6 +54,7 @@ def facts_of_test(
         series: the test's results, oldest first, the measurement itself last.
         sessions: session id -> its index among the report's sessions.
         changes: the test's lasting changes, oldest first.
+        figures: the facts of its figures.
         rerun: how to measure it again.
         red: the machines that are REGRESSED as a whole.
     """
@@ -87,7 +89,7 @@ def facts_of_test(
         "changes": list(changes),
         "runs": run_facts(m),
         "breakdown": _breakdown(m),
-        "figures": figure_rows([m], all_of_them=True),
+        "figures": list(figures),
         "environment_changes": changed_since(verdict.baseline, m.environment) if verdict and verdict.baseline else [],
         "message": plain(message(m, rerun)) if verdict else headline(m),
         "commands": _commands(m, rerun, red),

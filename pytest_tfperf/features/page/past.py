@@ -7,10 +7,11 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
+from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.verdict import Against, Outcome
@@ -32,6 +33,7 @@ class SeriesKey(NamedTuple):
     test: str
     workload: str
     topology: str
+    figure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,12 @@ class Past:
     Args:
         sessions: id -> its latest result's time, oldest first.
         series: each test's results, one for each session, oldest first.
+        figures: the same of its figures.
     """
 
     sessions: Mapping[str, PastResult]
     series: Mapping[SeriesKey, Sequence[PastResult]]
+    figures: Mapping[SeriesKey, Sequence[PastResult]]
 
     @classmethod
     def of(cls, past: Iterable[PastResult], now: Sequence[Measurement]) -> Past:
@@ -52,7 +56,7 @@ class Past:
 
         Results of other machines, with an injected slowdown, or later than `now` are left out.
         """
-        current = {(one.session, key_of(one)): as_result(one) for one in now}
+        current = {(one.session, key_of(one)): one for m in now for one in (as_result(m), *figure_results(m))}
         machines = {one.machine for one in now}
         known = worst_of_each(one for one in past if one.machine in machines and not one.is_slowed_on_purpose)
         last = max((moment(one.time) for one in current.values()), default=None)
@@ -68,7 +72,8 @@ class Past:
             series.setdefault(key_of(one), []).append(one)
         for results in series.values():  # sessions of two hosts with one name may overlap
             results.sort(key=lambda one: moment(sessions[one.session].time))
-        return cls(sessions, series)
+        figures = {key: results for key, results in series.items() if key.figure}
+        return cls(sessions, {key: results for key, results in series.items() if not key.figure}, figures)
 
     def before(self, measurements: Sequence[Measurement]) -> dict[str, PastResult]:
         """For each machine the last result of the session before these measurements, if there is one.
@@ -92,8 +97,7 @@ class Past:
 
 def key_of(one: PastResult | Measurement) -> SeriesKey:
     """The series that a result belongs to."""
-    workload = one.workload if isinstance(one.workload, str) else one.workload.id
-    return SeriesKey(one.machine, one.test, workload, one.topology)
+    return SeriesKey(one.machine, one.test, *one.key)
 
 
 def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Result]:
@@ -107,24 +111,25 @@ def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Re
 
 
 def _badness(one: PastResult | Measurement) -> tuple[int, float]:
-    """A sort key: the worst outcome first, then the lowest throughput; all undecided results are equal."""
+    """A sort key: the worst outcome first, then the worst value; all undecided results are equal."""
     result = one if isinstance(one, PastResult) else as_result(one)
     rank = len(ACT_FIRST) if result.outcome is None else ACT_FIRST.index(result.outcome)
-    return rank, result.examples_per_sec if result.outcome else 0.0
+    sign = 1 if result.better is Better.HIGHER else -1
+    return rank, sign * result.examples_per_sec if result.outcome else 0.0
 
 
 def is_valid(one: PastResult) -> bool:
-    """Whether its throughput can be used."""
-    return one.outcome is not Outcome.INVALID and one.examples_per_sec > 0
+    """Whether its throughput or figure can be used."""
+    return one.outcome is not Outcome.INVALID and (one.examples_per_sec > 0 or one.figure is not None)
 
 
 def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> dict[str, Any]:
-    """Columns of equal length: the session's index, the throughput, its interval, the reference, the outcome."""
+    """Columns of equal length: the session's index, the throughput or figure, its interval, reference, outcome."""
     return {
         "session": [sessions[one.session] for one in series],
         "rate": [figure(one.examples_per_sec) for one in series],
-        "low": [figure(one.low) for one in series],
-        "high": [figure(one.high) for one in series],
+        "low": [None if one.figure else figure(one.low) for one in series],
+        "high": [None if one.figure else figure(one.high) for one in series],
         "reference": [figure(one.reference) for one in series],
         "outcome": [one.outcome_word for one in series],
     }
@@ -196,3 +201,22 @@ def as_result(one: Measurement) -> PastResult:
         seconds=one.seconds,
         commit=one.commit,
     )
+
+
+def figure_results(one: Measurement) -> list[PastResult]:
+    """Its figures as `History.figure_results` would give them."""
+    return [
+        replace(
+            as_result(one),
+            unit=each.figure.unit or "",
+            examples_per_sec=each.value,
+            low=each.value,
+            high=each.value,
+            outcome=each.outcome if each.is_decided else None,
+            is_provisional=False,
+            reference=each.baseline.reference if each.baseline else None,
+            figure=each.figure,
+        )
+        for each in one.figures
+        if each.value is not None
+    ]

@@ -121,6 +121,8 @@ def _report(done: Replay) -> str:
 def _status(done: Replay) -> int:
     verdicts = [one.measurement.verdict for one in done.judged if one.measurement.verdict]
     outcomes = {verdict.outcome for verdict in verdicts if verdict.if_slower is Consequence.FAILS}
+    # Figures keep the verdicts that they were recorded with.
+    outcomes |= {figure.outcome for one in done.judged for figure in one.measurement.figures if figure.outcome}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
     if done.refused and not done.judged:

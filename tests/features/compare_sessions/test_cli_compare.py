@@ -17,6 +17,8 @@ from measurements import BUSY, KEY, baseline, measurement, run_at, throughput, v
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason
 from pytest_tfperf.features.compare_sessions.command import render
@@ -287,3 +289,58 @@ def test_what_can_not_be_compared_is_refused(
     measurement_file.write(project / "a.json", [measured(1000.0, "x")])
     assert compare(*(argument.format(folder=project.name) for argument in arguments)) == USAGE
     assert said in capsys.readouterr().err
+
+
+# Figures beside the throughput
+
+
+def with_figure(figure: Figure, value: float) -> list[WorkloadRate]:
+    """The rate and the figure of one measurement."""
+    one = FigureVerdict(figure=figure, value=value)
+    return rates_of_measurements([measurement(throughput(1000.0, 1000.0), verdict=verdict(), figures=(one,))])
+
+
+def moved(figure: Figure, before: float, after: float) -> Movement:
+    compared = compare_sides(with_figure(figure, before), with_figure(figure, after))
+    return next(one.movement for one in compared.ratios if one.b.figure)
+
+
+MEMORY, SCORE, LOSS = Figure("peak_memory"), Figure("score", field="score", better="higher"), Figure("loss")
+
+
+@pytest.mark.parametrize(
+    ("figure", "before", "after", "movement"),
+    [
+        (MEMORY, 8e9, 16e9, Movement.WORSE),
+        (MEMORY, 16e9, 8e9, Movement.BETTER),
+        (SCORE, 20.0, 10.0, Movement.WORSE),
+        (SCORE, 10.0, 20.0, Movement.BETTER),
+        (LOSS, 4.0, 2.0, Movement.WORSE),
+    ],
+)
+def test_a_figure_moves_in_its_own_direction(figure: Figure, before: float, after: float, movement: Movement) -> None:
+    assert moved(figure, before, after) is movement
+
+
+def test_a_figure_that_moves_within_its_absolute_tolerance_did_not_move() -> None:
+    assert moved(MEMORY, 10e6, 60e6) is Movement.NONE
+
+
+def test_figures_are_no_part_of_what_all_workloads_have_in_common() -> None:
+    before, after = (figures(*[0.0] * 7) + with_figure(MEMORY, value)[1:] for value in (8e9, 16e9))
+    assert compare_sides(before, after).common is None
+
+
+def test_a_figure_that_is_worse_exceeds_the_tolerance() -> None:
+    assert compare_sides(with_figure(MEMORY, 8e9), with_figure(MEMORY, 16e9)).is_slower_than(0.02)
+
+
+def test_a_row_of_a_figure_shows_it_in_its_unit() -> None:
+    text = render(compare_sides(with_figure(MEMORY, 8 * 2**30), with_figure(MEMORY, 16 * 2**30)), "old", "new")
+    assert "peak memory 8 GiB 16 GiB" in " ".join(text.split())
+
+
+def test_rows_of_figures_of_two_revisions_are_compared_as_figures() -> None:
+    key = KEY._replace(figure="peak_memory")
+    sides = [rates_of_rows([baseline(value, key=key, unit="bytes")]) for value in (8e9, 16e9)]
+    assert [one.movement for one in compare_sides(*sides).ratios] == [Movement.WORSE]

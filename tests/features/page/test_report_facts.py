@@ -434,3 +434,13 @@ def test_a_published_figure_is_beside_this_machines() -> None:
         ("doc.md", 1000, 2),
         ("doc.md", None, None),
     ]
+
+
+def test_a_figure_has_a_plot_of_its_sessions_in_a_unit_that_is_easy_to_read() -> None:
+    figure = Figure("peak_memory")
+    row = baseline(16.0 * 2**30, key=judged(Outcome.PASS, 0.0).key._replace(figure="peak_memory"), unit="bytes")
+    memory = FigureVerdict(figure=figure, value=18.0 * 2**30, outcome=Outcome.PASS, baseline=row, threshold=2.0**30)
+    before = earlier(1, 17.0 * 2**30, figure=figure, unit="bytes")
+    (test,) = facts_of(judged(Outcome.PASS, 0.0, figures=(memory,)), past=(before,))["tests"]
+    plot = test["figures"][0]["plot"]
+    assert (plot["unit"], plot["history"]["rate"], plot["fails"]) == ("GiB", [17, 18], [17])

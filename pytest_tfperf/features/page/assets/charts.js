@@ -61,23 +61,36 @@ function options(width, height, more) {
     cursor: { y: false, drag: { x: true, y: false }, points: { size: 7 }, ...more.cursor } };
 }
 
-// The accepted band, the reference and the threshold, and a mark at each change.
+// What the plot of a throughput shows over sessions; one of a figure has the same fields.
+function ratePlot(test) {
+  const accepted = (tolerance) => (test.reference === null || tolerance === null ? null : test.reference * (1 + tolerance));
+  const fails = threshold(test);
+  return { ...test, height: 260, axisSize: 58, accepted_low: accepted(test.tolerance_low), accepted_high: accepted(test.tolerance_high),
+    fails: fails === null ? [] : [fails], write: (value) => `${rate(value)} ${test.unit}/s`, writeAxis: rate };
+}
+
+function figurePlot(row) {
+  const plot = row.plot;
+  const write = (value) => inUnit(value, plot.unit);
+  return { ...plot, since: null, height: 170, axisSize: 82, write, writeAxis: write };
+}
+
+// The accepted band, the reference and the thresholds, and a mark at each change.
 function paintExpected(test) {
   return painter((u, ctx, area, ratio) => {
     const y = (value) => u.valToPos(value, "y", true);
     const right = area.left + area.width, bottom = area.top + area.height;
-    if (test.reference !== null && test.tolerance_low !== null) {
-      const top = test.tolerance_high === null ? area.top : y(test.reference * (1 + test.tolerance_high));
+    if (test.accepted_low !== null || test.accepted_high !== null) {
+      const top = test.accepted_high === null ? area.top : y(test.accepted_high);
       ctx.fillStyle = colour("accepted");
-      ctx.fillRect(area.left, top, area.width, y(test.reference * (1 + test.tolerance_low)) - top);
+      ctx.fillRect(area.left, top, area.width, (test.accepted_low === null ? bottom : y(test.accepted_low)) - top);
     }
     ctx.lineWidth = ratio;
     if (test.reference !== null) {
       ctx.strokeStyle = colour("quiet");
       line(ctx, area.left, y(test.reference), right, y(test.reference));
     }
-    const limit = threshold(test);
-    if (limit !== null) {
+    for (const limit of test.fails) {
       ctx.strokeStyle = colour("bad");
       ctx.setLineDash([5 * ratio, 4 * ratio]);
       line(ctx, area.left, y(limit), right, y(limit));
@@ -126,8 +139,8 @@ function rangeOfHistory(test, times) {
     const isShown = (i) => (min ?? null) === null || (times[i] >= min && times[i] <= max);
     const intervals = times.length < MOST_INTERVALS ? [past.low, past.high].flatMap((ends) => ends.filter((value, i) => isShown(i))) : [];
     const reference = test.reference === null ? [] : [test.reference * 0.99, test.reference * 1.01];
-    const ends = [low, high, ...intervals, ...reference, threshold(test)].filter((value) => value !== null);
-    const least = Math.min(...ends), most = Math.max(...ends), margin = (most - least || most * 0.02) * 0.08;
+    const ends = [low, high, ...intervals, ...reference, ...test.fails].filter((value) => value !== null);
+    const least = Math.min(...ends), most = Math.max(...ends), margin = (most - least || Math.abs(most) * 0.02 || 1) * 0.08;
     return [least - margin, most + margin];
   };
 }
@@ -137,16 +150,16 @@ function historyChart(box, test, facts) {
   const times = past.session.map((index) => seconds(facts.sessions[index].time));
   const words = (u, i) => {
     const session = facts.sessions[past.session[i]];
-    const interval = past.low[i] === null ? "" : ` (95 % CI ${rate(past.low[i])} to ${rate(past.high[i])})`;
+    const interval = past.low[i] === null ? "" : ` (95 % CI ${test.writeAxis(past.low[i])} to ${test.writeAxis(past.high[i])})`;
     const commit = session.commit ? `\ncommit ${session.commit.slice(0, 12)}` : "";
-    return `${day(session.time, true)} · ${past.outcome[i] || "not judged"}\n${rate(past.rate[i])} ${test.unit}/s${interval}\nsession ${session.id}${commit}`;
+    return `${day(session.time, true)} · ${past.outcome[i] || "not judged"}\n${test.write(past.rate[i])}${interval}\nsession ${session.id}${commit}`;
   };
   const writeTimes = (u, splits, index, space, step) => splits.map((s, i) => (step < DAY ? clock(s) : label(s, i, splits)));
   return chart(box, (target, width) =>
-    new uPlot(options(width, 260, {
+    new uPlot(options(width, test.height, {
       tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC"),
       scales: { y: { range: rangeOfHistory(test, times) }, x: { range: (u, a, b) => rangeOfTime(times, a, b) } },
-      axes: [axis({ values: writeTimes, space: 70, size: 30 }), axis({ size: 58, values: (u, splits) => splits.map(rate) })],
+      axes: [axis({ values: writeTimes, space: 70, size: 30 }), axis({ size: test.axisSize, values: (u, splits) => splits.map(test.writeAxis) })],
       series: [{}, { stroke: colour("line"), width: 1.5, points: { show: false } }],
       hooks: { drawAxes: [paintExpected(test)], draw: [paintResults(past, times)], setCursor: [tipOf(words)] },
     }), [times, past.rate], target));

@@ -29,6 +29,11 @@ function rate(value) {
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+// A figure beside the throughput, in its own unit.
+function inUnit(value, unit) {
+  return `${value.toLocaleString("en-US", { maximumSignificantDigits: 4 })} ${unit}`.trim();
+}
+
 function change(fraction) {
   if (fraction === null) return "–";
   const text = Math.abs(fraction * 100).toFixed(1);

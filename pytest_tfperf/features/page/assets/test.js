@@ -44,7 +44,7 @@ function openTest(box, test, facts) {
     el("span", { class: "quiet" }, ` · ${test.devices} · ${plural(test.runs.filter((r) => r.kind === "run").length, "run")}, ${Math.round(test.seconds)} s`)));
 
   const past = panel("History", historyNote(test));
-  if (test.history.rate.some((value) => value !== null)) plot(past, (target) => historyChart(target, test, facts));
+  if (test.history.rate.some((value) => value !== null)) plot(past, (target) => historyChart(target, ratePlot(test), facts));
   box.append(past);
 
   const columns = el("div", { class: "columns" });
@@ -78,7 +78,12 @@ function openTest(box, test, facts) {
     const names = ["outcome", "figure", "value", "baseline", "change", "fails from"];
     const cells = (row) => el("tr", { class: row.outcome }, names.map((name) => el("td", {}, row[name] ?? "-")));
     const heading = el("tr", {}, names.map((name) => el("th", {}, name)));
-    box.append(panel("Figures beside the throughput", "", el("table", { class: "plain" }, [heading, ...test.figures.map(cells)])));
+    const figures = panel("Figures beside the throughput", "", el("div", { class: "scroll" }, el("table", { class: "plain" }, [heading, ...test.figures.map(cells)])));
+    for (const row of test.figures.filter((row) => row.plot)) {
+      figures.append(el("h4", {}, row.figure));
+      plot(figures, (target) => historyChart(target, figurePlot(row), facts));
+    }
+    box.append(figures);
   }
 
   const message = panel("Message", "", el("pre", {}, test.message));
