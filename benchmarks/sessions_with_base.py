@@ -40,7 +40,9 @@ for step in range(1, 100_000):
 """
 WAITING_TEST = """
 import sys
+import pytest
 
+@pytest.mark.cpu
 def test_waiting(throughput, gpu_topology):
     throughput.check_command([sys.executable, "train.py"], name="waiting", on=gpu_topology.take(1))
 """
