@@ -64,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
     ]
     if ci == "none" and arguments.ci is None:
         lines.append("no CI file, because no git remote names GitHub or GitLab: tfperf init --ci=github writes one")
-    steps = next_steps(arguments.tests, with_ci=ci != "none")
+    steps = next_steps(arguments.tests, ci)
     show("\n".join([*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps)]))
     return EXIT_GREEN
 
@@ -189,9 +189,16 @@ jobs:
         with: {{fetch-depth: 0}}    # the base is a commit of the past
       - uses: actions/setup-python@v5
         with: {{python-version: "3.12"}}
-      - run: pip install -r requirements.txt    # what the tests need, TensorFlow among it
-      - uses: OWNER/pytest-tfperf@v1    # OWNER: whose copy of pytest-tfperf you use
-        with: {{tests: {tests}}}
+      - run: pip install -r requirements.txt    # names pytest-tfperf, TensorFlow, and what else the tests need
+      - run: >
+          pytest {tests} --tfperf-base="origin/$GITHUB_BASE_REF" --junitxml=throughput.xml
+        env: {{TFPERF_COMMENT: comment.md, TFPERF_HTML: throughput.html}}
+      - run: "[ ! -f comment.md ] || tfperf comment comment.md"
+        if: ${{{{ !cancelled() }}}}
+        env: {{GITHUB_TOKEN: "${{{{ github.token }}}}"}}
+      - uses: actions/upload-artifact@v4
+        if: ${{{{ !cancelled() }}}}
+        with: {{name: throughput, path: throughput.*}}
 """
 
 GITLAB = """\
@@ -241,13 +248,17 @@ throughput:
 """
 
 
-def next_steps(tests: str, *, with_ci: bool) -> list[str]:
+def next_steps(tests: str, ci: str) -> list[str]:
     """What to do after `tfperf init`."""
     steps = [
         ("tfperf doctor", "is this machine fit to measure?"),
         (f"pytest {tests}", "measure once; there is no baseline yet"),
         (f"pytest {tests} --tfperf-base=main", "is this branch slower than main? it needs no baseline"),
         (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
+        (page("writing-tests.md"), "how to write tests"),
     ]
-    steps.append((page("writing-tests.md"), "how to write tests"))
-    return aligned([*steps, *([("add a runner of your own", "the CI file says what it needs")] if with_ci else [])])
+    if ci == "github":
+        steps.append(("name pytest-tfperf and TensorFlow in requirements.txt", "pull requests install from it"))
+    if ci != "none":
+        steps.append(("add a runner of your own", "the CI file says what it needs"))
+    return aligned(steps)

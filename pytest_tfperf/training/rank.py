@@ -53,7 +53,7 @@ def main() -> int:
     log = Path(message["log"])
     scratch = message["scratch"] or tempfile.mkdtemp(prefix="tfperf-worker-")
     environment = {**os.environ, "TMPDIR": scratch}  # TensorFlow removes its files in an exit handler, which never runs
-    become_worker(log if log.parent.is_dir() else None, environment, message["import_paths"])
+    become_worker(log if log.parent.is_dir() else None, environment, message["import_paths"], message["moved"])
     threading.Thread(target=end_with_driver, args=(channel.fileno(), scratch), daemon=True).start()
     status = import_and_work(channel, message)
     if status:

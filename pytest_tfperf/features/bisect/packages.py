@@ -54,7 +54,8 @@ class PackageStates:
     @property
     def names(self) -> list[str]:
         """Of each state, in order."""
-        return ["the fast lock", *(f"up to {self._change(name)}" for name in self._changed)]
+        between = (f"up to {self._change(name)}" for name in self._changed[:-1])
+        return ["the fast lock", *between, "the slow lock"]
 
     def state(self, index: int) -> State:
         """How a state is measured; making its environment takes minutes.

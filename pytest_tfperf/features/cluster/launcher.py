@@ -298,6 +298,7 @@ class ClusterLauncher:
             "log": str(log),
             "scratch": str(scratch or ""),
             "import_paths": self._interpreter.import_paths(),
+            "moved": {str(old.resolve()): str(new.resolve()) for old, new in self._interpreter.moved.items()},
         }
         run.adopt(call.channel, message, progress)
         return run

@@ -98,13 +98,22 @@ def test_the_commands_of_the_gitlab_component_compare(runner: Runner) -> None:
     assert runner.run("\n".join(job["after_script"])).returncode == 0
 
 
-def test_the_file_of_init_uses_the_inputs_that_the_action_has(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_tfperf.cli", "init", str(tmp_path), "--ci=github"], check=False
-    )
-    assert done.returncode == 0
-    workflow = yaml.safe_load(next(tmp_path.glob(".github/workflows/*pull*")).read_text())
-    steps = workflow["jobs"]["against-base"]["steps"]
-    (ours,) = [step for step in steps if "pytest-tfperf@" in step.get("uses", "")]
-    assert set(ours["with"]) <= set(action()["inputs"])
-    assert steps[0]["with"]["fetch-depth"] == 0
+def test_the_commands_of_the_file_of_init_compare(runner: Runner) -> None:
+    made = [sys.executable, "-m", "pytest_tfperf.cli", "init", str(runner.clone), "--ci=github"]
+    assert subprocess.run(made, check=False).returncode == 0
+    workflow = yaml.safe_load(next(runner.clone.glob(".github/workflows/*pull*")).read_text())
+    checkout, _, install, measure, comment, _ = workflow["jobs"]["against-base"]["steps"]
+    assert (checkout["with"]["fetch-depth"], install["run"]) == (0, "pip install -r requirements.txt")
+    done = runner.run(measure["run"], **measure["env"], GITHUB_BASE_REF="main", PYTEST_ADDOPTS=" ".join(ONE_READING))
+    assert done.returncode == 1, done.stdout
+    assert "| REGRESSED | " in (runner.clone / "comment.md").read_text()
+    assert (runner.clone / "throughput.html").exists()
+    assert "no comment, because" in runner.run(comment["run"], GITHUB_TOKEN="").stdout
+
+
+def test_the_file_of_init_needs_no_action_of_an_unknown_owner(tmp_path: Path) -> None:
+    made = [sys.executable, "-m", "pytest_tfperf.cli", "init", str(tmp_path), "--ci=github"]
+    assert subprocess.run(made, check=False).returncode == 0
+    texts = [path.read_text() for path in tmp_path.glob(".github/workflows/*.yml")]
+    used = {line.split()[2] for text in texts for line in text.splitlines() if "- uses:" in line}
+    assert {one.partition("/")[0] for one in used} == {"actions"}

@@ -57,7 +57,7 @@ def states(tmp_path: Path, fast: str, slow: str) -> PackageStates:
 
 def test_each_state_has_one_more_package_of_the_slow_lock(tmp_path: Path) -> None:
     made = states(tmp_path, "a==1\nb==1\nC.d==1\n", "a==1\nb==2\nc-d==2\ne==1\n")
-    assert made.names == ["the fast lock", "up to b==1 -> b==2", "up to C.d==1 -> c-d==2", "up to none -> e==1"]
+    assert made.names == ["the fast lock", "up to b==1 -> b==2", "up to C.d==1 -> c-d==2", "the slow lock"]
 
 
 @pytest.mark.parametrize(

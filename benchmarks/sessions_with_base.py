@@ -1,0 +1,127 @@
+"""How often real sessions with --tfperf-base are wrong on this machine, and how long they take.
+
+    nice python benchmarks/sessions_with_base.py /tmp/sessions              # hours; a second call goes on
+    nice python benchmarks/sessions_with_base.py /tmp/waiting --waiting     # for a machine that others use, too
+
+It makes a project by `tfperf init`, whose model is a stack of equal layers, with branches of nothing changed, of 5 %
+and of 10 % more layers. With --waiting it is a program whose steps sleep 20 ms, and 5 % and 10 % longer. One line of
+JSON for each session goes to sessions.jsonl, and the counts are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+BRANCHES = {"same": (20, 60), "five": (10, 63), "ten": (10, 66)}  # sessions, size; main has 60
+MODEL = """
+import keras
+
+def stack():
+    layers = [keras.layers.Dense(512, activation="relu") for _ in range({size})]
+    return keras.Sequential([keras.Input((512,)), *layers, keras.layers.Dense(10)])
+"""
+WAITING = """
+import time
+
+for step in range(1, 100_000):
+    began = time.perf_counter()
+    for _ in range(8):
+        time.sleep({size} / 3000)
+    print(f"step {{step}} throughput: {{8 / (time.perf_counter() - began):.4f}} examples/s loss: 0.5", flush=True)
+"""
+WAITING_TEST = """
+import sys
+import pytest
+
+@pytest.mark.cpu
+def test_waiting(throughput, gpu_topology):
+    throughput.check_command([sys.executable, "train.py"], name="waiting", on=gpu_topology.take(1))
+"""
+OUTCOMES = re.compile(r"(REGRESSED|IMPROVED|INCONCLUSIVE|INVALID|PASS)\b")
+BIN = Path(sys.executable).parent
+WHO = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *WHO, *arguments], cwd=folder, check=True)
+
+
+def project(folder: Path, *, waiting: bool) -> None:
+    """Make the repository, with its branches."""
+    folder.mkdir(parents=True)
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    subprocess.run([BIN / "tfperf", "init"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    test = folder / "perf_tests" / "test_speed.py"
+    own = test.read_text().replace('model="resnet20", batch_size=8', 'model="nets:stack", batch_size=64')
+    test.write_text(WAITING_TEST if waiting else own)
+    code = folder / ("train.py" if waiting else "nets.py")
+    for branch, size in [("main", 60), *((name, size) for name, (_, size) in BRANCHES.items())]:
+        if branch != "main":
+            git(folder, "switch", "--quiet", "--create", branch, "main")
+        code.write_text((WAITING if waiting else MODEL).format(size=size))
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "--allow-empty", "--message", branch)
+
+
+def session(folder: Path, branch: str, *settings: str) -> dict[str, object]:
+    """One session on a branch."""
+    git(folder, "switch", "--quiet", branch)
+    comment = folder.parent / "comment.md"
+    comment.unlink(missing_ok=True)
+    values = (word for setting in settings for word in ("-o", setting))
+    command = [sys.executable, "-m", "pytest", "perf_tests", "--tfperf-base=main", *values]
+    began, load = time.monotonic(), os.getloadavg()[0]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"TFPERF_COMMENT": str(comment), "PYTHONPATH": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    (folder.parent / "last.log").write_text(done.stdout)
+    found = OUTCOMES.search(comment.read_text()) if comment.exists() else None
+    return {
+        "branch": branch,
+        "outcome": found[1] if found else "none",
+        "status": done.returncode,
+        "seconds": round(time.monotonic() - began, 1),
+        "load": load,
+    }
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--tolerance", default="0.02")
+    arguments.add_argument("--waiting", action="store_true")
+    given = arguments.parse_args()
+    folder, records = given.folder / "project", given.folder / "sessions.jsonl"
+    if not folder.exists():
+        project(folder, waiting=given.waiting)
+    settings = [f"tfperf_tolerance={given.tolerance}", *(["tfperf_busy=1"] if given.waiting else [])]
+    done = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
+    left = {name: number - sum(one["branch"] == name for one in done) for name, (number, _) in BRANCHES.items()}
+    while any(number > 0 for number in left.values()):
+        branch = max(left, key=lambda name: left[name] / BRANCHES[name][0])  # the branches take turns
+        left[branch] -= 1
+        done.append(session(folder, branch, *settings))
+        with records.open("a") as file:
+            file.write(json.dumps(done[-1]) + "\n")
+    for branch in BRANCHES:
+        print(branch, dict(Counter(one["outcome"] for one in done if one["branch"] == branch)))
+    print(f"{statistics.median(one['seconds'] for one in done):.0f} s in the median, of {len(done)} sessions")
+
+
+if __name__ == "__main__":
+    main()
