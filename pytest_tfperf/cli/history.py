@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import statistics
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, 
 from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
 from pytest_tfperf.console.output import show, show_csv, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
@@ -19,8 +22,6 @@ from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.stores import measurement_file
 
 if TYPE_CHECKING:
-    import pandas
-
     from pytest_tfperf.stores.history import History
 
 
@@ -70,20 +71,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _show(history: History, arguments: argparse.Namespace) -> int:
     part = wanted(arguments, history)
-    measured, columns = history.frame(**part), width()
     if arguments.csv:
-        show_csv(measured)
+        show_csv(history.frame(**part))
         return EXIT_GREEN
     if arguments.json:
+        measured = history.frame(**part)
         show_json(plain(measured.astype(object).where(measured.notna(), None).to_dict("records")))
         return EXIT_GREEN
+    results, columns = history.results(**part), width()
     compared = latest_comparisons(history.comparisons(**part), columns)
-    if measured.empty and not compared:
+    if not results and not compared:
         if error := nothing_left(history, part):
             raise error
         show("nothing was measured here yet")
         return EXIT_GREEN
-    tables = [by_workload(measured, columns), [*map(str, compared)]]
+    tables = [by_workload(results, columns), [*map(str, compared)]]
     show("\n\n".join("\n".join(lines) for lines in tables if lines))
     return EXIT_GREEN
 
@@ -117,34 +119,35 @@ _COLUMNS = Columns(
 )
 
 
-def by_workload(history: pandas.DataFrame, width: int | None = None) -> list[str]:
-    """One line for each machine, workload and topology of `History.frame()`.
+def by_workload(results: Iterable[PastResult], width: int | None = None) -> list[str]:
+    """One line for each machine, workload and topology.
 
     `change` is the last measurement against the median of all measurements of its unit that are valid and not slowed
     on purpose. Name, unit, session and time are the last one's. `width` is the terminal's, None for no limit.
     """
+    found: dict[tuple[str, str, str], list[PastResult]] = {}
+    for one in results:
+        found.setdefault((one.machine, one.workload, one.topology), []).append(one)
+    names = shown_names((one.workload, one.name) for measured in found.values() for one in measured)
     rows = []
-    known = history.fillna({"outcome": "measured"})
-    names = shown_names(zip(known["workload"], known["name"], strict=True))
-    for (machine, workload, topology), measured in known.groupby(["machine", "workload", "topology"]):
-        last = measured.iloc[-1]
-        is_alike = measured["unit"] == last["unit"]
-        is_valid = ~measured["outcome"].str.startswith(Outcome.INVALID) & ~measured["is_slowed_on_purpose"].astype(bool)
-        valid = measured[is_alike & is_valid]
-        median = (measured[is_alike] if valid.empty else valid)["examples_per_sec"].median()
+    for (machine, workload, topology), measured in sorted(found.items()):
+        last = measured[-1]
+        alike = [one for one in measured if one.unit == last.unit]
+        valid = [one for one in alike if one.outcome is not Outcome.INVALID and not one.is_slowed_on_purpose]
+        median = statistics.median(one.examples_per_sec for one in valid or alike)
         rows.append(
             {
-                "outcome": last["outcome"],
+                "outcome": last.outcome_word or "measured",
                 "machine": machine,
-                "workload": names[str(workload), last["name"]],
+                "workload": names[workload, last.name],
                 "topology": topology,
                 "measured": str(len(measured)),
                 "median": rate(median),
-                "last": rate(last["examples_per_sec"]),
-                "unit": f"{last['unit']}/s",
-                "change": change(last["examples_per_sec"] / median - 1),
-                "when": last["time"],
-                "session": last["session"],
+                "last": rate(last.examples_per_sec),
+                "unit": f"{last.unit}/s",
+                "change": change(last.examples_per_sec / median - 1),
+                "when": last.time,
+                "session": last.session,
             }
         )
     return table(rows, _COLUMNS, width)

@@ -157,7 +157,7 @@ def test_the_table_of_each_workload_has_the_unit_of_its_last_measurement(history
     counted = throughput(1000.0, unit="tokens")
     history.append(judged())
     history.append(measurement(counted, workload=Workload(model="bert-tiny", batch_size=8, unit="tokens")))
-    lines = by_workload(history.frame())
+    lines = by_workload(history.results())
     assert [line.split()[6:8] for line in lines[1:]] == [["1,000", "tokens/s"], ["1,000", "images/s"]]
 
 
@@ -166,7 +166,7 @@ def test_the_median_of_a_workload_is_of_comparable_measurements(history: History
     history.append(judged())
     history.append(judged(500.0, environment={"injected_slowdown": "0.5"}))
     history.append(judged(990.0))
-    (_, line) = by_workload(history.frame())
+    (_, line) = by_workload(history.results())
     assert line.split()[4:9] == ["4", "995.0", "990.0", "images/s", "-0.5"]
 
 

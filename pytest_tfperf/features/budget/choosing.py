@@ -15,7 +15,7 @@ from pytest_tfperf.reports.numbers import counted, duration
 LONG: Final = timedelta(days=7)
 """A test that was not measured for this long comes before important ones, so that no test waits for ever."""
 
-_IN_DOUBT = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
+_UNSETTLED = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +26,14 @@ class Candidate:
         test: pytest's node id.
         seconds: how long it will probably take, with its confirmation.
         is_important: it is marked `important`.
-        in_doubt: it failed, regressed, stayed inconclusive or was INVALID last time.
+        is_unsettled: it failed, regressed, stayed inconclusive or was INVALID last time.
         measured: when it was last measured; None for never.
     """
 
     test: str
     seconds: float
     is_important: bool = False
-    in_doubt: bool = False
+    is_unsettled: bool = False
     measured: datetime | None = None
 
 
@@ -47,7 +47,7 @@ class Chosen(NamedTuple):
 def choose(candidates: Iterable[Candidate], budget_seconds: float, now: datetime) -> Chosen:
     """Take the tests in the order of how much their result tells, and leave out each that would exceed the budget.
 
-    The order is: in doubt; never measured, or not for a week; important; the others. Within a group, the test that has
+    The order is: unsettled; never measured, or not for a week; important; the others. Within a group, the test that has
     waited longest is first. If no test fits, the first one runs alone.
     """
     ordered = sorted(candidates, key=lambda one: _rank(one, now))
@@ -92,7 +92,7 @@ def candidates(
             test=test,
             seconds=expected,
             is_important=test in important,
-            in_doubt=test in failed or any(one.outcome in _IN_DOUBT for one in last.get(test, ())),
+            is_unsettled=test in failed or any(one.outcome in _UNSETTLED for one in last.get(test, ())),
             measured=moment(last[test][-1].time) if test in last else None,
         )
         for test, expected in seconds.items()
@@ -101,7 +101,7 @@ def candidates(
 
 def _rank(one: Candidate, now: datetime) -> tuple[int, float]:
     waited = float("inf") if one.measured is None else (now - one.measured).total_seconds()
-    if one.in_doubt:
+    if one.is_unsettled:
         group = 0
     elif waited > LONG.total_seconds():
         group = 1

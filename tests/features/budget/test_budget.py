@@ -46,7 +46,7 @@ TESTS = st.lists(
         test=st.text(max_size=5),
         seconds=st.floats(0, 1e4),
         is_important=st.booleans(),
-        in_doubt=st.booleans(),
+        is_unsettled=st.booleans(),
         measured=st.none() | st.datetimes(timezones=st.just(UTC)),
     ),
     unique_by=lambda one: one.test,
@@ -70,9 +70,9 @@ def test_the_budget_holds_unless_one_test_alone_exceeds_it(tests: list[Candidate
 
 
 @given(TESTS, BUDGETS)
-def test_tests_in_doubt_run_first(tests: list[Candidate], budget: float) -> None:
-    in_doubt = [one.in_doubt for one in choose(tests, budget, NOW).run]
-    assert in_doubt == sorted(in_doubt, reverse=True)
+def test_unsettled_tests_run_first(tests: list[Candidate], budget: float) -> None:
+    unsettled = [one.is_unsettled for one in choose(tests, budget, NOW).run]
+    assert unsettled == sorted(unsettled, reverse=True)
 
 
 @given(TESTS, BUDGETS)
@@ -94,10 +94,10 @@ def test_the_order_is_doubt_then_waiting_then_importance() -> None:
         Candidate(test="important", seconds=1, measured=days_ago(1), is_important=True),
         Candidate(test="waits for weeks", seconds=1, measured=days_ago(20)),
         Candidate(test="never measured", seconds=1),
-        Candidate(test="in doubt", seconds=1, measured=days_ago(1), in_doubt=True),
+        Candidate(test="unsettled", seconds=1, measured=days_ago(1), is_unsettled=True),
     ]
     order = [one.test for one in choose(tests, 100, NOW).run]
-    assert order == ["in doubt", "never measured", "waits for weeks", "important", "other"]
+    assert order == ["unsettled", "never measured", "waits for weeks", "important", "other"]
 
 
 def test_among_equals_the_one_that_waits_longest_is_first() -> None:
@@ -114,7 +114,7 @@ def test_a_shorter_test_takes_the_place_of_one_that_does_not_fit() -> None:
 # What the history tells
 
 
-def test_a_test_is_in_doubt_if_any_call_of_its_last_session_was() -> None:
+def test_a_test_is_unsettled_if_any_call_of_its_last_session_was() -> None:
     results = [
         past("a", "REGRESSED", "s2"),
         past("a", "PASS", "s2"),
@@ -122,12 +122,12 @@ def test_a_test_is_in_doubt_if_any_call_of_its_last_session_was() -> None:
         past("b", "PASS", "s2"),
     ]
     found = candidates({"a": 1.0, "b": 1.0}, past=results)
-    assert [one.in_doubt for one in found] == [True, False]
+    assert [one.is_unsettled for one in found] == [True, False]
 
 
 def test_a_provisional_regression_is_a_doubt() -> None:
     (found,) = candidates({"a": 1.0}, past=[replace(past("a", "REGRESSED"), is_provisional=True)])
-    assert found.in_doubt
+    assert found.is_unsettled
 
 
 def test_a_time_that_can_not_be_read_counts_as_never_measured() -> None:
@@ -136,21 +136,21 @@ def test_a_time_that_can_not_be_read_counts_as_never_measured() -> None:
     assert [one.test for one in choose(found, 2.0, NOW).run] == ["b", "a"]
 
 
-def test_a_test_that_failed_without_a_measurement_is_in_doubt() -> None:
+def test_a_test_that_failed_without_a_measurement_is_unsettled() -> None:
     (found,) = candidates({"a": 1.0}, failed=["a"])
-    assert found.in_doubt
+    assert found.is_unsettled
 
 
 def test_a_test_that_compares_was_measured_when_it_compared() -> None:
     (found,) = candidates({"a": 1.0}, past=[comparison(test="a", time="2026-02-28T03:00:00+00:00")])
     assert found.measured == datetime(2026, 2, 28, 3, tzinfo=UTC)
-    assert found.in_doubt  # it is REGRESSED
+    assert found.is_unsettled  # it is REGRESSED
 
 
 def test_an_old_comparison_does_not_hide_a_newer_regression() -> None:
     compared = comparison(test="a", session="s1", time="2026-02-25T03:00:00+00:00", outcome=Outcome.PASS)
     (found,) = candidates({"a": 1.0}, past=[past("a", "REGRESSED", session="s2"), compared])
-    assert found.in_doubt
+    assert found.is_unsettled
 
 
 # What is said
