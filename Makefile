@@ -39,7 +39,7 @@ endif
 # Python and pytest keep what they compiled, whatever the environment says: tests start some 200 processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-lowest test-services test-nodes horovod otava lint clean
+.PHONY: perf baselines test test-slow test-lowest test-services test-nodes horovod otava lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -51,7 +51,11 @@ baselines: $(VENV)/.installed-$(EXTRA)
 FIRST := $(addprefix tests/,programs session features training)
 REST := $(filter-out $(FIRST) $(addprefix tests/,nodes services data helpers __pycache__),$(patsubst %/,%,$(wildcard tests/*/)))
 test: $(VENV)/.installed-dev
-	$(PYTEST) $(FIRST) $(REST) -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(FIRST) $(REST) -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# What is slow and breaks rarely, like the deepest models: CI runs it, `make test` does not.
+test-slow: $(VENV)/.installed-dev
+	$(PYTEST) tests/training -m slow -n 2 --dist load $(ARGS)
 
 # The lowest versions that pyproject.toml declares, in an environment of their own: what knows pytest, and real training.
 LOWEST_TESTS := $(addprefix tests/session/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \

@@ -43,7 +43,7 @@ class PlayedSession:
         self._rows = {} if row is None else {row.key: row}
         self.notes = Notes()
         self.machine = MachineSession(self._rows, {}, tests=tests)
-        self.engine = RunEngine(self.notes, PlayedGuard(list(disturbances)))
+        self.engine = RunEngine(self.notes, PlayedGuard(list(disturbances)), warm_up_seconds=0.0)
         self.bench = Bench(self.engine, lambda _: self.machine, profiler=profiler, session="today")
 
     def task(

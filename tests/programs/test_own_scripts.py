@@ -39,19 +39,25 @@ def run(throughput, on, *argv, name="loop", **how):
 """
 
 
+@pytest.fixture
+def project(played_project: Project) -> Project:
+    """No worker trains here, and so what would ask another Python for its TensorFlow need not import it."""
+    return played_project
+
+
 def write_tests(project: Project, text: str) -> None:
     project.tests(PREAMBLE + text)
 
 
 @pytest.fixture(scope="module")
-def judged(shared: Project) -> Finished:
+def judged(played: Project) -> Finished:
     """One session: a program that is as fast as its baselines, and one that costs half as much again."""
-    shared.write("loop.py", LOOP)
-    shared.baseline("same", reference=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
-    shared.baseline("slower", reference=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
-    shared.baseline("images", reference=100.0, unit="images", runs=5, between_runs=0.001)
+    played.write("loop.py", LOOP)
+    played.baseline("same", reference=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
+    played.baseline("slower", reference=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
+    played.baseline("images", reference=100.0, unit="images", runs=5, between_runs=0.001)
     write_tests(
-        shared,
+        played,
         """
 def test_same(throughput, on):
     found = run(throughput, on, "loop.py", 0.01, name="same", tolerance=0.2)
@@ -67,7 +73,7 @@ def test_another_unit(throughput, on):
     run(throughput, on, "loop.py", 0.01, name="images")
 """,
     )
-    return shared.run("-rP", *SHORT)
+    return played.run("-rP", *SHORT)
 
 
 def test_a_program_as_fast_as_its_baseline_passes_and_a_slower_one_is_a_regression(judged: Finished) -> None:
@@ -91,24 +97,24 @@ def test_a_row_of_another_unit_is_refused(judged: Finished) -> None:
     assert "is in images/s, and this test measures examples/s" in judged.cases["test_another_unit"].message
 
 
-def test_the_history_keeps_the_measurement_whole(judged: Finished, shared: Project) -> None:
-    found = shared.measured("test_same")
+def test_the_history_keeps_the_measurement_whole(judged: Finished, played: Project) -> None:
+    found = played.measured("test_same")
     assert (found.workload.id, found.throughput.unit, found.throughput.loss) == ("same", "examples", 0.5)
     assert found.environment["command"]
 
 
 def test_what_was_exported_is_judged_again(
-    judged: Finished, shared: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    judged: Finished, played: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     export = str(tmp_path / "all.json")
-    assert cli.main(["history", "--dir", str(shared.folder / ".tfperf"), "--export", "-o", export]) == 0
+    assert cli.main(["history", "--dir", str(played.folder / ".tfperf"), "--export", "-o", export]) == 0
     assert cli.main(["replay", export]) == 1
     assert "slower on" in capsys.readouterr().out
 
 
-def test_each_run_leaves_one_log_and_no_process(judged: Finished, shared: Project) -> None:
-    assert not shared.processes()
-    assert all("throughput: " in log.read_text() for log in (shared.folder / ".tfperf" / "logs").glob("worker-*"))
+def test_each_run_leaves_one_log_and_no_process(judged: Finished, played: Project) -> None:
+    assert not played.processes()
+    assert all("throughput: " in log.read_text() for log in (played.folder / ".tfperf" / "logs").glob("worker-*"))
 
 
 def test_baselines_are_recorded_and_then_hold(project: Project) -> None:
@@ -208,7 +214,7 @@ def _call(test: str, argv: str) -> str:
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    with Project(tmp_path_factory.mktemp("faulty")) as project:
+    with Project(tmp_path_factory.mktemp("faulty"), trains=False) as project:
         write_tests(
             project,
             "\n".join(f"def {name}(throughput, on): {_call(name, argv)}" for name, (argv, _) in FAULTS.items())

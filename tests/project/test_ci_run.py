@@ -52,7 +52,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_a_run_installs_and_tests_everything(checkout: Checkout) -> None:
     finished = checkout.run()
     assert (finished.returncode, finished.stdout) == (0, "")
-    suites = ["test", "test-services", "test-nodes", "test-lowest"]
+    suites = ["test", "test-slow", "test-services", "test-nodes", "test-lowest"]
     assert checkout.called("make ") == [f"make {goal}" for goal in ["lint", "horovod", "otava", *suites]]
 
 

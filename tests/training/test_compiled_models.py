@@ -46,7 +46,8 @@ def moves(loop: Any, model: Any) -> bool:
 )
 @pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning")  # of an output without a loss
 def test_a_model_trains_with_its_losses_in_any_form(cpus: list[str], model: str, trainer: str) -> None:
-    assert moves(*build(cpus[:2], model=f"compiled:{model}", trainer=trainer))
+    replicas = 2 if model == "nested_losses" else 1
+    assert moves(*build(cpus[:replicas], model=f"compiled:{model}", trainer=trainer))
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
@@ -76,7 +77,7 @@ def test_a_step_that_calls_no_model_on_its_batch_trains(cpus: list[str], model: 
     assert moves(*build(cpus[:1], **choices))
 
 
-@pytest.mark.parametrize("model", ["gan", "gan_of_noise", "vae"])
+@pytest.mark.parametrize("model", ["gan", "vae"])
 def test_what_fit_cannot_build_for_replicas_names_the_trainer_that_can(cpus: list[str], model: str) -> None:
     choices = {"model": f"compiled:{model}", "input_pipeline": "compiled:images_alone"}
     with pytest.raises(WorkloadError, match=f"compiled:{model}'.*on several replicas: use trainer='loop'"):
@@ -87,7 +88,7 @@ def test_what_fit_cannot_build_for_replicas_names_the_trainer_that_can(cpus: lis
 # Fixed batch sizes
 
 
-@pytest.mark.parametrize(("replicas", "pipeline"), [(1, "device"), (1, "host"), (2, "host")])
+@pytest.mark.parametrize(("replicas", "pipeline"), [(1, "device"), (2, "host")])
 @pytest.mark.parametrize("trainer", TRAINERS)
 @pytest.mark.parametrize("model", ["stateful", "stateful_and_not_compiled"])
 def test_a_stateful_model_of_a_fixed_batch_size_trains(

@@ -61,8 +61,9 @@ def figure_row(project: Project, workload: str, figure: str, reference: float, *
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    with Project(tmp_path_factory.mktemp("figures") / "project") as made:
+def project(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Project]:
+    """Its workers train, or play their steps where a test's parameter is False."""
+    with Project(tmp_path_factory.mktemp("figures") / "project", trains=getattr(request, "param", True)) as made:
         made.tests(TESTS)
         made.write("train.py", PROGRAM)
         for batch in range(1, 6):
@@ -123,6 +124,7 @@ def test_the_history_keeps_figures_as_rows(project: Project, session: Finished) 
     assert set(found) == expected, Path(path)
 
 
+@pytest.mark.parametrize("project", [False], ids=["played"], indirect=True, scope="module")
 def test_a_whole_suite_asks_for_a_figure_and_the_nightly_gate_requires_its_baseline(project: Project) -> None:
     found = project.run("-k", "test_passes", "-o", "tfperf_also=loss", "--tfperf-require-baseline")
     assert found.status == 0, found.text
