@@ -1,45 +1,79 @@
-"""How often a verdict on a figure beside the throughput is wrong, in simulated sessions.
+"""How much runs differ in figures beside the throughput, and how often a verdict on one is wrong.
 
-    python -m benchmarks.figures [SESSIONS]
+    python -m benchmarks.figures measure RUNS FILE     # real runs of five workloads and the examples' two programs
+    python -m benchmarks.figures simulate SESSIONS [FILE]
 
-Each simulated row is recorded from five runs, and refused as in production. A session takes a first run of each test,
-and further runs or pairs as the verdict wants them. Runs differ by a normal deviation of the row's spread; its noise
-is learnt from all rows of the figure. A table gives the share of tests that failed or were left in doubt: without a
-change (false alarms), and with one.
+`measure` appends the runs to FILE and prints the spreads; called again, it takes only the runs that are missing. Peak
+memory and the loss do not depend on the machine's load. The first step does, so run it on a machine that does nothing
+else, or say what else ran.
+
+`simulate` draws runs that differ by a normal deviation; with FILE, runs that were measured. Each simulated row is
+recorded from five runs, and refused as in production. A session takes a first run of each test, and further runs or
+pairs as the verdict wants them. A row's noise is learnt from all rows of the figure. A table gives the share of tests
+that failed or were left in doubt: without a change (false alarms), and with one.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import cast
 
+from pytest_tfperf.bench.disturbance import DisturbanceGuard
+from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.figure import BUILT_IN, COLD_CACHES, Figure, figures_of
+from pytest_tfperf.core.reads import Reads
+from pytest_tfperf.core.run import Observer, Plan
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Want
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.judging.figures import FigureEvidence, detectable, judge_figure
 from pytest_tfperf.judging.new_baselines import TOO_NOISY_TO_GATE
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.thresholds import screen_error
+from pytest_tfperf.workers.local import LocalLauncher
 
 TESTS = 20
 RECORDED_RUNS = 5
 MIB = 2.0**20
 
+WORKLOADS = (
+    Workload(model="trivial", batch_size=32),
+    Workload(model="resnet20", batch_size=32),
+    Workload(model="resnet50", batch_size=2),
+    Workload(model="bert-tiny", batch_size=8),
+    Workload(model="trivial", batch_size=32, trainer="keras"),
+)
+JAX_LINE = r"step \d+: (?P<milliseconds>[\d.]+) ms, loss (?P<loss>[\d.]+)"
+PROGRAMS = {
+    "train_pytorch.py": Reads(field="images_per_sec"),
+    "train_jax.py": Reads(pattern=JAX_LINE, examples_per_step=64),
+}
+
 
 @dataclass(frozen=True)
 class Case:
-    """A figure whose runs differ by `spread`, a fraction of `level`, and change by `change`, another fraction."""
+    """A figure whose runs differ by `spread`, a fraction of `level`, or as `measured`, and change by `change`."""
 
     figure: Figure
     level: float
     spread: float
     change: float
     pairs: bool
+    name: str = ""
+    measured: tuple[float, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -48,6 +82,8 @@ class Case:
 
     def run(self, chance: random.Random, *, changed: bool) -> float:
         level = self.level * (1 + self.change * changed)
+        if self.measured:
+            return level * chance.choice(self.measured)
         return level * (1 + self.spread * chance.gauss(0, 1))
 
 
@@ -63,6 +99,64 @@ def cases() -> Iterator[Case]:
         for change in (0.0, 0.1, -0.1):
             for spread in (0.0, 0.01):
                 yield Case(loss, 2.3, spread, change, pairs)
+
+
+class Silent:
+    """An `Observer` that shows no progress."""
+
+    def __getattr__(self, method: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+def subjects() -> Iterator[tuple[Workload | Command, Plan]]:
+    """What is measured: few timed steps, because the figures are known before them."""
+    plan = Plan(steps=5, also=figures_of(BUILT_IN, of_a_program=False))
+    yield from ((workload, plan) for workload in WORKLOADS)
+    folder = Path(__file__).resolve().parent.parent / "examples" / "own_script"
+    for name, reads in PROGRAMS.items():
+        command = [sys.executable, name]
+        yield (
+            Command.of(command, name=name, unit="images/s", folder=str(folder), reads=reads, environment=COLD_CACHES),
+            replace(plan, warmup_steps=1, counts_readings=True),
+        )
+
+
+def measure(runs: int, file: Path) -> None:
+    """Take the runs that the file lacks, one of each subject in turn, and print the spreads."""
+    engine = RunEngine(cast("Observer", Silent()), DisturbanceGuard(DisturbanceLimits()), sampled=False)
+    launcher = LocalLauncher(logs=Path(mkdtemp(prefix="figures-")), silence_seconds=300)
+    one_core = discover().on_cpu().take(1)
+    have = Counter(name for name, _ in measured(file))
+    try:
+        for number in range(runs):
+            for subject, plan in subjects():
+                if have[subject.id] <= number:
+                    run = engine.run(Side(workload=subject, launcher=launcher), one_core, plan)
+                    with file.open("a") as lines:
+                        lines.write(json.dumps([subject.id, run.figures]) + "\n")
+    finally:
+        launcher.close()
+    print(f"{'subject':<42} {'figure':<12} {'runs':>4} {'median':>11} {'SD':>8} {'least':>8} {'most':>8}")
+    for (subject_id, figure), values in series(file).items():
+        middle = statistics.median(values)
+        sd, least, most = (x / middle for x in (statistics.stdev(values), min(values) - middle, max(values) - middle))
+        shown = f"{middle / MIB:.1f} MiB" if figure == "peak_memory" else f"{middle:.4g}"
+        print(f"{subject_id:<42} {figure:<12} {len(values):>4} {shown:>11} {sd:>8.2%} {least:>+8.2%} {most:>+8.2%}")
+
+
+def measured(file: Path) -> list[tuple[str, dict[str, float]]]:
+    """The runs of a file: what ran, and its figures."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [(name, figures) for name, figures in map(json.loads, lines)]
+
+
+def series(file: Path) -> dict[tuple[str, str], list[float]]:
+    """The values of each subject and figure."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for name, figures in measured(file):
+        for figure, value in figures.items():
+            found.setdefault((name, figure), []).append(value)
+    return found
 
 
 def record(case: Case, chance: random.Random, number: int) -> Baseline | None:
@@ -99,11 +193,27 @@ def judged(case: Case, row: Baseline, rows: list[Baseline], chance: random.Rando
             evidence = replace(evidence, values=[*evidence.values, case.run(chance, changed=changed)])
 
 
-def main() -> None:
-    sessions = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+def drawn(values: Sequence[float]) -> tuple[float, ...]:
+    """Measured values as fractions of their median."""
+    middle = statistics.median(values)
+    return tuple(value / middle for value in values)
+
+
+def cases_of(file: Path) -> Iterator[Case]:
+    """What was measured, unchanged and changed, by either rule."""
+    changes = {"peak_memory": (0.0, 0.05, 0.1), "first_step": (0.0, 0.5, 1.0), "loss": (0.0, 0.1, -0.1)}
+    for (name, figure), values in series(file).items():
+        spread = statistics.stdev(drawn(values))
+        for change, pairs in product(changes[figure], (False, True)):
+            level = statistics.median(values)
+            yield Case(Figure(figure), level, spread, change, pairs, name=name, measured=drawn(values))
+
+
+def simulate(sessions: int, file: Path | None) -> None:
+    """Print how often verdicts are wrong."""
     print(f"{TESTS} tests in each of {sessions} sessions; shares of tests")
     print("figure       spread  change  by     REGRESSED  INCONCLUSIVE  passed   refused   sessions with a failure")
-    for case in cases():
+    for case in cases() if file is None else cases_of(file):
         chance, outcomes, refused, failed = random.Random(27), Counter[Outcome | None](), 0, 0
         for _ in range(sessions):
             recorded = [record(case, chance, number) for number in range(TESTS)]
@@ -116,7 +226,17 @@ def main() -> None:
         red, doubt = outcomes[Outcome.REGRESSED] / total, outcomes[Outcome.INCONCLUSIVE] / total
         not_recorded = refused / (TESTS * sessions)
         shares = f"{red:>9.2%}  {doubt:>12.2%}  {1 - red - doubt:>6.2%}  {not_recorded:>8.2%}"
-        print(f"{case.shown}  {shares}  {failed / sessions:>8.2%}")
+        print(f"{case.shown}  {shares}  {failed / sessions:>8.2%}  {case.name}", flush=True)
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["measure", runs, file]:
+            measure(int(runs), Path(file))
+        case ["simulate", sessions, *files]:
+            simulate(int(sessions), Path(files[0]) if files else None)
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":

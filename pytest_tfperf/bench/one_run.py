@@ -16,7 +16,7 @@ from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.figure import PEAK_MEMORY
+from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
@@ -97,7 +97,7 @@ class RunEngine:
         """
         if isinstance(side.workload, Command):
             return self._run_of_command(side, side.workload, topology, plan, label, enough)
-        job = self._job(side, topology)
+        job = self._job(side, topology, plan)
         self._observer.begin(label)
         before = self._before(job.devices)
         with self._named(topology, side), closing(side.launcher.start(job, self._observer.phase)) as training:
@@ -168,7 +168,7 @@ class RunEngine:
             as `run`.
         """
         sides = {"a": a, "b": b}
-        jobs = {name: self._job(side, topology) for name, side in sides.items()}
+        jobs = {name: self._job(side, topology, plan) for name, side in sides.items()}
         training: dict[str, TrainingRun] = {}
         before = self._before(jobs["a"].devices)
         with self._named(topology, a, b), ExitStack() as workers:
@@ -210,7 +210,7 @@ class RunEngine:
         """
         self._observer.begin("profile")
         try:
-            with closing(side.launcher.start(self._job(side, topology), self._observer.phase)) as training:
+            with closing(side.launcher.start(self._job(side, topology, plan), self._observer.phase)) as training:
                 self._observer.phase("warm-up")
                 training.request(max(1, plan.warmup_steps))
                 training.receive()
@@ -231,7 +231,7 @@ class RunEngine:
     def _before(self, devices: Devices) -> Disturbance | None:
         return self._guard.before(devices.gpu_uuids) if self._sampled else None
 
-    def _job(self, side: Side, topology: Topology) -> Job:
+    def _job(self, side: Side, topology: Topology, plan: Plan) -> Job:
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         workload = side.workload
         assert isinstance(workload, Workload), "a command has no job"
@@ -247,6 +247,7 @@ class RunEngine:
             data_dir=self._data_dir,
             cores=topology.host.usable_cores,
             names=catalogue.registered(),
+            cold_caches=any(figure.name == FIRST_STEP for figure in plan.also),
         )
 
     def _profiled(self, side: Side, training: TrainingRun, job: Job, run: Run) -> Run:

@@ -153,6 +153,7 @@ COLD_CACHES: Final = {
     "CUDA_CACHE_DISABLE": "1",
     "JAX_ENABLE_COMPILATION_CACHE": "false",
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+    "TRITON_ALWAYS_COMPILE": "1",
 }
 """Variables that switch caches of compiled programs off, so that each first step compiles the same."""
 

@@ -25,6 +25,7 @@ class Job:
         cores: that affinity and quota leave; None: each rank finds out its own.
         names: users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`).
         reports_modules: whether the worker says which files its modules were loaded from.
+        cold_caches: whether caches of compiled programs are switched off, as for the figure `first_step`.
     """
 
     workload: Workload
@@ -36,6 +37,7 @@ class Job:
     cores: int | None = None
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     reports_modules: bool = False
+    cold_caches: bool = False
 
     @property
     def ranks_per_node(self) -> int:

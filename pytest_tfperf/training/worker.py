@@ -13,10 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.data_sets import IMAGES
+from pytest_tfperf.core.figure import COLD_CACHES
 from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Input, StepProfile
@@ -108,6 +110,9 @@ def _work(channel: Channel, job: Job, figures: WorkerFigures) -> None:
         cores = max(1, cores // cluster.local_size)
     for kind, names in job.names.items():
         catalogue.register(kind, names)
+    if job.cold_caches:
+        for variable, value in COLD_CACHES.items():  # CUDA reads its own when it first touches a device
+            os.environ.setdefault(variable, value)
     channel.send({"phase": "devices"})
     if cluster is not None and cluster.rank > 0 and job.workload.variable_update is VariableUpdate.PARAMETER_SERVER:
         _lend(channel, job, cluster, cores, figures)
@@ -185,6 +190,7 @@ def _train_own(channel: Channel, job: Job, devices: list[str], figures: WorkerFi
     """Run a user's own training."""
     require_logical(job.devices)
     channel.send({"phase": "model"})
+    keras.utils.set_random_seed(job.seed)  # as `load_model` does: each run then has the same loss
     own = load_own(job.workload, devices)
     channel.send({"phase": "compile"})
     seconds = _first_step(own)

@@ -136,3 +136,72 @@ def test_a_figure_that_nobody_knows_in_the_ini_file_is_a_usage_error(project: Pr
     found = project.run("-o", "tfperf_also=memory")
     assert found.status not in (0, NOT_MEASURED)
     assert "unknown figure 'memory'" in found.text
+
+
+DRAWS = """
+    import os, time
+    import numpy as np
+    import tensorflow as tf
+
+    class Job:
+        examples_per_step = 8
+
+        def __init__(self, first):
+            self.first = tf.Variable(first)
+
+        def run(self, steps):
+            time.sleep(0.1 * steps)
+            return float(tf.reduce_mean(tf.nn.dropout(self.first, 0.5) ** 2))
+
+    class Caches(Job):
+        def run(self, steps):
+            time.sleep(0.1 * steps)
+            return float(os.environ.get("CUDA_CACHE_DISABLE", 0))
+
+    def seeded(batch_size, devices):
+        return Job(tf.random.normal((64,)))
+
+    def unseeded(batch_size, devices):
+        return Job(np.random.default_rng().normal(size=64))
+
+    def caches(batch_size, devices):
+        return Caches(0.0)
+"""
+DRAWING = """
+    @pytest.mark.parametrize("name", ["seeded", "unseeded"])
+    def test_loss(throughput, on, name):
+        throughput.check(tiny(model=f"draws:{name}", trainer="own"), on=on, tolerance=0.5, also=("loss",))
+
+    @pytest.mark.parametrize("also", [("loss",), ("loss", "first_step")], ids=len)
+    def test_caches(throughput, on, also):
+        throughput.check(tiny(model="draws:caches", trainer="own"), on=on, also=also)
+"""
+
+
+def drawing(project: Project, which: str, *options: str) -> Finished:
+    project.write("draws.py", DRAWS)
+    project.tests(DRAWING, "test_draws.py")
+    return project.run("test_draws.py", "-k", which, *options)
+
+
+def test_recording_says_that_a_loss_differs_between_runs_of_one_seed(project: Project) -> None:
+    found = drawing(project, "test_loss", "--update-baselines")
+    text = found.cases["test_loss[unseeded]"].text
+    assert "the loss differs between runs of the same seed by more than its tolerance: " in text
+    assert "the model may draw random numbers without the seed" in text
+
+
+def test_each_run_of_ones_own_training_begins_with_the_same_seed(project: Project) -> None:
+    losses = set()
+    for _ in range(2):
+        drawing(project, "test_loss and not unseeded")
+    for one in project.history.measurements():
+        if one.test.endswith("::test_loss[seeded]"):
+            losses |= {run.figures["loss"] for run in one.runs}
+    assert len(losses) == 1
+
+
+def test_a_worker_whose_first_step_is_judged_compiles_without_caches(project: Project) -> None:
+    drawing(project, "test_caches")
+    found = [project.measured(f"test_caches[{figures}]").runs[0].figures["loss"] for figures in (1, 2)]
+    assert found == [0, 1]
