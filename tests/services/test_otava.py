@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from measurements import measurement
 
 from pytest_tfperf.cli import main
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.export import CONFIGURATION, otava_files
@@ -49,6 +50,15 @@ def test_a_series_has_a_row_for_each_result() -> None:
     assert series([ONE]) == [
         ["time", "examples_per_sec", "commit", "session", "test"],
         ["2026-01-01T03:00:00+00:00", "1000.0", "abc", "s1", "t.py::a"],
+    ]
+
+
+def test_a_figure_is_a_series_in_its_own_direction() -> None:
+    files = otava_files([ONE, replace(ONE, figure=Figure("peak_memory"), unit="bytes", examples_per_sec=2.0**30)])
+    tests = json.loads(files[CONFIGURATION])["tests"]
+    assert [one["metrics"] for one in tests.values()] == [
+        {"examples_per_sec": {"column": "examples_per_sec", "direction": 1}},
+        {"peak_memory": {"column": "peak_memory", "direction": -1}},
     ]
 
 

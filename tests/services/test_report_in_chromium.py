@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from measurements import session_verdict
 
+from pytest_tfperf.core.figure import BUILT_IN, Figure
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.render import page
@@ -134,6 +136,16 @@ def test_a_filter_that_fits_nothing_says_so(open_page: Open) -> None:
     shown = open_page()
     shown.fill("#search", "no such test")
     assert shown.is_visible("#nothing")
+
+
+def test_an_opened_test_draws_each_of_its_figures(open_page: Open, weeks: ReportSource, tmp_path: Path) -> None:
+    figures = tuple(FigureVerdict(figure=Figure(name), value=2.0) for name in BUILT_IN)
+    path = tmp_path / "figures.html"
+    measured = [replace(one, figures=figures) for one in weeks.measurements]
+    path.write_bytes(page(report_facts(replace(weeks, measurements=measured))))
+    panel = open_first(open_page(path)).locator("section.panel", has_text="Figures beside the throughput")
+    panel.locator("canvas").last.wait_for()
+    assert panel.locator("canvas").count() == len(BUILT_IN)
 
 
 def test_an_opened_test_shows_its_history_runs_telemetry_and_message(open_page: Open) -> None:

@@ -83,7 +83,13 @@ def report_facts(source: ReportSource) -> dict[str, Any]:
 def _facts(source: ReportSource) -> dict[str, Any]:
     now = list(worst_of_each(source.measurements).values())
     past = Past.of(source.past, now)
-    named = {result.session for one in now for result in past.series[key_of(one)]}
+    keys = {key_of(one) for one in now}
+    named = {
+        result.session
+        for key, series in (past.series | past.figures).items()
+        if key._replace(figure="") in keys
+        for result in series
+    }
     sessions = {id: index for index, id in enumerate(id for id in past.sessions if id in named)}
     red = red_machines(source.verdicts)
     names = shown_names((one.workload.id, one.name) for one in now)

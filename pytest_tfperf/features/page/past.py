@@ -47,8 +47,8 @@ class Past:
     """
 
     sessions: Mapping[str, PastResult]
-    series: Mapping[SeriesKey, Sequence[PastResult]]
-    figures: Mapping[SeriesKey, Sequence[PastResult]]
+    series: dict[SeriesKey, list[PastResult]]
+    figures: dict[SeriesKey, list[PastResult]]
 
     @classmethod
     def of(cls, past: Iterable[PastResult], now: Sequence[Measurement]) -> Past:
