@@ -45,6 +45,7 @@ class TwoStates:
             tolerance=step.tolerance,
             effort=Effort(max_pairs=step.most_pairs, max_seconds=_SECONDS),
             error_rates=ErrorRates(false_alarms=step.error, false_passes=step.error),
+            compares_figures=False,
         )
 
     def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:
@@ -60,7 +61,7 @@ class TwoStates:
         interpreter = Interpreter(state.python, checkout.moved)
         return CheckoutLauncher(launch(interpreter), interpreter, checkout)
 
-    def refuse(self, subject: Subject) -> None:
+    def refuse(self, subject: Subject, test: str) -> None:  # noqa: ARG002  # the same tests
         """Refuse a program that packages can't change."""
         is_other_python = not self._step.b.folder and self._step.b.python != sys.executable
         if is_other_python and isinstance(subject, Command) and not subject.runs_this_python:
