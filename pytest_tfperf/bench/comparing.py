@@ -10,15 +10,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from pytest_tfperf.bench.figures import compared
 from pytest_tfperf.bench.one_run import RunEngine, Side, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Outcome, Tolerance, worst
 from pytest_tfperf.errors import FunctionMissing, NotCompared, TfperfError, UserCodeFailed
+from pytest_tfperf.judging.compared_figures import settled
 from pytest_tfperf.judging.pairs import MIN_PAIRS, Decision, ErrorRates, decide
 
 MAX_PAIRS = 20
@@ -75,7 +78,7 @@ def compare(
         engine: takes the pairs.
         a, b: the two sides; the ratio is b / a.
         topology: what both run on.
-        plan: the steps of each worker.
+        plan: the steps of each worker, and the figures that are compared, too; see `judge_compared`.
         tolerance: the accepted change of b.
         effort: when to give up.
         error_rates: how often it may be wrong.
@@ -112,13 +115,16 @@ def compare(
             most = effort.pairs_that_fit(MIN_PAIRS, time.monotonic() - started)
         decision = _decision(pairs or [discarded[-1]], tolerance, most, rates)
         if pair is None:
-            decision = replace(decision, outcome=Outcome.INVALID, reason="")
-        if decision.outcome is not Outcome.INCONCLUSIVE or not judged:
+            decision, figures = replace(decision, outcome=Outcome.INVALID, reason=""), ()
+            break
+        figures = compared(plan, pairs, most, rates) if judged else ()
+        if not judged or _is_over(decision, figures):
             break
         if end := _end(len(pairs), len(discarded), time.monotonic() - started, effort, most):
             decision = replace(decision, reason=f"{decision.reason}; {end}")
             break
     counted = pairs or [discarded[-1]]
+    figures = tuple(map(settled, figures))
     device_rate = (
         engine.rate_on_device_data(b, topology, plan, [pair.b for pair in counted])
         if judged and decision.outcome is Outcome.REGRESSED
@@ -134,7 +140,9 @@ def compare(
         ratio=decision.ratio,
         low=decision.low,
         high=decision.high,
-        outcome=decision.outcome if judged else None,
+        outcome=worst((decision.outcome, *(one.outcome for one in figures))) if judged else None,
+        ratio_outcome=decision.outcome if figures else None,
+        figures=figures,
         reason="; ".join(filter(None, reasons)),
         tolerance=tolerance,
         interleaving=source.interleaving,
@@ -159,6 +167,14 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: Err
     if any(summarise([run]).is_diverged for run in (pairs[-1].a, pairs[-1].b)):
         return replace(decision, outcome=Outcome.INVALID, reason="")
     return decision
+
+
+def _is_over(decision: Decision, figures: Sequence[FigureVerdict]) -> bool:
+    """Whether nothing is in doubt, or the worst is known already."""
+    outcomes = {decision.outcome, *(one.outcome for one in figures)}
+    if outcomes & {Outcome.REGRESSED, Outcome.INVALID}:
+        return True
+    return decision.outcome is not Outcome.INCONCLUSIVE and all(one.is_decided for one in figures)
 
 
 def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) -> str:

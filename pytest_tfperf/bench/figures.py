@@ -8,11 +8,13 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureVerdict
-from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import hodges_lehmann
+from pytest_tfperf.judging.compared_figures import ComparedFigure, judge_compared
 from pytest_tfperf.judging.figures import FigureEvidence, judge_figure
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.noise import noise_of
+from pytest_tfperf.judging.pairs import ErrorRates
 
 
 def only_measured(task: Task, runs: Sequence[Run]) -> tuple[FigureVerdict, ...]:
@@ -39,6 +41,34 @@ def judged(
     return tuple(judge_figure(_evidence(figure, task, runs, pairs, of_rate, rows)) for figure in task.plan.also)
 
 
+def compared(plan: Plan, pairs: Sequence[Pair], most_pairs: int, rates: ErrorRates) -> tuple[FigureVerdict, ...]:
+    """The verdicts on the figures that a plan asks for, of b against a in the pairs of a comparison.
+
+    Args:
+        plan: says which figures.
+        pairs: the good ones so far.
+        most_pairs: after how many the comparison ends.
+        rates: how often each comparison may be wrong.
+    """
+    return tuple(
+        judge_compared(
+            ComparedFigure(
+                figure=figure,
+                pairs=_values(figure, pairs),
+                rank=_rank(figure, [pair.b for pair in pairs]),
+                most_pairs=most_pairs,
+                error_rates=rates,
+                figures=len(plan.also),
+            )
+        )
+        for figure in plan.also
+    )
+
+
+def _values(figure: Figure, pairs: Sequence[Pair]) -> list[tuple[float | None, float | None]]:
+    return [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in pairs]
+
+
 _TIMES = ("s", "ms")  # units of figures that a slow session of the machine makes larger
 
 
@@ -56,7 +86,7 @@ def _evidence(
     return FigureEvidence(
         figure=figure,
         values=[run.figures.get(name) for run in runs],
-        pairs=[(pair.a.figures.get(name), pair.b.figures.get(name)) for pair in pairs],
+        pairs=_values(figure, pairs),
         rank=_rank(figure, runs),
         baseline=row,
         noise=None if row is None else noise_of(row, alike),

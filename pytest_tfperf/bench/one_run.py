@@ -41,12 +41,16 @@ T = TypeVar("T", Run, Pair)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What a run is made of: what is trained, its name in messages, what starts it, and a slowdown on purpose."""
+    """What a run is made of: what is trained, its name in messages, what starts it, and a slowdown on purpose.
+
+    `may_lack_figures`: a figure that its program never prints is missing in its runs, and no error.
+    """
 
     workload: Subject
     launcher: Launcher
     slowdown: float = 0.0
     name: str = ""
+    may_lack_figures: bool = False
 
     @property
     def shown(self) -> str:
@@ -138,7 +142,9 @@ class RunEngine:
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
             peak = None if memory is None else memory.peak_bytes()
-            figures = windows.figures() | ({} if peak is None else {PEAK_MEMORY: float(peak)})
+            figures = windows.figures(required=not side.may_lack_figures) | (
+                {} if peak is None else {PEAK_MEMORY: float(peak)}
+            )
             return self._observed(replace(run, figures=figures), seen, before)
 
     def pair(

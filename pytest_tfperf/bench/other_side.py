@@ -22,11 +22,13 @@ class Terms:
         tolerance: holds for all tests; None for each test's own.
         effort: when each is given up.
         error_rates: how often one may be wrong.
+        compares_figures: whether the figures of each check are compared, too.
     """
 
     tolerance: Tolerance | None = None
     effort: Effort = field(default_factory=Effort)
     error_rates: ErrorRates = field(default_factory=ErrorRates)
+    compares_figures: bool = True
 
 
 class OtherSide(Protocol):

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Tolerance
@@ -50,14 +51,17 @@ class Comparison:
         pairs: pairs of fresh workers, in order.
         ratio: b / a, the pairs' geometric mean, from ten pairs on without a tenth of them at either end.
         low, high: 95 % confidence interval of the ratio, corrected for testing after each pair.
-        outcome: PASS, IMPROVED, REGRESSED, INCONCLUSIVE or INVALID; None where nothing was judged.
-        reason: one sentence; of an INVALID comparison what its losses and discarded pairs don't say.
+        outcome: the worst of its ratio's and its figures'; None where nothing was judged.
+        reason: of the ratio's outcome, one sentence; of an INVALID comparison what its losses and discarded pairs don't say.
         tolerance: the accepted change of b.
         interleaving: how the runs of a pair were interleaved.
         machine, devices, topology: as in a `Measurement`.
         seconds: how long it took.
         time: when it finished, ISO 8601 with its zone.
         discarded_pairs: disturbed pairs, which count for nothing; kept to be shown.
+        ratio_outcome: PASS, IMPROVED, REGRESSED, INCONCLUSIVE or INVALID; None where there are no figures, so that the
+            outcome is the ratio's.
+        figures: what became of each figure that was asked for beside the throughput.
     """
 
     test: str
@@ -78,6 +82,13 @@ class Comparison:
     session: str = ""
     time: str = ""
     discarded_pairs: tuple[Pair, ...] = ()
+    ratio_outcome: Outcome | None = None
+    figures: tuple[FigureVerdict, ...] = ()
+
+    @property
+    def of_ratio(self) -> Outcome | None:
+        """The outcome of the ratio alone."""
+        return self.ratio_outcome if self.figures else self.outcome
 
     @property
     def log_ratios(self) -> tuple[float, ...]:

@@ -35,7 +35,7 @@ EXIT_UNFIT: Final = 8
 
 
 def outcome_of(result: Measurement | Comparison) -> Outcome | None:
-    """The outcome, of a measurement the worst of its throughput and figures; None where it was only measured."""
+    """The worst of its throughput and figures; None where it was only measured."""
     return result.outcome
 
 
@@ -48,11 +48,11 @@ def consequence(result: Measurement | Comparison, *, require_baseline: bool, str
         strict: `--tfperf-strict`.
     """
     if isinstance(result, Comparison):
-        found = [_of(result.outcome, None, require_baseline=require_baseline, strict=strict)]
+        found = [_of(result.of_ratio, None, require_baseline=require_baseline, strict=strict)]
     else:
         outcome = result.verdict.outcome if result.verdict else None
         found = [_of(outcome, result.verdict, require_baseline=require_baseline, strict=strict)]
-        found += [_of(one.outcome, None, require_baseline=require_baseline, strict=strict) for one in result.figures]
+    found += [_of(one.outcome, None, require_baseline=require_baseline, strict=strict) for one in result.figures]
     return next((one for one in _WORST_FIRST if one in found), Consequence.PASSES)
 
 

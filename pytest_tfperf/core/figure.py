@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -156,6 +156,13 @@ COLD_CACHES: Final = {
     "TRITON_ALWAYS_COMPILE": "1",
 }
 """Variables that switch caches of compiled programs off, so that each first step compiles the same."""
+
+
+def with_cold_caches(figures: Sequence[Figure], env: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The variables of a program: with `COLD_CACHES`, unless it sets them itself, where its first step is judged."""
+    is_cold = any(figure.name == FIRST_STEP for figure in figures)
+    return {**(COLD_CACHES if is_cold else {}), **(env or {})}
+
 
 BUILT_IN: Final = tuple(_DEFAULTS)
 """Names of the figures that need no description."""

@@ -24,12 +24,15 @@ class FigureReason(StrEnum):
     WITHIN_NOISE = "worse by more than the tolerance, but not by more than noise explains"
     RUNS_DISAGREE = "too few runs show the change for the worse"
     NOT_MEASURED = "not measured"
+    OTHER_SIDE_LACKS = "the other side does not give it"
     NOT_FINITE = "it is not a finite number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureVerdict:
     """What became of one figure; changes and values are in its unit.
+
+    In a comparison the value is of side b, and it is a change from side a.
 
     Args:
         figure: what was asked for.
@@ -42,7 +45,7 @@ class FigureVerdict:
         change: of the value against the baseline; positive if it is higher.
         confirmed_change: what decided: by rule 1 the current environment against the reference environment, by rule 2
             the runs against the baseline; None before anything is confirmed.
-        confirmed_from: what it is a change from: the reference environment's median today, or the baseline.
+        confirmed_from: what it is a change from: the reference environment's or side a's median today, or the baseline.
         threshold: the confirmed change for the worse, positive, from which the test fails: the larger tolerance, or
             more where noise asks for it.
         wants: what it takes to decide.

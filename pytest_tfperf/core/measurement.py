@@ -14,7 +14,7 @@ from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import NOTHING, WORST_FIRST, Outcome, Verdict, Wants, combined
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Wants, combined, worst
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line
 
@@ -96,9 +96,7 @@ class Measurement:
     @property
     def outcome(self) -> Outcome | None:
         """The worst of its throughput's and its figures'; None where it was only measured."""
-        found = [self.verdict.outcome] if self.verdict else []
-        found += [one.outcome for one in self.figures if one.outcome is not None]
-        return min(found, key=WORST_FIRST.index, default=None)
+        return worst((self.verdict.outcome if self.verdict else None, *(one.outcome for one in self.figures)))
 
     @property
     def is_decided(self) -> bool:

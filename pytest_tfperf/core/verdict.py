@@ -129,6 +129,7 @@ class Rule(StrEnum):
 
     REFERENCE_ENVIRONMENT = "reference environment"
     BASELINE = "baseline"
+    OTHER_SIDE = "other side"
 
 
 class Reason(StrEnum):
@@ -205,6 +206,11 @@ class Wants:
 
 
 NOTHING: Final = Wants()
+
+
+def worst(outcomes: Iterable[Outcome | None]) -> Outcome | None:
+    """The worst of these; None where nothing was judged."""
+    return min((one for one in outcomes if one is not None), key=WORST_FIRST.index, default=None)
 
 
 def combined(wants: Iterable[Wants]) -> Wants:

@@ -127,6 +127,11 @@ def spread(log_ratios: Sequence[float]) -> tuple[float, float]:
     return statistics.variance(winsorised) * (len(winsorised) / len(kept)) ** 2, len(kept) - 1
 
 
+def trimmed_mean(changes: Sequence[float]) -> float:
+    """Their mean, from ten on without a tenth of them at either end; `spread` tells its variance."""
+    return statistics.fmean(_trimmed(changes)[0])
+
+
 def _centre(log_ratios: Sequence[float], expected: float) -> tuple[float, float, float]:
     """The trimmed mean, its standard error, degrees of freedom; 0 of them below `MIN_PAIRS`.
 

@@ -44,16 +44,21 @@ class FigureLines:
             if (value := self._text_of(figure, line, found)) is not None:
                 self._values[figure.name].append(_number(figure, value, line))
 
-    def values(self, first: Mapping[str, int]) -> dict[str, float]:
+    def values(self, first: Mapping[str, int], *, required: bool = True) -> dict[str, float]:
         """Each figure's value.
 
         Args:
             first: of figures by name, which value counts, from 1; of all others their own `takes` says it.
+            required: refuse a figure without a value; else it is left out.
 
         Raises:
-            Unreadable: a figure has no value.
+            Unreadable: a figure that is required has no value.
         """
-        return {figure.name: self._value(figure, first.get(figure.name)) for figure in self._figures}
+        return {
+            figure.name: self._value(figure, first.get(figure.name))
+            for figure in self._figures
+            if required or len(self._values[figure.name]) >= first.get(figure.name, 1)
+        }
 
     def _value(self, figure: Figure, number: int | None) -> float:
         values = self._values[figure.name]

@@ -110,13 +110,13 @@ class CommandWindows:
         observer.ended(run)
         return run
 
-    def figures(self) -> dict[str, float]:
+    def figures(self, *, required: bool = True) -> dict[str, float]:
         """The figures of the run that `time` gave, except those that nobody prints; one that can't be told is missing.
 
         The loss is that of a reading which every run reaches, or of a program that is read to its end the last one.
 
         Raises:
-            MeasurementError: a figure with a field or a pattern was never printed.
+            MeasurementError: a figure with a field or a pattern was never printed, where they are required.
         """
         wanted = {figure.name for figure in self._also}
         to_the_end = self._command.reads.reads_to_the_end
@@ -126,7 +126,7 @@ class CommandWindows:
         if LOSS in wanted and len(self._losses) >= (1 if to_the_end else LOSS_READING):
             found[LOSS] = self._losses[-1 if to_the_end else LOSS_READING - 1]
         try:
-            return found | self._figures.values({} if to_the_end else {LOSS: LOSS_READING})
+            return found | self._figures.values({} if to_the_end else {LOSS: LOSS_READING}, required=required)
         except Unreadable as error:
             raise self._program.failure(error.fact, error.next_step) from error
 

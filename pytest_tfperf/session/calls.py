@@ -67,7 +67,7 @@ class CallRunner:
         self, a: Subject, b: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort
     ) -> Comparison:
         """Compare b with a, interleaved."""
-        left = Side(workload=a, launcher=self._session.measuring.launchers.here)
+        left = Side(workload=a, launcher=self._session.measuring.launchers.here, may_lack_figures=True)
         return self._compared(left, self._slowed(b), on, accepted, plan, effort=effort)
 
     def _check_against(
@@ -76,7 +76,9 @@ class CallRunner:
         """Compare with the other side of the session; what it has nothing to compare with is measured alone."""
         other.refuse(subject)
         a_launcher, b_launcher = self._session.measuring.launchers.compared
-        a = Side(workload=subject, launcher=a_launcher)
+        if not other.terms.compares_figures:
+            plan = replace(plan, also=())
+        a = Side(workload=subject, launcher=a_launcher, may_lack_figures=True)
         b = replace(self._slowed(subject), launcher=b_launcher)
         try:
             return self._compared(a, b, on, accepted, plan, name=name, other=other).b.throughput

@@ -10,7 +10,7 @@ from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.figure import COLD_CACHES, FIRST_STEP, Figure, figures_of, with_default
+from pytest_tfperf.core.figure import Figure, figures_of, with_cold_caches, with_default
 from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import ONE_WINDOW, Plan
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, Throughput
@@ -122,9 +122,8 @@ class ThroughputFixture:
         """
         self._require_open(on)
         figures = self._figures(also, of_a_program=True)
-        is_cold = any(figure.name == FIRST_STEP for figure in figures)
-        with_caches = {**(COLD_CACHES if is_cold else {}), **(env or {})}
-        command = self._command(argv, name, unit, reads, cwd, with_caches, terminal, ranks_per_node)
+        env = with_cold_caches(figures, env)
+        command = self._command(argv, name, unit, reads, cwd, env, terminal, ranks_per_node)
         plan = replace(self._plan_of(command, readings), also=figures)
         return self._calls.check(command, on, _accepted(tolerance), plan)
 
@@ -152,6 +151,7 @@ class ThroughputFixture:
         max_seconds: float = MAX_SECONDS,
         steps: int | None = None,
         warmup_steps: int | None = None,
+        also: Also = (),
     ) -> Comparison:
         """Compare b with a, interleaved. REGRESSED fails the test when its body has finished: b is slower.
 
@@ -163,13 +163,14 @@ class ThroughputFixture:
             max_seconds: it also ends where the next pair would probably take longer than this in all.
             steps: the most steps that each worker times.
             warmup_steps: the least steps before them that are not timed.
+            also: figures of b that are compared with a's, too; as in `check`, but without those of tfperf_also.
 
         Raises:
             WorkloadError, TfperfError: an argument that is not allowed.
             MeasurementError: a worker died, hung or raised.
         """
         self._require_open(on)
-        plan = self._plan(steps, warmup_steps)
+        plan = replace(self._plan(steps, warmup_steps), also=self._figures(also, of_a_program=False, of_suite=False))
         effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
         return self._calls.compare(a, b, on, _accepted(tolerance), plan, effort)
 
@@ -189,6 +190,7 @@ class ThroughputFixture:
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
         terminal: bool = False,
+        also: Also = (),
     ) -> Comparison:
         """Compare the program b with the program a, in alternating runs; the outcome is applied as that of `compare`.
 
@@ -197,16 +199,20 @@ class ThroughputFixture:
             names: of a and of b.
             max_pairs, max_seconds: as in `compare`.
             on, unit, reads, tolerance, readings, cwd, env, terminal: as in `check_command`, for both.
+            also: figures of b that are compared with a's, too; as in `check_command`, but without those of tfperf_also.
 
         Raises:
             as `check_command`.
         """
         self._require_open(on)
+        figures = self._figures(also, of_a_program=True, of_suite=False)
+        env = with_cold_caches(figures, env)
         one, another = (
             self._command(argv, name, unit, reads, cwd, env, terminal) for argv, name in zip((a, b), names, strict=True)
         )
+        plan = replace(self._plan_of(one, readings), also=figures)
         effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
-        return self._calls.compare(one, another, on, _accepted(tolerance), self._plan_of(one, readings), effort)
+        return self._calls.compare(one, another, on, _accepted(tolerance), plan, effort)
 
     def check_ratio(
         self,
@@ -324,11 +330,11 @@ class ThroughputFixture:
             )
         return replace(plan, until_end=command.reads.reads_to_the_end)
 
-    def _figures(self, also: Also, *, of_a_program: bool) -> tuple[Figure, ...]:
-        """The figures of a check; a smoke run measures none."""
-        asked = figures_of(also, of_a_program=of_a_program)
-        of_suite: Sequence[Figure] | None = features().ask("figures", settings=self._session.settings)
-        return () if self._session.settings.smoke else with_default(asked, of_suite or ())
+    def _figures(self, also: Also, *, of_a_program: bool, of_suite: bool = True) -> tuple[Figure, ...]:
+        """The figures of a call, with those of the suite where they are for it; a smoke run measures none."""
+        asked, settings = figures_of(also, of_a_program=of_a_program), self._session.settings
+        default: Sequence[Figure] | None = features().ask("figures", settings=settings) if of_suite else None
+        return () if settings.smoke else with_default(asked, default or ())
 
     def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
         settings = self._session.settings

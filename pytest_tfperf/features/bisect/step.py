@@ -112,7 +112,7 @@ def answered(record: SessionRecord) -> Answered:
                 ratio=one.ratio,
                 low=one.low,
                 high=one.high,
-                outcome=one.outcome or Outcome.INVALID,
+                outcome=one.of_ratio or Outcome.INVALID,
                 reason=one.reason,
                 pairs=len(one.pairs),
                 lower=one.tolerance.lower,
