@@ -99,6 +99,7 @@ def compare(
     source = PairSource(engine, a, b, topology, plan)
     pairs: list[Pair] = []
     discarded: list[Pair] = []
+    figures: tuple[FigureVerdict, ...] = ()
     most = effort.max_pairs
     while True:
         # The third pair is the first that can decide, and usually the last, so its workers profile their steps.

@@ -52,7 +52,7 @@ class Comparison:
         ratio: b / a, the pairs' geometric mean, from ten pairs on without a tenth of them at either end.
         low, high: 95 % confidence interval of the ratio, corrected for testing after each pair.
         outcome: the worst of its ratio's and its figures'; None where nothing was judged.
-        reason: of the ratio's outcome, one sentence; of an INVALID comparison what its losses and discarded pairs don't say.
+        reason: of the ratio's outcome; one sentence. Where it is INVALID, what losses and discarded pairs don't say.
         tolerance: the accepted change of b.
         interleaving: how the runs of a pair were interleaved.
         machine, devices, topology: as in a `Measurement`.

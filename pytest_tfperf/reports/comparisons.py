@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.verdict import Outcome
@@ -13,6 +14,7 @@ from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
+from pytest_tfperf.reports.figures import bad_figures, compared_figure_lines, figure_fact
 from pytest_tfperf.reports.measurement_table import (
     ACT_FIRST,
     OutcomeRow,
@@ -27,6 +29,8 @@ from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.table import Columns, Named, shown_names
 
 _DISTINGUISHING = ("commit", "packages", "tensorflow", "torch", "jax", "python")
+
+_BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 _RIGHT = {"b / a", "pairs"}
 
@@ -66,7 +70,7 @@ def _row(c: Comparison, heading: str, names: Mapping[Named, str]) -> dict[str, s
     a_name, b_name = (names[side.workload.id, side.name] for side in (c.a, c.b))
     is_same = c.a.workload == c.b.workload
     a, b = sides(c) if is_same else (a_name, b_name)
-    is_valid = c.outcome is not Outcome.INVALID
+    is_valid = c.of_ratio is not Outcome.INVALID
     return {
         "outcome": outcome(c),
         "workload": a_name if is_same else None,
@@ -97,7 +101,22 @@ def sides(comparison: Comparison) -> tuple[str, str]:
 
 def message(comparison: Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> list[Line]:
     """A comparison in a few lines, the first of which stands alone; `rerun` measures it again."""
-    return [Line(headline(comparison)), *_lines(comparison, rerun)]
+    figures = bad_figures(comparison)
+    if figures and comparison.of_ratio not in _BAD_NEWS:
+        return [*_of_figures(comparison, figures), *_lines(comparison, rerun)]
+    said = [Line(f"{one.outcome}: {figure_fact(one)}", "figure") for one in figures]
+    return [Line(headline(comparison)), *said, *_lines(comparison, rerun)]
+
+
+def _of_figures(c: Comparison, figures: Sequence[FigureVerdict]) -> Iterator[Line]:
+    """The beginning of the message where figures are to blame and the ratio is not."""
+    yield Line(f"{figure_fact(figures[0])}: {shown_name(c.b.workload.id, c.b.name)} on {c.devices} ({c.machine})")
+    for one in figures:
+        if one is not figures[0]:
+            yield Line(figure_fact(one), "and")
+        yield from compared_figure_lines(c, one)
+    ratio = f"b is {compared(c.ratio - 1)} a, ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
+    yield Line(f"{c.of_ratio}: {ratio}", "throughput")
 
 
 def message_of(result: Measurement | Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> list[Line]:
@@ -110,7 +129,7 @@ def headline(comparison: Comparison) -> str:
     c = comparison
     a, b = sides(c)
     what = "" if c.a.workload != c.b.workload else f"{shown_name(c.a.workload.id, c.a.name)}, "
-    if c.outcome is Outcome.INVALID:  # a reader would take its ratio for a result
+    if c.of_ratio is Outcome.INVALID:  # a reader would take its ratio for a result
         return f"{what}{b} against {a} on {c.devices} ({c.machine}): {reason_of(c)}"
     ratio = f"ratio {c.ratio:.3f}, 95 % CI {_interval(c)}"
     return f"{what}{b} is {compared(c.ratio - 1)} {a} on {c.devices} ({c.machine}): {ratio}"
@@ -119,14 +138,16 @@ def headline(comparison: Comparison) -> str:
 def in_brief(comparison: Comparison) -> str:
     """The outcome of a judged comparison in a few words, for a line that names the test already."""
     c = comparison
-    if c.outcome is Outcome.INVALID:
+    if c.of_ratio not in _BAD_NEWS and (figures := bad_figures(c)):
+        return "; ".join(f"{one.outcome}: {figure_fact(one)}" for one in figures)
+    if c.of_ratio is Outcome.INVALID:
         return reason_of(c)
-    return f"{outcome(c)}: b is {compared(c.ratio - 1)} a, ratio {c.ratio:.3f}"
+    return f"{c.of_ratio}: b is {compared(c.ratio - 1)} a, ratio {c.ratio:.3f}"
 
 
 def reason_of(c: Comparison) -> str:
     """Why it has its outcome; of an INVALID one the loss, or what disturbed its last pair."""
-    if c.outcome is not Outcome.INVALID:
+    if c.of_ratio is not Outcome.INVALID:
         return c.reason
     disturbance = c.discarded_pairs[-1].disturbance if c.discarded_pairs else None
     sides = (("a", c.a), ("b", c.b)) if all(pair.disturbance is None for pair in c.pairs) else ()
@@ -143,18 +164,18 @@ def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
     text = "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
     yield Line(text, "tolerance")
     if c.pairs:
-        reason = "" if c.outcome is Outcome.INVALID else f": {c.reason}"
+        reason = "" if c.of_ratio is Outcome.INVALID else f": {c.reason}"
         yield Line("  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason, "pairs")
     for pair in c.discarded_pairs:
         yield Line(f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}", "discarded")
     for name, side in zip("ab", (c.a, c.b), strict=True):
-        slower_than = c.a.throughput.examples_per_sec if name == "b" and c.outcome is Outcome.REGRESSED else None
+        slower_than = c.a.throughput.examples_per_sec if name == "b" and c.of_ratio is Outcome.REGRESSED else None
         about = breakdown_lines(side.breakdown, side.throughput, slower_than)
         yield from (Line(line.text, f"{name}'s {line.label}") for line in about)
     a, b = c.a.environment, c.b.environment
     if changed := [f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]]:
         yield Line(", ".join(changed), "environment")
-    if c.outcome is Outcome.INVALID:
+    if c.of_ratio is Outcome.INVALID:
         yield from _advice(c)
     if "::" in c.test and c.outcome is not Outcome.PASS:
         yield command("rerun", rerun.of(c.test))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import FIRST_STEP, LOSS, PEAK_MEMORY, Better, Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
@@ -49,8 +50,13 @@ def prefix_of(value: float) -> tuple[str, int]:
     return next((one for one in _SIZES if abs(value) >= one[1]), ("B", 1))
 
 
-def bad_figures(m: Measurement) -> list[FigureVerdict]:
-    """Its figures that regressed, are in doubt, could not be measured, or lack the baseline that the throughput has."""
+def bad_figures(m: Measurement | Comparison) -> list[FigureVerdict]:
+    """Its figures that regressed, are in doubt, could not be measured, or lack the baseline that the throughput has.
+
+    Of a comparison also those that its other side does not give.
+    """
+    if isinstance(m, Comparison):
+        return [one for one in m.figures if one.outcome in (*_BAD, Outcome.NO_BASELINE)]
     lacks = m.verdict is not None and m.verdict.outcome is not Outcome.NO_BASELINE
     return [one for one in m.figures if one.outcome in _BAD or (lacks and one.outcome is Outcome.NO_BASELINE)]
 
@@ -63,6 +69,11 @@ def figure_fact(one: FigureVerdict) -> str:
     text = f"{name} {written(figure, one.value)}{f' of {one.rank}' if one.rank else ''}"
     if one.reason is FigureReason.BEYOND_LIMIT and figure.limit is not None:
         return f"{text}, beyond its limit of {written(figure, figure.limit)}"
+    if one.rule is Rule.OTHER_SIDE:
+        if one.change is None or one.confirmed_from is None:
+            return f"{text}, which a does not give" if one.reason is FigureReason.OTHER_SIDE_LACKS else text
+        changed = _compared(figure, one.change, one.confirmed_from)
+        return f"{text}, {changed} than a's {written(figure, one.confirmed_from)}"
     is_by_pairs = one.rule is Rule.REFERENCE_ENVIRONMENT
     if is_by_pairs and one.confirmed_change is not None and one.confirmed_from is not None:
         compared = _compared(figure, one.confirmed_change, one.confirmed_from)
@@ -86,6 +97,21 @@ def figure_lines(m: Measurement, one: FigureVerdict) -> Iterator[Line]:
     yield _measured(m, one)
 
 
+def compared_figure_lines(c: Comparison, one: FigureVerdict) -> Iterator[Line]:
+    """Labelled lines about a figure of a comparison that was judged."""
+    figure = one.figure
+    if one.value is None:
+        return
+    if one.confirmed_from is not None:
+        accepted = written(figure, figure.accepted(one.confirmed_from))
+        way = {Better.LOWER: "more", Better.HIGHER: "less"}.get(Better(figure.better or ""), "of change")
+        limit = "" if figure.limit is None else f", limit {written(figure, figure.limit)}"
+        yield Line(f"{accepted} {way}    ({_tolerance(figure)}{limit})", "accepted")
+    elif figure.limit is not None:
+        yield Line(_threshold(one, None), "threshold")
+    yield _measured(c, one)
+
+
 def figure_table(measurements: Sequence[Measurement], width: int | None = None) -> list[str]:
     """A row for each figure that did not pass, after an empty line; nothing where all passed."""
     columns = Columns(
@@ -93,6 +119,34 @@ def figure_table(measurements: Sequence[Measurement], width: int | None = None) 
     )
     rows = figure_rows(measurements)
     return ["", *table(rows, columns, width)] if rows else []
+
+
+def compared_figure_table(comparisons: Sequence[Comparison], width: int | None = None) -> list[str]:
+    """As `figure_table`, of both sides."""
+    columns = Columns(right={"a", "b", "change"}, optional=("why", "topology"), ids=_IDS)
+    rows = compared_figure_rows(comparisons)
+    return ["", *table(rows, columns, width)] if rows else []
+
+
+def compared_figure_rows(
+    comparisons: Sequence[Comparison], *, all_of_them: bool = False
+) -> list[dict[str, str | None]]:
+    """As `figure_rows`, of both sides."""
+    return [
+        {
+            "outcome": None if one.outcome is None else one.outcome.value,
+            "figure": shown(one.figure),
+            "workload": c.b.name or c.b.workload.id,
+            "topology": c.topology,
+            "a": None if one.confirmed_from is None else written(one.figure, one.confirmed_from),
+            "b": None if one.value is None else written(one.figure, one.value),
+            "change": _signed(one),
+            "why": str(one.reason),
+        }
+        for c in comparisons
+        for one in c.figures
+        if all_of_them or one.outcome is not Outcome.PASS
+    ]
 
 
 def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = False) -> list[dict[str, str | None]]:
@@ -114,15 +168,18 @@ def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = Fals
     ]
 
 
-def figure_properties(m: Measurement) -> dict[str, str | float | None]:
-    """Each figure's value, outcome, baseline and confirmed change by name, in its unit; what is not known is None."""
+def figure_properties(m: Measurement | Comparison) -> dict[str, str | float | None]:
+    """Each figure's value, outcome, baseline and confirmed change by name, in its unit; what is not known is None.
+
+    Of a comparison b's value, and a's in the place of the baseline.
+    """
     found: dict[str, str | float | None] = {}
     for one in m.figures:
         name = one.figure.name
         found |= {
             name: one.value,
             f"{name}_outcome": None if one.outcome is None else one.outcome.value,
-            f"{name}_baseline": None if one.baseline is None else one.baseline.reference,
+            f"{name}_{'a' if one.rule is Rule.OTHER_SIDE else 'baseline'}": _reference(one),
             f"{name}_confirmed_change": one.confirmed_change,
         }
     return found
@@ -144,10 +201,23 @@ def _compared(figure: Figure, change: float, reference: float) -> str:
 
 
 def _signed(one: FigureVerdict) -> str | None:
-    if one.change is None or one.baseline is None:
+    start = _reference(one)
+    if one.change is None or start is None:
         return None
-    reference = abs(one.baseline.reference)
+    reference = abs(start)
     return f"{100 * one.change / reference:+z.1f} %" if reference else f"{one.change:+.3g}"
+
+
+def _reference(one: FigureVerdict) -> float | None:
+    """What its change is from: the baseline, or side a."""
+    if one.rule is Rule.OTHER_SIDE:
+        return one.confirmed_from
+    return None if one.baseline is None else one.baseline.reference
+
+
+def _tolerance(figure: Figure) -> str:
+    relative = f"tolerance {percent(figure.tolerance or 0.0)}"
+    return f"{relative} and {written(figure, figure.absolute)}" if figure.absolute else relative
 
 
 def _fails_from(one: FigureVerdict) -> str | None:
@@ -165,9 +235,7 @@ def _threshold(one: FigureVerdict, row: Baseline | None) -> str:
     limit = "" if figure.limit is None else f"limit {written(figure, figure.limit)}"
     if row is None or one.threshold is None:
         return f"fails {'below' if figure.better is Better.HIGHER else 'above'} its {limit}"
-    accepted = f"tolerance {percent(figure.tolerance or 0.0)}"
-    if figure.absolute:
-        accepted += f" and {written(figure, figure.absolute)}"
+    accepted = _tolerance(figure)
     if one.threshold > 1.001 * figure.accepted(row.reference):
         accepted += f", widened to {written(figure, one.threshold)} by noise"
     against = f"baseline {written(figure, row.reference)}"
@@ -182,15 +250,16 @@ def _threshold(one: FigureVerdict, row: Baseline | None) -> str:
     return f"{start}    ({', '.join(filter(None, (against, accepted, limit)))})"
 
 
-def _measured(m: Measurement, one: FigureVerdict) -> Line:
+def _measured(m: Measurement | Comparison, one: FigureVerdict) -> Line:
     """Its runs, or what each pair changed."""
     figure = one.figure
     pairs = [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in m.pairs]
-    if one.rule is Rule.REFERENCE_ENVIRONMENT and pairs:
+    if isinstance(m, Comparison) or (one.rule is Rule.REFERENCE_ENVIRONMENT and pairs):
         each = "  ".join(
-            f"{written(figure, a)} -> {written(figure, b)}" for a, b in pairs if a is not None and b is not None
+            f"{'none' if a is None else written(figure, a)} -> {written(figure, b)}" for a, b in pairs if b is not None
         )
-        what = counted(len(pairs), "interleaved pair") + " with the reference environment"
+        what = counted(len(pairs), "interleaved pair")
+        what += "" if isinstance(m, Comparison) else " with the reference environment"
     else:
         each = "  ".join(written(figure, run.figures[figure.name]) for run in m.runs if figure.name in run.figures)
         what = counted(len(m.runs), "fresh run")

@@ -14,7 +14,7 @@ from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
-from pytest_tfperf.reports.figures import figure_table, written_in
+from pytest_tfperf.reports.figures import compared_figure_table, figure_table, written_in
 from pytest_tfperf.reports.measurement_table import Shown, counts, measurement_table
 from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
@@ -149,7 +149,8 @@ def comparison_summary(comparisons: Sequence[Comparison], width: int | None = No
     """The table of comparisons and their counts; nothing without comparisons."""
     if not comparisons:
         return []
-    return [*comparison_table(comparisons, width), "", _counts_line(comparisons)]
+    figures = compared_figure_table(comparisons, width)
+    return [*comparison_table(comparisons, width), *figures, "", _counts_line(comparisons)]
 
 
 def _counts_line(results: Sequence[Measurement | Comparison]) -> str:

@@ -163,7 +163,7 @@ class ThroughputFixture:
             max_seconds: it also ends where the next pair would probably take longer than this in all.
             steps: the most steps that each worker times.
             warmup_steps: the least steps before them that are not timed.
-            also: figures of b that are compared with a's, too; as in `check`, but without those of tfperf_also.
+            also: figures that are compared, too; as in `check`, but without those of tfperf_also.
 
         Raises:
             WorkloadError, TfperfError: an argument that is not allowed.
@@ -199,7 +199,7 @@ class ThroughputFixture:
             names: of a and of b.
             max_pairs, max_seconds: as in `compare`.
             on, unit, reads, tolerance, readings, cwd, env, terminal: as in `check_command`, for both.
-            also: figures of b that are compared with a's, too; as in `check_command`, but without those of tfperf_also.
+            also: as in `compare`; and figures that both print.
 
         Raises:
             as `check_command`.
@@ -331,7 +331,7 @@ class ThroughputFixture:
         return replace(plan, until_end=command.reads.reads_to_the_end)
 
     def _figures(self, also: Also, *, of_a_program: bool, of_suite: bool = True) -> tuple[Figure, ...]:
-        """The figures of a call, with those of the suite where they are for it; a smoke run measures none."""
+        """The figures of a call, with the suite's where it is a check; a smoke run measures none."""
         asked, settings = figures_of(also, of_a_program=of_a_program), self._session.settings
         default: Sequence[Figure] | None = features().ask("figures", settings=settings) if of_suite else None
         return () if settings.smoke else with_default(asked, default or ())

@@ -126,7 +126,8 @@ class History:
 
     def append_comparison(self, comparison: Comparison) -> str:
         """Add a comparison and return its id; it is on disk when this returns."""
-        return self._add(COMPARISONS, comparison_row(comparison), comparison.time)
+        row, figures = comparison_row(comparison), figure_rows(comparison)
+        return self._add(COMPARISONS, row, comparison.time, figures=figures)
 
     def append_verdict(self, verdict: SessionVerdict, *, session: str, time: str) -> None:
         """Add a verdict on a whole session; it is on disk when this returns."""

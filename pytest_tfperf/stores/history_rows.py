@@ -55,19 +55,20 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
     return row
 
 
-def figure_rows(m: Measurement) -> list[dict[str, Any]]:
-    """All columns of its figures' rows but `id`, `made` and `measurement`."""
+def figure_rows(m: Measurement | Comparison) -> list[dict[str, Any]]:
+    """All columns of its figures' rows but `id`, `made` and `measurement`; of a comparison b's values, held to a's."""
+    workload = m.b.workload if isinstance(m, Comparison) else m.workload
     texts = {name: storable(getattr(m, name)) for name in ("session", "test", "machine", "topology")}
     return [
         texts
         | {
             "time": utc(m.time),
-            "workload": storable(m.workload.id),
+            "workload": storable(workload.id),
             "figure": one.figure.name,
             "unit": storable(one.figure.unit or ""),
             "value": one.value,
             "outcome": one.outcome.value if one.outcome is not None and one.is_decided else None,
-            "reference": None if one.baseline is None else one.baseline.reference,
+            "reference": one.confirmed_from if one.baseline is None else one.baseline.reference,
         }
         for one in m.figures
     ]

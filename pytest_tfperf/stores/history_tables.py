@@ -89,7 +89,7 @@ COMPARISONS: Final = Table(
 FIGURES: Final = Table(
     "tfperf_figures",
     TABLES,
-    *_identity(),  # the measurement's id and time, and the figure's name behind the id
+    *_identity(),  # the measurement's or comparison's id and time, and the figure's name behind the id
     _text("measurement"),
     _text("session"),
     _text("test"),
@@ -100,9 +100,11 @@ FIGURES: Final = Table(
     _text("unit"),
     _number("value", is_optional=True),  # the median of the runs; null: they could not tell it
     Column("outcome", _TEXT),  # null: not judged, or not decided yet
-    _number("reference", is_optional=True),  # of the row it was judged against
+    _number("reference", is_optional=True),  # of its baseline, or of side a
 )
-"""What measurements gave beside their throughput. A history of an earlier version of pytest-tfperf lacks this table."""
+"""What measurements and comparisons gave beside their throughput.
+
+A history of an earlier version of pytest-tfperf lacks this table."""
 
 VERDICTS: Final = Table(
     "tfperf_session_verdicts",

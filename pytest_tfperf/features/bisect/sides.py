@@ -45,6 +45,7 @@ class TwoStates:
             tolerance=step.tolerance,
             effort=Effort(max_pairs=step.most_pairs, max_seconds=_SECONDS),
             error_rates=ErrorRates(false_alarms=step.error, false_passes=step.error),
+            compares_figures=False,
         )
 
     def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:

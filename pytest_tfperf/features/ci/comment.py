@@ -6,7 +6,7 @@ import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,6 +19,7 @@ from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import as_text, counted_outcomes
+from pytest_tfperf.reports.figures import bad_figures, figure_fact
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.numbers import change, counted
 
@@ -32,12 +33,16 @@ Result = Measurement | Comparison
 def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     """The comment's Markdown; a few lines where nothing moved."""
     moved = sorted(
-        (one for one in record.results if one.is_decided and outcome_of(one) in _MOVED and _change(one) is not None),
-        key=lambda one: (ACT_FIRST.index(outcome_of(one)), _change(one)),
+        (
+            one
+            for one in record.results
+            if one.is_decided and outcome_of(one) in _MOVED and (_change(one) is not None or bad_figures(one))
+        ),
+        key=lambda one: (ACT_FIRST.index(outcome_of(one)), _change(one) or 0.0),
     )
     blocks = [f"**{as_text(counted_outcomes(record.results, record.not_measured))}**"]
     if moved:
-        rows = "\n".join(f"| {' | '.join(_row(one))} |" for one in moved[:_MOST_ROWS])
+        rows = "\n".join(f"| {' | '.join(row)} |" for one in moved[:_MOST_ROWS] for row in _rows(one))
         blocks.append(f"| outcome | test | change | 95 % CI | by |\n| --- | --- | --- | --- | --- |\n{rows}")
     if len(moved) > _MOST_ROWS:
         blocks.append(f"and {len(moved) - _MOST_ROWS} more: the job's summary has all of them.")
@@ -49,8 +54,24 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _row(one: Result) -> Iterator[str]:
-    yield f"{outcome_of(one)}"
+def _rows(one: Result) -> Iterator[Iterable[str]]:
+    """One of the throughput, and one of each figure that is worse."""
+    if (of_rate := _of_rate(one)) in _MOVED and _change(one) is not None:
+        yield _row(one, of_rate)
+    for figure in bad_figures(one):
+        pairs = counted(len(one.pairs), "pair") if isinstance(one, Comparison) else counted(len(one.runs), "run")
+        yield f"{figure.outcome}", as_text(_short(one.test)), as_text(figure_fact(figure)), "", pairs
+
+
+def _of_rate(one: Result) -> Outcome | None:
+    """The outcome of the throughput alone."""
+    if isinstance(one, Comparison):
+        return one.of_ratio
+    return None if one.verdict is None else one.verdict.outcome
+
+
+def _row(one: Result, of_rate: Outcome | None) -> Iterator[str]:
+    yield f"{of_rate}"
     yield as_text(_short(one.test))
     yield change(_change(one) or 0.0)
     if isinstance(one, Comparison):

@@ -16,7 +16,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import message_of, sides
-from pytest_tfperf.reports.figures import figure_rows
+from pytest_tfperf.reports.figures import compared_figure_rows, figure_rows
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, reference_kind, result_rank
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.session_verdicts import in_one_sentence, session_clauses, text_of
@@ -70,7 +70,8 @@ def markdown(
     measured = [one for one in ordered if isinstance(one, Measurement)]
     compared = [one for one in ordered if isinstance(one, Comparison)]
     figures = figure_rows(measured, all_of_them=True)
-    blocks += [_table(rows) for rows in (_measured(measured), figures, _compared(compared)) if rows]
+    of_sides = compared_figure_rows(compared, all_of_them=True)
+    blocks += [_table(rows) for rows in (_measured(measured), figures, _compared(compared), of_sides) if rows]
     needed = [one for one in ordered if _decided(one) in _NEEDS_ACTION and one.test not in failed]
     messages = [(outcome(one), one.test, plain(message_of(one, rerun))) for one in needed]
     messages += [("NOT MEASURED", test, str(error)) for test, error in failed.items()]
@@ -149,7 +150,7 @@ def _compared(comparisons: Sequence[Comparison]) -> list[Row]:
     rows: list[Row] = []
     for one in comparisons:
         a, b = sides(one)
-        ratio = None if one.outcome is Outcome.INVALID else f"{one.ratio:.3f}"
+        ratio = None if one.of_ratio is Outcome.INVALID else f"{one.ratio:.3f}"
         rows.append({"outcome": outcome(one), "test": one.test, "a": a, "b": b, "b / a": ratio})
     return rows
 

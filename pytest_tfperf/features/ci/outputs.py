@@ -169,7 +169,8 @@ def _compared(c: Comparison) -> dict[str, str | float | None]:
         "b": c.b.workload.id,
         "topology": c.topology,
         "machine": c.machine,
-        "ratio": None if c.outcome is Outcome.INVALID else c.ratio,
+        "ratio": None if c.of_ratio is Outcome.INVALID else c.ratio,
+        **figure_properties(c),
     }
 
 

@@ -25,7 +25,8 @@ from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.changes import changes_of
-from pytest_tfperf.reports.comparisons import reason_of
+from pytest_tfperf.reports.comparisons import in_brief, reason_of
+from pytest_tfperf.reports.figures import compared_figure_rows
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.reports.table import shown_names
@@ -184,11 +185,12 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "machine": one.machine,
         "topology": one.topology,
         "outcome": one.outcome.value if one.outcome else "measured",
-        "reason": reason_of(one),
+        "reason": in_brief(one) if one.outcome is not one.of_ratio else reason_of(one),
         "change": figure(one.ratio - 1),
         "low": figure(one.low - 1),
         "high": figure(one.high - 1),
         "pairs": len(one.pairs),
+        "figures": compared_figure_rows([one], all_of_them=True),
     }
 
 
