@@ -10,7 +10,7 @@ import pytest
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.session import benchmarks, reporting, settings, terminal
+from pytest_tfperf.session import benchmarks, reporting, settings, terminal, usage_errors
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.reporting import SESSION
 from pytest_tfperf.session.selecting import keep_chosen, keep_failed, selected, selected_tests
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.core.topology import Topology
     from pytest_tfperf.session.fixture import ThroughputFixture
-
-
-from contextlib import contextmanager
-
-from pytest_tfperf.safe_text import without_passwords
 
 _MARKERS = (
     "gpu: a performance test that needs NVIDIA GPUs",
@@ -39,9 +34,9 @@ _MARKERS = (
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the `tfperf` group."""
     settings.add_options(parser, features().settings)
-    hide_in_errors_of(parser)
     config: Any = pluginmanager.get_plugin("pytestconfig")
-    with reporting.as_usage_error():
+    usage_errors.hide_in_errors_of(parser, config)
+    with usage_errors.told(config), reporting.as_usage_error():
         settings.refuse_unknown_update(config.invocation_params.args)
 
 
@@ -79,9 +74,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_cmdline_main() -> Generator[None, object, object]:
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    """End with the status that a feature wants where a conftest.py can't be loaded."""
+    with usage_errors.told(early_config):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
     """Show no password of a URL that was given in the place of a path."""
-    with hidden_in_usage_errors():
+    with usage_errors.told(config), usage_errors.without_passwords_in():
         return (yield)
 
 
@@ -233,19 +235,3 @@ def _register_names(config: pytest.Config) -> None:
     ):
         for names in hook():
             catalogue.register(kind, names)
-
-
-def hide_in_errors_of(parser: pytest.Parser) -> None:
-    """pytest's own errors of the command line repeat an unknown option with its value."""
-    options: Any = getattr(parser, "optparser", None)  # pytest has no public name
-    if error := getattr(options, "error", None):
-        options.error = lambda message: error(without_passwords(message))
-
-
-@contextmanager
-def hidden_in_usage_errors() -> Iterator[None]:
-    """pytest's own errors before the first test repeat a path that does not exist."""
-    try:
-        yield
-    except pytest.UsageError as error:
-        raise pytest.UsageError(*(without_passwords(str(line)) for line in error.args)) from None

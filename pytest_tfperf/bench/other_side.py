@@ -53,10 +53,11 @@ class OtherSide(Protocol):
     def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:
         """What starts the workers of a and of b; `here` starts them on the current code, `launch` under a Python."""
 
-    def refuse(self, subject: Subject) -> None:
-        """Return if the subject can be compared.
+    def refuse(self, subject: Subject, test: str) -> None:
+        """Return if the subject of a test (pytest's node id) can be compared.
 
         Raises:
+            NotCompared: the other side has no such test.
             TfperfError: both sides would be the same.
         """
 

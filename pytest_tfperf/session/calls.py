@@ -74,13 +74,13 @@ class CallRunner:
         self, other: OtherSide, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
     ) -> Throughput:
         """Compare with the other side of the session; what it has nothing to compare with is measured alone."""
-        other.refuse(subject)
         a_launcher, b_launcher = self._session.measuring.launchers.compared
         if not other.terms.compares_figures:
             plan = replace(plan, also=())
         a = Side(workload=subject, launcher=a_launcher, may_lack_figures=True)
         b = replace(self._slowed(subject), launcher=b_launcher)
         try:
+            other.refuse(subject, self._test)
             return self._compared(a, b, on, accepted, plan, name=name, other=other).b.throughput
         except NotCompared as error:
             if not other.may_lack_code:

@@ -66,8 +66,11 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
 
 
 @hookspec(firstresult=True)
-def other_side(settings: Settings, selection: Selection) -> OtherSide | None:
-    """What each check is compared with, instead of with a baseline. Raises TfperfError where it can't be had."""
+def other_side(settings: Settings, selection: Selection, say: Callable[[str], None]) -> OtherSide | None:
+    """What each check is compared with, instead of with a baseline. Raises TfperfError where it can't be had.
+
+    `say` shows a line at once, for what takes long.
+    """
 
 
 @hookspec(firstresult=True)
@@ -100,6 +103,11 @@ def properties(results: Sequence[Measurement | Comparison]) -> Sequence[tuple[st
 @hookspec(firstresult=True)
 def exit_status(settings: Settings, record: Callable[[], SessionRecord], status: int) -> int | None:
     """The status that pytest ends with, in place of `status`."""
+
+
+@hookspec(firstresult=True)
+def usage_status(arguments: Sequence[str]) -> int | None:
+    """The status, in place of 4, where pytest ends before it has settings; `arguments` are its command line."""
 
 
 @hookspec

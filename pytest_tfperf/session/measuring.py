@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -48,9 +49,13 @@ class Launchers:
         settings: what the user asked for.
         selection: the session's tests.
         nodes: what starts tests on several nodes; None: this machine's own processes stand for nodes.
+        say: shows a line at once.
     """
 
-    def __init__(self, settings: Settings, selection: Selection, nodes: Nodes | None) -> None:
+    def __init__(
+        self, settings: Settings, selection: Selection, nodes: Nodes | None, say: Callable[[str], None]
+    ) -> None:
+        self._say = say
         self._settings = settings
         self._selection = selection
         self._nodes = nodes
@@ -68,7 +73,8 @@ class Launchers:
     @cached_property
     def other_side(self) -> OtherSide | None:
         """What each check is compared with; None where baselines judge."""
-        other: OtherSide | None = features().ask("other_side", settings=self._settings, selection=self._selection)
+        known = {"settings": self._settings, "selection": self._selection, "say": self._say}
+        other: OtherSide | None = features().ask("other_side", **known)
         if other is not None:
             self._opened.callback(other.close)
         return other
@@ -176,6 +182,7 @@ class Measuring:
         baselines, history: what they are judged by.
         observer: is told how each run progresses.
         nodes: what starts tests on several nodes; None: this machine's own processes stand for nodes.
+        say: shows a line at once.
 
     Attributes:
         machine: what is measured on.
@@ -194,13 +201,14 @@ class Measuring:
         history: History,
         observer: Observer,
         nodes: Nodes | None = None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._session = session
         self._history = history
         self._earlier = EarlierSessions(history, session)
         self.machine = ThisMachine(settings, selection, nodes)
-        self.launchers = Launchers(settings, selection, nodes)
+        self.launchers = Launchers(settings, selection, nodes, say)
         self.tasks = TaskMaker(settings, self.launchers, baselines, self._earlier)
         guard = DisturbanceGuard(settings.disturbance_limits)
         self.engine = RunEngine(

@@ -76,6 +76,7 @@ class Session:
         self.verdicts: list[SessionVerdict] = []
         self._open = ExitStack()
         self._began = time.monotonic()
+        self.say: Callable[[str], None] = lambda _: None  # shows a line at once; a terminal sets it
 
     @cached_property
     def progress(self) -> ProgressLine:
@@ -110,8 +111,16 @@ class Session:
         """Made when it is first needed: a session that only collects does not pay for it."""
         from pytest_tfperf.session.measuring import Measuring
 
-        settings, progress = self.settings, self.progress
-        made = Measuring(settings, self.id, self.selection, self.baselines, self.history, progress, self.nodes)
+        made = Measuring(
+            self.settings,
+            self.id,
+            self.selection,
+            self.baselines,
+            self.history,
+            self.progress,
+            self.nodes,
+            lambda text: self.say(text),
+        )
         return self._open.enter_context(closing(made))
 
     @cached_property

@@ -113,6 +113,8 @@ def connect_progress_line(config: pytest.Config, session: Session) -> None:
         line.room = lambda: writer.fullwidth - writer.width_of_current_line
     elif reporter.verbosity >= 0:
         line.write_plain = uncaptured(reporter.write_line)
+    if reporter.verbosity >= 0:
+        session.say = uncaptured(reporter.write_line)
     if reporter.verbosity > 0:
         line.write_line = uncaptured(reporter.write_line)
 

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Final, final
@@ -144,11 +144,12 @@ class Checkouts:
         self._folder = folder.absolute()
         self._held = ExitStack()
 
-    def get(self, commit: str) -> Path:
+    def get(self, commit: str, say: Callable[[str], None] = lambda _: None) -> Path:
         """The folder with the code of a commit; a later session finds it there.
 
         Args:
             commit: the hash of a commit that the repository has.
+            say: shows a line before git begins.
 
         Raises:
             TfperfError: git can't check it out, with its submodules, or the disk is full.
@@ -159,6 +160,7 @@ class Checkouts:
                 folder = self._folder / commit
                 if not (self._ready(folder).exists() and _is_unchanged(folder)):
                     self._remove(folder)
+                    say(f"checking out {commit[:12]} in {folder.parent}")
                     _add(self._repository, commit, folder)
                 self._ready(folder).touch()
                 self._held.enter_context(_locked(self._lock(folder), fcntl.LOCK_SH))

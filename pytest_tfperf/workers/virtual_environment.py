@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
@@ -134,13 +135,14 @@ def _run(command: list[str], fact: str, next_step: str) -> None:
         raise TfperfError(f"{fact}; the last lines:", *last_lines(done.stdout), next_step)
 
 
-def environment_of(lock: Path, folder: Path) -> Path:
+def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda _: None) -> Path:
     """The Python of the environment with the packages of a lock; made where it is missing, which takes minutes.
 
     Args:
         lock: a complete list of requirements, as `pip freeze` and --update-baselines write it. Without a line
             "# python: VERSION" it is for this Python.
         folder: of the environments.
+        say: shows a line before pip begins.
 
     Raises:
         TfperfError: it can't be read, its Python is missing, pip fails, or the disk is full.
@@ -161,6 +163,7 @@ def environment_of(lock: Path, folder: Path) -> Path:
             fcntl.flock(file, fcntl.LOCK_EX)  # two sessions may want the same one
             requirements.write_text(text, "utf-8")
             if fault_of(home, requirements):
+                say(f"installing the packages of {lock} in {home}; this can take minutes")
                 make_virtual_environment(home, requirements, otherwise="or name another lock")
     except OSError as error:
         raise TfperfError(

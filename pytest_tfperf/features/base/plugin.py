@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -52,11 +53,11 @@ def prepare(settings: Settings) -> None:
 
 
 @hookimpl
-def other_side(settings: Settings, selection: Selection) -> OtherSide | None:
+def other_side(settings: Settings, selection: Selection, say: Callable[[str], None]) -> OtherSide | None:
     """The code of the merge base."""
     base = settings.of(BASE)
     if not base:
         return None
     from pytest_tfperf.features.base.side import base_side
 
-    return base_side(settings, selection, base, settings.of(LOCK), BASE.spelled)
+    return base_side(settings, selection, base, settings.of(LOCK), BASE.spelled, say)

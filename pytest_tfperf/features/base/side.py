@@ -11,7 +11,7 @@ from pytest_tfperf.bench.other_side import Terms
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.reports.numbers import duration
 from pytest_tfperf.workers.git_history import Commit, merge_base, require_repository
 from pytest_tfperf.workers.git_worktree import DIRTY, Checkouts, commit_of
@@ -21,7 +21,14 @@ from pytest_tfperf.workers.own_code import Checkout, CheckoutLauncher
 from pytest_tfperf.workers.virtual_environment import environment_of
 
 
-def base_side(settings: Settings, selection: Selection, revision: str, lock: Path | None, option: str) -> BaseSide:
+def base_side(
+    settings: Settings,
+    selection: Selection,
+    revision: str,
+    lock: Path | None,
+    option: str,
+    say: Callable[[str], None],
+) -> BaseSide:
     """Check the base out, and make its environment where a lock is given.
 
     Args:
@@ -30,6 +37,7 @@ def base_side(settings: Settings, selection: Selection, revision: str, lock: Pat
         revision: the branch that this one goes into.
         lock: a file of the repository; its text at the base says which packages the base runs with. None: the same.
         option: what messages call `revision`.
+        say: shows a line while git or pip is at work.
 
     Raises:
         TfperfError: git can't check it out, it lacks the tests' folder or the lock, or pip fails.
@@ -38,16 +46,16 @@ def base_side(settings: Settings, selection: Selection, revision: str, lock: Pat
     base = merge_base(repository, revision, option)
     checkouts = Checkouts(repository, settings.dir / "checkouts")
     try:
-        folder = checkouts.get(base.hash).resolve()
+        folder = checkouts.get(base.hash, say).resolve()
         checkout = Checkout(repository=repository, folder=folder, name=f"{revision} ({base.shown})")
-        _require_tests(settings.root.resolve(), selection, checkout)
+        lacking = _require_tests(settings.root.resolve(), selection, checkout)
         python = sys.executable
         if lock is not None:
-            python = str(environment_of(_there(lock, checkout, option), settings.dir / "environments"))
+            python = str(environment_of(_there(lock, checkout, option), settings.dir / "environments", say))
     except BaseException:
         checkouts.close()
         raise
-    return BaseSide(base, commit_of(repository, besides=settings.baselines), checkout, checkouts, python)
+    return BaseSide(base, commit_of(repository, besides=settings.baselines), checkout, checkouts, python, lacking)
 
 
 @final
@@ -60,13 +68,23 @@ class BaseSide:
         checkout: the base's code.
         checkouts: holds it until the session ends.
         python: runs the base.
+        lacking: tests whose folder it lacks, and that folder.
     """
 
     terms: Final = Terms()
     may_lack_code: Final = True
 
-    def __init__(self, base: Commit, head: str, checkout: Checkout, checkouts: Checkouts, python: str) -> None:
+    def __init__(
+        self,
+        base: Commit,
+        head: str,
+        checkout: Checkout,
+        checkouts: Checkouts,
+        python: str,
+        lacking: Mapping[str, Path],
+    ) -> None:
         self._checkout = checkout
+        self._lacking = lacking
         self._checkouts = checkouts
         self._interpreter = Interpreter(python, checkout.moved)
         self.facts: tuple[Mapping[str, str], Mapping[str, str]] = ({"commit": base.shown}, {"commit": head})
@@ -78,8 +96,10 @@ class BaseSide:
         local = launch(self._interpreter)
         return CheckoutLauncher(local, self._interpreter, self._checkout, may_be_same=has_own_packages), here
 
-    def refuse(self, subject: Subject) -> None:
-        """Refuse nothing now: the launcher looks at what each workload and command runs."""
+    def refuse(self, subject: Subject, test: str) -> None:  # noqa: ARG002  # the launcher looks at what it runs
+        """Raise NotCompared where the base has no folder of the test."""
+        if test in self._lacking:
+            raise NotCompared(f"NEW: {self._checkout.name} has no folder {self._lacking[test]}/")
 
     def close(self) -> None:
         """See `OtherSide.close`."""
@@ -100,16 +120,22 @@ def _announcement(base: Commit, head: str, checkout: Checkout, terms: Terms, pyt
     return lines
 
 
-def _require_tests(root: Path, selection: Selection, checkout: Checkout) -> None:
-    """Refuse a base that has no folder of the tests, in which everything would be new."""
-    folders = {(root / test.file).parent.resolve() for test in selection.tests if test.file} or {root}
-    inside = [one.relative_to(checkout.repository) for one in folders if one.is_relative_to(checkout.repository)]
-    if inside and not any((checkout.folder / one).is_dir() for one in inside):
-        names = ", ".join(f"{one}/" for one in sorted(inside))
+def _require_tests(root: Path, selection: Selection, checkout: Checkout) -> dict[str, Path]:
+    """The tests whose folder the base lacks; one that lacks all of them is refused: everything would be new."""
+    folders = {test.id: (root / test.file).parent.resolve() for test in selection.tests if test.file} or {"": root}
+    inside = {
+        test: one.relative_to(checkout.repository)
+        for test, one in folders.items()
+        if one.is_relative_to(checkout.repository)
+    }
+    lacking = {test: one for test, one in inside.items() if not (checkout.folder / one).is_dir()}
+    if inside and len(lacking) == len(inside):
+        names = ", ".join(f"{one}/" for one in sorted(set(inside.values())))
         raise TfperfError(
             f"the base {checkout.name} has no folder {names}, so it has nothing to compare with. Merge the tests "
             "first; until then measure without --tfperf-base"
         )
+    return lacking
 
 
 def _there(lock: Path, checkout: Checkout, option: str) -> Path:

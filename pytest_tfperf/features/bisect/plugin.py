@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -54,6 +55,15 @@ def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
 
         write(Path(read_step(path).answer), answered(record))
     return []
+
+
+@hookimpl
+def usage_status(arguments: Sequence[str]) -> int | None:
+    """For `git bisect run`, which takes pytest's 4 for bad: a commit may lack the test's file or break conftest.py."""
+    from pytest_tfperf.features.bisect.step import SKIP
+
+    is_wanted = GIT_BISECT.spelled in arguments or os.environ.get("TFPERF_GIT_BISECT")
+    return SKIP if is_wanted else None
 
 
 @hookimpl

@@ -61,7 +61,7 @@ class TwoStates:
         interpreter = Interpreter(state.python, checkout.moved)
         return CheckoutLauncher(launch(interpreter), interpreter, checkout)
 
-    def refuse(self, subject: Subject) -> None:
+    def refuse(self, subject: Subject, test: str) -> None:  # noqa: ARG002  # the same tests
         """Refuse a program that packages can't change."""
         is_other_python = not self._step.b.folder and self._step.b.python != sys.executable
         if is_other_python and isinstance(subject, Command) and not subject.runs_this_python:

@@ -27,7 +27,7 @@ class AnotherPython:
         """See `OtherSide.launchers`."""
         return launch(Interpreter(self._python)), here
 
-    def refuse(self, subject: Subject) -> None:
+    def refuse(self, subject: Subject, test: str) -> None:  # noqa: ARG002  # the same tests
         """Refuse a program that would run with the same packages on both sides."""
         if isinstance(subject, Command) and not subject.runs_this_python:
             raise TfperfError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from inner import Project
 from measurements import comparison
 
 from pytest_tfperf.core.selection import SelectedTest, Selection
@@ -43,3 +44,23 @@ def record(*outcomes: Outcome, not_measured: int = 0, **more: Any) -> SessionRec
 )
 def test_only_verdicts_decide(found: SessionRecord, status: int, told: int) -> None:
     assert git_status(found, status) == told
+
+
+REFUSED = {
+    "an option that nobody knows": ["--no-such-option"],
+    "a file that is not there": ["missing.py"],
+    "a value that we refuse": ["--tfperf-tolerance=much"],
+    "no test": ["-k", "nothing"],
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED)
+def test_what_pytest_refuses_skips_the_commit(project: Project, arguments: list[str]) -> None:
+    session = project.run("--tfperf-git-bisect", *arguments)
+    assert session.status == SKIP, session.text
+
+
+def test_a_conftest_that_can_not_be_loaded_skips_the_commit(project: Project) -> None:
+    project.write("conftest.py", "import no_such_module\n")
+    assert project.run("--tfperf-git-bisect").status == SKIP
+    assert project.run().status == USAGE

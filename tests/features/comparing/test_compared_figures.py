@@ -63,7 +63,8 @@ def test_a_side_that_differs_by_a_figure_only_fails_by_it(session: Finished) -> 
 
 def test_the_message_names_the_figure_first_and_then_the_throughput(session: Finished) -> None:
     text = session.cases["test_memory"].text
-    assert text.startswith("peak memory ") and " more than a's " in text.splitlines()[0]
+    assert text.startswith("peak memory ")
+    assert " more than a's " in text.splitlines()[0]
     assert "  throughput  PASS: b is " in text
 
 
@@ -77,7 +78,7 @@ def test_a_figure_that_the_base_lacks_is_said(session: Finished) -> None:
 
 def test_comment_summary_and_junit_have_the_figures(session: Finished, shared: Project) -> None:
     comment = (shared.folder / "comment.md").read_text()
-    assert "| REGRESSED | perf\\_tests/test\\_it.py::test\\_loss | loss 10, 100 % higher than a's 5 |" in comment
+    assert "| REGRESSED | perf\\_tests/test\\_it.py::test\\_loss | loss 10, 100.0 % higher than a's 5 |" in comment
     assert "| REGRESSED | loss | loss | 1x1 | 5 | 10 | +100.0 % |" in (shared.folder / "summary.md").read_text()
     assert session.cases["test_loss"].properties["tfperf_loss_a"] == "5.0"
 
