@@ -184,3 +184,19 @@ def test_a_budget_leaves_out_what_does_not_fit(repository: Repository) -> None:
     session = repository.project.run(*BASE, "--tfperf-budget=40s")
     assert "--tfperf-budget of 40 s leaves out 1 test" in session.text
     assert list(session.kinds.values()) == ["passed"], session.text
+
+
+def test_a_test_in_a_folder_that_the_base_lacks_is_new_and_the_others_are_compared(repository: Repository) -> None:
+    new = TESTS.replace("test_loop", "test_new").replace('name="loop"', 'name="new"')
+    repository.project.tests(new, "new_tests/test_new.py")
+    session = repository.project.run("new_tests", *BASE)
+    assert session.status == 0, session.text
+    assert "test_new: measured, not compared: NEW: main (" in session.text
+    assert " has no folder new_tests/" in session.text
+    (kept,) = repository.project.history.comparisons()
+    assert kept.test.endswith("::test_loop")
+
+
+def test_a_line_says_that_the_base_is_checked_out_which_happens_once(repository: Repository) -> None:
+    texts = [repository.project.run(*BASE).text for _ in range(2)]
+    assert [text.count("checking out ") for text in texts] == [1, 0]
