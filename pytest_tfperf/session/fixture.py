@@ -122,8 +122,8 @@ class ThroughputFixture:
         """
         self._require_open(on)
         figures = self._figures(also, of_a_program=True)
-        env = with_cold_caches(figures, env)
-        command = self._command(argv, name, unit, reads, cwd, env, terminal, ranks_per_node)
+        with_caches = with_cold_caches(figures, env)
+        command = self._command(argv, name, unit, reads, cwd, with_caches, terminal, ranks_per_node)
         plan = replace(self._plan_of(command, readings), also=figures)
         return self._calls.check(command, on, _accepted(tolerance), plan)
 
@@ -320,8 +320,7 @@ class ThroughputFixture:
 
     def _plan_of(self, command: Command, readings: int | None) -> Plan:
         settings = self._session.settings
-        if readings is None:
-            readings = max(MIN_WINDOWS_FOR_ERROR, settings.steps)
+        readings = max(MIN_WINDOWS_FOR_ERROR, settings.steps) if readings is None else readings
         plan = self._plan(readings, WARMUP_READINGS, counts_readings=True)
         if not settings.smoke and plan.steps < MIN_WINDOWS_FOR_ERROR:
             raise WorkloadError(

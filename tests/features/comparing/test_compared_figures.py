@@ -100,3 +100,25 @@ def test_sides_without_a_difference_pass(project: Project) -> None:
     made.git("switch", "--quiet", "--create", "same")
     session = project.run(*BASE, "-k", "memory or loss")
     assert (session.kinds, session.status) == ({"test_memory": "passed", "test_loss": "passed"}, 0), session.text
+
+
+# Workloads, in interleaved windows
+
+WORKLOADS = """
+    ALL = ("peak_memory", "first_step", "loss")
+
+    @pytest.mark.parametrize("model", ["hungry", "wrong", "another"])
+    def test_of(throughput, on, model):
+        found = throughput.compare(tiny(), tiny(model=f"nets:{model}"), on=on, tolerance=0.3, also=ALL)
+        assert found.interleaving == "interleaved windows"
+        assert len(found.pairs) == 3
+"""
+
+
+def test_two_workloads_are_told_apart_by_memory_and_by_loss(played_project: Project) -> None:
+    played_project.tests(WORKLOADS)
+    session = played_project.run()
+    kinds = {"test_of[hungry]": "failure", "test_of[wrong]": "failure", "test_of[another]": "passed"}
+    assert session.kinds == kinds, session.text
+    assert session.cases["test_of[hungry]"].text.startswith("peak memory 400 MiB, 100.0 % more than a's 200 MiB: ")
+    assert session.cases["test_of[wrong]"].text.startswith("loss 1.1, 10.0 % higher than a's 1: ")

@@ -71,7 +71,7 @@ def _answer(channel: Channel, job: Job, step_seconds: float) -> None:
     while True:
         request = channel.receive()
         if "peak_memory" in request:
-            channel.send({"peak_memory": {"bytes": 200 * 2**20}})
+            channel.send({"peak_memory": {"bytes": (400 if job.workload.model == "nets:hungry" else 200) * 2**20}})
         elif "steps" in request:
             window = _window(job, request["steps"], step_seconds)
             channel.send({"window": window | {"seconds": window["seconds"] * next(noise)}})
@@ -85,7 +85,7 @@ def _window(job: Job, steps: int, step_seconds: float) -> dict[str, Any]:
         time.sleep(3600)
     if step_seconds == SLOW_SECONDS:
         time.sleep(steps * step_seconds)
-    loss = math.nan if job.workload.model == "nets:nan" else 1.0
+    loss = {"nets:nan": math.nan, "nets:wrong": 1.1}.get(job.workload.model, 1.0)
     return {"steps": steps, "seconds": steps * step_seconds / (1 - job.slowdown), "loss": loss}
 
 
