@@ -86,10 +86,11 @@ def with_assumption(variance: float, degrees_of_freedom: float) -> Noise:
 @cache  # each of a session's tests asks with the same rows
 def _prior(rows: tuple[tuple[float, int], ...]) -> tuple[float, float]:
     """Degrees of freedom and variance that the machine's rows have in common (Smyth 2004, method of moments)."""
-    from scipy.special import digamma, polygamma
-
     if len(rows) == 1:  # nothing shows how rows differ
         return 0.0, rows[0][0]
+
+    from scipy.special import digamma, polygamma  # it takes half a second to import
+
     centred = [math.log(v) - float(digamma(df / 2)) + math.log(df / 2) for v, df in rows]
     mean = statistics.fmean(centred)
     excess = statistics.variance(centred) - statistics.fmean(float(polygamma(1, df / 2)) for _, df in rows)

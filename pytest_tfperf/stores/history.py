@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from sqlalchemy import Table, delete, insert
 
@@ -16,10 +16,10 @@ from pytest_tfperf.core.past import EarlierMeasurement, PastSession, moment
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.safe_text import shortened
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
 from pytest_tfperf.stores.history_rows import (
+    UnreadRows,
     comparison_row,
     earlier,
     figure_rows,
@@ -49,31 +49,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.stores.history_queries import Filters
 
     _Row = Mapping[str, Any]
-
-_MOST_NAMED: Final = 3
-
-
-@final
-class UnreadRows:
-    """Which rows were left out so far, and why; one that is met again counts once."""
-
-    def __init__(self) -> None:
-        self._why: dict[str, str] = {}
-
-    def add(self, row: str, why: str) -> None:
-        """Note a row, "measurement 1a2b", and the sentence that says why it was left out."""
-        self._why[row] = why
-
-    def __str__(self) -> str:
-        """How many, which and why, in a sentence; "" for none."""
-        if not self._why:
-            return ""
-        named = list(self._why.values())[:_MOST_NAMED]
-        more = f"; and {len(self._why) - len(named)} more" if len(self._why) > len(named) else ""
-        rows = "1 row" if len(self._why) == 1 else f"{len(self._why)} rows"
-        why = "; ".join(shortened(one, 400) for one in named)
-        return f"{rows} of the history can't be read and left out, damaged or of a newer pytest-tfperf: {why}{more}"
-
 
 _Result = TypeVar("_Result")
 

@@ -7,7 +7,7 @@ import math
 import zlib
 from dataclasses import replace
 from datetime import UTC
-from typing import Any
+from typing import Any, Final, final
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import Figure
@@ -229,3 +229,28 @@ def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
 
 def _packed(whole: Measurement | Comparison | SessionVerdict) -> bytes:
     return zlib.compress(json.dumps(plain(whole)).encode())
+
+
+_MOST_NAMED: Final = 3
+
+
+@final
+class UnreadRows:
+    """Which rows were left out so far, and why; one that is met again counts once."""
+
+    def __init__(self) -> None:
+        self._why: dict[str, str] = {}
+
+    def add(self, row: str, why: str) -> None:
+        """Note a row, "measurement 1a2b", and the sentence that says why it was left out."""
+        self._why[row] = why
+
+    def __str__(self) -> str:
+        """How many, which and why, in a sentence; "" for none."""
+        if not self._why:
+            return ""
+        named = list(self._why.values())[:_MOST_NAMED]
+        more = f"; and {len(self._why) - len(named)} more" if len(self._why) > len(named) else ""
+        rows = "1 row" if len(self._why) == 1 else f"{len(self._why)} rows"
+        why = "; ".join(shortened(one, 400) for one in named)
+        return f"{rows} of the history can't be read and left out, damaged or of a newer pytest-tfperf: {why}{more}"

@@ -11,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pytest_tfperf.judging.change_points import alarms
-from pytest_tfperf.judging.changes import Shape, shapes
+from pytest_tfperf.judging.change_points import Shape, alarms, shapes
 
 Values = NDArray[np.float64]
 
