@@ -55,15 +55,15 @@ def test_old_ones_are_removed_and_those_in_use_are_not(repository: Repository) -
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from pytest_tfperf.workers import checkouts, git_worktree
+from pytest_tfperf.workers import git_worktree
 from pytest_tfperf.workers.git_worktree import run_git
 
 def killed(repository, commit, folder):
     run_git(repository, "worktree", "add", "--force", "--detach", "--lock", "--no-checkout", str(folder), commit)
     os.kill(os.getpid(), signal.SIGKILL)
 
-checkouts.add_worktree = killed
-checkouts.Checkouts(Path(sys.argv[1]), Path(sys.argv[2])).get(sys.argv[3])
+git_worktree.add_worktree = killed
+git_worktree.Checkouts(Path(sys.argv[1]), Path(sys.argv[2])).get(sys.argv[3])
 """
 
 

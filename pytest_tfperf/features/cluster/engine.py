@@ -18,7 +18,6 @@ from typing import Final, Protocol
 
 from pytest_tfperf.errors import MeasurementError, TfperfError, known_names
 from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.process_group import kill_group
 
 
@@ -108,6 +107,8 @@ class EngineProcess:
         self._name = command[0] if command else ""
         self._process: subprocess.Popen[bytes] | None = None
         if command:
+            from pytest_tfperf.workers.interpreters import Interpreter  # pytest's start imports this file
+
             with_parent = Interpreter(sys.executable).command("pytest_tfperf.workers.process_group")
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
