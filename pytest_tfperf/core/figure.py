@@ -131,6 +131,11 @@ class Figure:
         """Whether its values are read from a program's output by its own field or pattern."""
         return bool(self.field or self.pattern)
 
+    @property
+    def signs(self) -> tuple[int, ...]:
+        """What makes a change for the worse negative when it is multiplied by it; two where any change is bad."""
+        return {Better.LOWER: (-1,), Better.HIGHER: (1,), Better.SAME: (-1, 1)}[Better(self.better or "")]
+
     def accepted(self, reference: float) -> float:
         """The change from a reference that is accepted, in the figure's unit: the larger of both tolerances."""
         return max((self.tolerance or 0.0) * abs(reference), self.absolute or 0.0)

@@ -32,7 +32,7 @@ class FigureReason(StrEnum):
 class FigureVerdict:
     """What became of one figure; changes and values are in its unit.
 
-    In a comparison the value is of side b, and it is a change from side a.
+    In a comparison the value is the median of side b, and its change is from side a.
 
     Args:
         figure: what was asked for.

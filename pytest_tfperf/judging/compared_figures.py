@@ -53,8 +53,8 @@ def judge_compared(evidence: ComparedFigure) -> FigureVerdict:
     if len(then) < len(now):
         known = replace(known, outcome=Outcome.NO_BASELINE, reason=FigureReason.OTHER_SIDE_LACKS)
     else:
-        signs = {Better.LOWER: (-1,), Better.HIGHER: (1,), Better.SAME: (-1, 1)}[Better(figure.better or "")]
-        found = [_judged(evidence, known, list(zip(then, now, strict=True)), sign, len(signs)) for sign in signs]
+        both = list(zip(then, now, strict=True))
+        found = [_judged(evidence, known, both, sign) for sign in figure.signs]
         known = min(found, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
     if figure.exceeds_limit(statistics.median(now)):
         if len(now) >= MIN_PAIRS:
@@ -78,7 +78,7 @@ def settled(verdict: FigureVerdict) -> FigureVerdict:
 
 
 def _judged(
-    evidence: ComparedFigure, known: FigureVerdict, pairs: Sequence[tuple[float, float]], sign: int, directions: int
+    evidence: ComparedFigure, known: FigureVerdict, pairs: Sequence[tuple[float, float]], sign: int
 ) -> FigureVerdict:
     """Against the tolerance in one direction.
 
@@ -95,7 +95,7 @@ def _judged(
         return suspected
     variance, freedom = spread(changes)
     error = math.sqrt(variance / len(pairs))
-    false_alarms = evidence.error_rates.false_alarms / (evidence.figures * directions)
+    false_alarms = evidence.error_rates.false_alarms / (evidence.figures * len(evidence.figure.signs))
     margin = quantile(freedom, share(false_alarms, evidence.most_pairs)) * error
     known, suspected = (replace(one, threshold=accepted + margin) for one in (known, suspected))
     if middle + margin < -accepted:

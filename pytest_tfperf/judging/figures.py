@@ -81,7 +81,7 @@ def judge_figure(evidence: FigureEvidence) -> FigureVerdict:
         if figure.limit is not None:
             return _of(evidence, value, Outcome.PASS, FigureReason.WITHIN_LIMIT)
         return _of(evidence, value, Outcome.NO_BASELINE, FigureReason.NO_BASELINE)
-    signs = {Better.LOWER: (-1,), Better.HIGHER: (1,), Better.SAME: (-1, 1)}[Better(figure.better or "")]
+    signs = figure.signs
     found = [_Direction.of(evidence, row, noise, values, pairs, sign, len(signs)).verdict(value) for sign in signs]
     return min(found, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
 

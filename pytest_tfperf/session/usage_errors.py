@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -47,6 +48,7 @@ def told(config: pytest.Config) -> Iterator[None]:
         status: int | None = features().ask("usage_status", arguments=arguments)
         if status is None:
             raise
-        lines = error.args if isinstance(error, pytest.UsageError) else (error,)
-        print(*(f"ERROR: {line}\n" for line in lines), file=sys.stderr)
+        # What is no usage error is a fault of a conftest.py or of a plugin, and its traceback says where.
+        lines = error.args if isinstance(error, pytest.UsageError) else format_exception(error)
+        print(without_passwords("ERROR: " + "\n".join(map(str, lines))), file=sys.stderr)
         raise SystemExit(status) from None

@@ -75,6 +75,5 @@ def _fails(one: FigureVerdict) -> list[float]:
     """The values beyond which it fails: its thresholds and its limit."""
     found = [] if one.figure.limit is None else [one.figure.limit]
     if one.baseline is not None and one.threshold is not None:
-        signs = {Better.LOWER: (1,), Better.HIGHER: (-1,), Better.SAME: (-1, 1)}[Better(one.figure.better or "")]
-        found += [one.baseline.reference + sign * one.threshold for sign in signs]
+        found += [one.baseline.reference - sign * one.threshold for sign in one.figure.signs]
     return found

@@ -62,5 +62,13 @@ def test_what_pytest_refuses_skips_the_commit(project: Project, arguments: list[
 
 def test_a_conftest_that_can_not_be_loaded_skips_the_commit(project: Project) -> None:
     project.write("conftest.py", "import no_such_module\n")
-    assert project.run("--tfperf-git-bisect").status == SKIP
+    session = project.run("--tfperf-git-bisect")
+    assert session.status == SKIP
+    assert "conftest.py" in session.text
     assert project.run().status == USAGE
+
+
+def test_what_a_broken_conftest_says_shows_where_and_no_password(project: Project) -> None:
+    project.write("conftest.py", "raise RuntimeError('postgresql://ann:SECRET@host/db')\n")
+    text = project.run("--tfperf-git-bisect").text
+    assert ("RuntimeError: postgresql://" in text, "SECRET" in text) == (True, False), text
