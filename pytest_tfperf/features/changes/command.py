@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 
@@ -13,7 +14,10 @@ from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.past import moment as parsed
 from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.changes.table import change_table
+from pytest_tfperf.reports.figures import shown
+from pytest_tfperf.reports.numbers import change as signed
+from pytest_tfperf.reports.session_verdicts import ALL_TESTS, commits_of, date_of
+from pytest_tfperf.reports.table import Columns, table
 
 
 def add_to_history(actions: Commands) -> None:
@@ -68,3 +72,32 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _is_wanted(change: Change, test: str | None, since: datetime | None) -> bool:
     return (test is None or change.test == test) and (since is None or parsed(change.time) >= since)
+
+
+_COLUMNS = Columns(
+    right={"change", "sessions since"},
+    optional=("95 % CI", "commits", "sessions since", "machine", "workload", "topology"),
+    ids=("test", "workload"),
+)
+
+
+def change_table(changes: Iterable[Change], width: int | None = None) -> list[str]:
+    """One line for each change; `width` is the terminal's, None for no limit."""
+    rows = [
+        {
+            "since": date_of(change),
+            "kind": change.kind.value,
+            "change": signed(change.size),
+            "is": ("worse" if change.is_worse else "better") if change.key and change.key.figure else None,
+            "figure": shown(change.key.figure) if change.key and change.key.figure else None,
+            "95 % CI": f"{signed(change.low)} to {signed(change.high)}",
+            "test": change.test or ALL_TESTS,
+            "commits": commits_of(change),
+            "sessions since": str(change.sessions_since),
+            "workload": change.key.workload if change.key else "",
+            "topology": change.key.topology if change.key else "",
+            "machine": change.machine,
+        }
+        for change in changes
+    ]
+    return table(rows, _COLUMNS, width)

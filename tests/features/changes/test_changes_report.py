@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from measurements import lasting_change
 
-from pytest_tfperf.features.changes.table import change_table
+from pytest_tfperf.features.changes.command import change_table
 
 STEP = lasting_change()
 OF_THE_MACHINE = replace(STEP, test=None, key=None, commit_before="", commit_after="")
