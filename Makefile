@@ -48,14 +48,14 @@ baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
 
 # What takes longest comes first, so that all processes end together: pytest would order overlapping folders by name.
-FIRST := $(addprefix tests/,programs session features training)
+FIRST := $(addprefix tests/,features training session programs)
 REST := $(filter-out $(FIRST) $(addprefix tests/,nodes services data helpers __pycache__),$(patsubst %/,%,$(wildcard tests/*/)))
 test: $(VENV)/.installed-dev
 	$(PYTEST) $(FIRST) $(REST) -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# What is slow and breaks rarely, like the deepest models: CI runs it, `make test` does not.
+# Whole sessions whose workers train, and the deepest models: CI runs them, `make test` does not.
 test-slow: $(VENV)/.installed-dev
-	$(PYTEST) tests/training -m slow -n 2 --dist load $(ARGS)
+	$(PYTEST) $(FIRST) $(REST) -m slow -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The lowest versions that pyproject.toml declares, in an environment of their own: what knows pytest, and real training.
 LOWEST_TESTS := $(addprefix tests/session/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \

@@ -12,6 +12,8 @@ import pytest
 
 import pytest_tfperf
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(pytest_tfperf.__file__).parent
 FEATURES = sorted(
     path.name for path in (PACKAGE / "features").iterdir() if path.suffix in ("", ".py") and path.name[0] != "_"

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from inner import Finished, Project
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 LOG = REPOSITORY / "tests" / "data" / "logs" / "azure-test1.log"
 

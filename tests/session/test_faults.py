@@ -10,6 +10,8 @@ import pytest
 from inner import NOT_MEASURED, Finished, Project
 from patience import wait_for
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
     def measure(throughput, on, model, input_pipeline="device"):
         throughput.check(tiny(64, f"nets:{model}", input_pipeline=input_pipeline), on=on)

@@ -9,6 +9,8 @@ from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf.core import catalogue
 
+pytestmark = pytest.mark.slow
+
 CONFTEST = """
     def pytest_tfperf_models():
         return {"small-net": "nets:tiny"}

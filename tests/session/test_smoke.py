@@ -7,6 +7,8 @@ from inner import NOT_MEASURED, Finished, Project
 
 from pytest_tfperf.core.baseline import Key
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def smoke(shared: Project) -> Finished:

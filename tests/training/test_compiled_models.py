@@ -11,6 +11,8 @@ from building import assert_same, build, weights
 
 from pytest_tfperf.errors import WorkloadError
 
+pytestmark = pytest.mark.slow
+
 TRAINERS = ["loop", "keras"]
 
 

@@ -9,6 +9,8 @@ from inner import NOT_MEASURED, Finished, Project
 from repositories import ONE_READING, TESTS, Repository
 from wheels import wheel
 
+pytestmark = pytest.mark.slow
+
 BASE = ("perf_tests", "--tfperf-base=main", *ONE_READING)
 
 

@@ -6,6 +6,8 @@ import pytest
 from inner import NOT_MEASURED, Finished, Project
 from repositories import Repository
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
 def test_changed(throughput, on):
     throughput.check(tiny(model="models:changed"), on=on, tolerance=0.3)

@@ -13,6 +13,8 @@ from inner import Project
 from patience import SESSION_SECONDS, wait_for
 from repositories import Repository
 
+pytestmark = pytest.mark.slow
+
 TEST = "perf_tests/test_it.py::test_loop"
 FOUND, NOT_SLOWER, NOT_MEASURED, USAGE, INTERRUPTED = 0, 1, 6, 4, 2
 

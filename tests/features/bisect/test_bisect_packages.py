@@ -14,6 +14,8 @@ from wheels import wheel
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.packages import PackageStates
 
+pytestmark = pytest.mark.slow
+
 TEST = "perf_tests/test_it.py::test_loop"
 FOUND = 0
 

@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from inner import ANY_THROUGHPUT, Finished, Project
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
     import sys
     from pytest_tfperf import Reads

@@ -9,6 +9,8 @@ import pytest
 from inner import Finished, Project
 from repositories import ONE_READING, Repository
 
+pytestmark = pytest.mark.slow
+
 # The rate is played, so that the machine decides nothing; memory is real.
 PROGRAM = """
     import json, time

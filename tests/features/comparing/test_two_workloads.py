@@ -12,6 +12,8 @@ from inner import Finished, Project
 
 from pytest_tfperf.core.baseline import Key
 
+pytestmark = pytest.mark.slow
+
 # The tolerance is wide because the machine may be busy with anything; the slowdown is far wider.
 TESTS = """
     import math

@@ -10,6 +10,8 @@ import pytest
 from inner import NOT_MEASURED, Project
 from patience import SESSION_SECONDS
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
     import pytest
     from pytest_tfperf import Workload

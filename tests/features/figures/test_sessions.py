@@ -13,6 +13,8 @@ from inner import ANY_THROUGHPUT, MACHINE, NOT_MEASURED, Finished, Project
 
 from pytest_tfperf.core.baseline import Baseline, Key
 
+pytestmark = pytest.mark.slow
+
 WORKLOAD = "nets:tiny-b{}-replicated-device"
 PROGRAM = """
     import itertools, json, time

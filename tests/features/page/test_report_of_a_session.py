@@ -12,6 +12,8 @@ from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf import cli
 
+pytestmark = pytest.mark.slow
+
 OF_A_PROGRAM = """
     import sys
     from pytest_tfperf import Reads

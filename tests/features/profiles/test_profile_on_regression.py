@@ -14,6 +14,8 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING
 from pytest_tfperf.core.workload import Workload
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
     import sys
     from pytest_tfperf import Reads

@@ -25,6 +25,8 @@ from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
 
+pytestmark = pytest.mark.slow
+
 PYTHON = ".".join(map(str, sys.version_info[:3]))
 TINY = Workload(model="nets:tiny", batch_size=1)
 NETS = """

@@ -14,6 +14,8 @@ from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.features.replay import tf_cnn_log
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
     def test_paced(throughput, on):
         throughput.check(tiny(4, input_pipeline="nets:paced"), on=on)
