@@ -23,7 +23,7 @@ from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Ve
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
-from pytest_tfperf.judging.judge import judge, may_stop
+from pytest_tfperf.judging.judge import first_run_suffices, judge
 from pytest_tfperf.judging.new_baselines import wants
 from pytest_tfperf.judging.reference import floor_rate, memory_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.lines import Line
@@ -103,8 +103,10 @@ class Bench:
         taken, machine = _RunsSoFar(), self._machine(task.topology)
 
         def enough(run: Run) -> bool:
-            has_other = task.reference_side is not None
-            return may_stop(run_value(run), task.reference, task.tolerance, has_reference_environment=has_other)
+            has_pairs = task.reference_side is not None
+            return first_run_suffices(
+                run_value(run), task.reference, task.tolerance, has_reference_environment=has_pairs
+            )
 
         while True:
             run = self._engine.run(task.side, task.topology, task.plan, enough=enough)

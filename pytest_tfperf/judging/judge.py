@@ -115,7 +115,7 @@ def judge(evidence: Evidence) -> Verdict:
     return case.confirmed()
 
 
-def may_stop(
+def first_run_suffices(
     run: RunValue, reference: Reference, tolerance: Tolerance, *, has_reference_environment: bool = False
 ) -> bool:
     """Whether a first run is good enough to stop: the lower end of its interval raises no suspicion.
