@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Self
 
-from pytest_tfperf.lines import Line, lines_of, plain
-from pytest_tfperf.safe_text import short_lines, shortened
+from pytest_tfperf.lines import Line, lines_of, plain, short_lines, shortened
 
 
 class TfperfError(Exception):

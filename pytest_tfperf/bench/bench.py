@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from pytest_tfperf.bench.figures import judged, only_measured
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
-from pytest_tfperf.bench.task import Call, Profiler, Task
+from pytest_tfperf.bench.task import Call, Profiler, Task, judged_figures, measured_figures
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.figure_verdict import FigureVerdict
@@ -159,7 +158,7 @@ class Bench:
         """On the throughput and on the figures, from what was measured so far."""
         machine = self._machine(task.topology)
         evidence = machine.evidence(task, taken.runs, taken.pairs)
-        return judge(evidence), judged(task, taken.runs, taken.pairs, evidence, machine.figure_rows)
+        return judge(evidence), judged_figures(task, taken.runs, taken.pairs, evidence, machine.figure_rows)
 
     def _judged(self, task: Task, taken: _RunsSoFar) -> Measurement:
         result = self._measurement(task, taken)
@@ -236,7 +235,7 @@ class Bench:
             devices=topology.describe(),
             runs=tuple(taken.runs),
             throughput=throughput,
-            figures=only_measured(task, taken.runs),
+            figures=measured_figures(task, taken.runs),
             discarded=tuple(taken.discarded),
             pairs=tuple(taken.pairs),
             discarded_pairs=tuple(taken.discarded_pairs),

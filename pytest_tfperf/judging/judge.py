@@ -34,8 +34,7 @@ from pytest_tfperf.core.verdict import (
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, Confirmation, by_pairs, by_runs
 from pytest_tfperf.judging.noise import mean_square
-from pytest_tfperf.judging.provisional import MOST_RUNS
-from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.reference import MOST_RUNS, Reference
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
 from pytest_tfperf.judging.thresholds import (
     DETECTION,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import window_statistics
+from pytest_tfperf.lines import one_line, printable
 from pytest_tfperf.reports.numbers import duration, rate
-from pytest_tfperf.safe_text import one_line, printable
 
 _RULE = "-" * 64
 _DISPLAY_EVERY = 10

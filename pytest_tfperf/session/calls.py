@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from pytest_tfperf.bench.comparing import Effort, compare
+from pytest_tfperf.bench.comparing import Effort, OtherSide, Terms, compare
 from pytest_tfperf.bench.one_run import Side
-from pytest_tfperf.bench.other_side import OtherSide, Terms
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core import catalogue

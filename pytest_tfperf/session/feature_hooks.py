@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.bench.one_run import RunEngine
-    from pytest_tfperf.bench.other_side import OtherSide
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.figure import Figure

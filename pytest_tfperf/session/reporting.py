@@ -25,8 +25,7 @@ from pytest_tfperf.errors import (
     TfperfError,
     WorkloadError,
 )
-from pytest_tfperf.lines import Line, lines_of, rendered
-from pytest_tfperf.safe_text import printable
+from pytest_tfperf.lines import Line, lines_of, printable, rendered
 from pytest_tfperf.session.terminal import PlainRepr, terminal_width
 
 if TYPE_CHECKING:

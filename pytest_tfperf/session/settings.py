@@ -16,7 +16,7 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings, Update
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.safe_text import shortened
+from pytest_tfperf.lines import shortened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Self
 
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.safe_text import without_passwords
+from pytest_tfperf.lines import without_passwords
 
 if TYPE_CHECKING:
     import pytest

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.data_sets import BOX, IMAGE, IMAGES, LABEL, TEXT_LABEL, TOKENS, DataSet
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.safe_text import printable
+from pytest_tfperf.lines import printable
 
 if TYPE_CHECKING:
     import tensorflow as tf

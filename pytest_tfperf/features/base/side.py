@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, final
 
-from pytest_tfperf.bench.other_side import Terms
+from pytest_tfperf.bench.comparing import Terms
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings

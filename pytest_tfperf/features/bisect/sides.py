@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, final
 
-from pytest_tfperf.bench.comparing import Effort
-from pytest_tfperf.bench.other_side import Terms
+from pytest_tfperf.bench.comparing import Effort, Terms
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.step import State, Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pytest_tfperf.bench.other_side import Terms
+from pytest_tfperf.bench.comparing import Terms
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.interpreters import Interpreter
