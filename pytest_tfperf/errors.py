@@ -94,7 +94,10 @@ class MeasurementError(TfperfError):
         return self._again((*self.below, *last), self.where)
 
     def _again(self, below: tuple[Line | str, ...], where: str) -> Self:
-        return type(self)(self.fact, *below, where=where, brief=self.brief)
+        again = type(self).__new__(type(self))
+        again.__dict__ |= self.__dict__
+        TfperfError.__init__(again, self.fact, *below, where=where, brief=self.brief)
+        return again
 
 
 class BaselineRefused(MeasurementError):

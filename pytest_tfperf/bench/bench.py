@@ -25,9 +25,7 @@ from pytest_tfperf.hardware.host import host_facts
 from pytest_tfperf.judging.judge import first_run_suffices, judge
 from pytest_tfperf.judging.new_baselines import wants
 from pytest_tfperf.judging.reference import floor_rate, memory_rate, refuse_other_devices, require_same_unit
-from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.advice import loss_advice
-from pytest_tfperf.reports.message import why_runs_are_invalid
+from pytest_tfperf.judging.validity import invalid
 
 
 class Bench:
@@ -69,7 +67,7 @@ class Bench:
         taken = _RunsSoFar()
         taken.runs.append(self._good_run(task, "run", taken))
         result = self._measurement(task, taken)
-        _require_finite_loss(result, task)
+        _require_valid(result, task)
         return result
 
     def check(self, task: Task, earlier: Measurement | None = None) -> Measurement:
@@ -91,7 +89,7 @@ class Bench:
         taken = _RunsSoFar() if earlier is None else _RunsSoFar.of(earlier)
         taken.runs.append(self._good_run(task, "baseline run", taken))
         result = self._measurement(task, taken)
-        _require_finite_loss(result, task)
+        _require_valid(result, task)
         result = replace(result, recording=wants([run_value(run) for run in taken.runs], runs))
         if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
             result = self._profiled(task, result)
@@ -114,7 +112,7 @@ class Bench:
             taken.discarded.append(run)
             if len(taken.discarded) >= machine.tries:
                 machine.was_disturbed(taken.seconds)
-                raise _invalid(task, Reason.DISTURBED, taken.discarded)
+                raise _invalid(task, invalid(None), taken.discarded)
         machine.note_first_run(task, run)
         taken.runs.append(run)
         return self._judged(task, taken)
@@ -184,7 +182,7 @@ class Bench:
             task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries
         )
         if run is None:
-            raise _invalid(task, Reason.DISTURBED, discarded)
+            raise _invalid(task, invalid(None), discarded)
         taken.discarded += discarded
         return run
 
@@ -210,7 +208,7 @@ class Bench:
             return False
         if pair is None:
             disturbed = [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance]
-            raise _invalid(task, Reason.DISTURBED, disturbed)
+            raise _invalid(task, invalid(None), disturbed)
         taken.discarded_pairs += discarded
         taken.pairs.append(pair)
         return True
@@ -276,18 +274,13 @@ class _RunsSoFar:
         return time.monotonic() - self.started
 
 
-def _invalid(task: Task, reason: Reason, runs: Sequence[Run]) -> InvalidMeasurement:
-    verdict = Verdict(outcome=Outcome.INVALID, reason=reason)
-    fact = f"{verdict.outcome}: {why_runs_are_invalid(verdict, task.workload, summarise(runs), runs)}"
-    below = [Line(loss_advice(task.workload), "next")] if reason is Reason.DIVERGED else []
-    return InvalidMeasurement(
-        verdict, fact, *below, where=f"{task.side.shown} on {task.topology.describe()}", runs=runs
-    )
+def _invalid(task: Task, verdict: Verdict, runs: Sequence[Run]) -> InvalidMeasurement:
+    return InvalidMeasurement(verdict, task.workload, runs, where=f"{task.side.shown} on {task.topology.describe()}")
 
 
-def _require_finite_loss(result: Measurement, task: Task) -> None:
-    if result.throughput.is_diverged:
-        raise _invalid(task, Reason.DIVERGED, result.runs)
+def _require_valid(result: Measurement, task: Task) -> None:
+    if (verdict := invalid(result.throughput)) is not None:
+        raise _invalid(task, verdict, result.runs)
 
 
 def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: float, commit: str) -> dict[str, str]:

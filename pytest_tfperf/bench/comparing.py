@@ -28,6 +28,7 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance, worst
 from pytest_tfperf.errors import FunctionMissing, NotCompared, TfperfError, UserCodeFailed
 from pytest_tfperf.judging.figures import settled
 from pytest_tfperf.judging.pairs import MIN_PAIRS, Decision, ErrorRates, decide
+from pytest_tfperf.judging.validity import invalid
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 
@@ -123,7 +124,7 @@ def compare(
             most = effort.pairs_that_fit(MIN_PAIRS, time.monotonic() - started)
         decision = _decision(pairs or [discarded[-1]], tolerance, most, rates)
         if pair is None:
-            decision, figures = replace(decision, outcome=Outcome.INVALID, reason=""), ()
+            decision, figures = replace(decision, outcome=invalid(None).outcome, reason=""), ()
             break
         figures = compared_figures(plan, pairs, most, rates) if judged else ()
         if not judged or _is_over(decision, figures):
@@ -172,9 +173,9 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: Err
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error, error_rates=rates)
-    if any(summarise([run]).is_diverged for run in (pairs[-1].a, pairs[-1].b)):
-        return replace(decision, outcome=Outcome.INVALID, reason="")
-    return decision
+    verdicts = (invalid(summarise([run])) for run in (pairs[-1].a, pairs[-1].b))
+    found = next(filter(None, verdicts), None)
+    return decision if found is None else replace(decision, outcome=found.outcome, reason="")
 
 
 def _is_over(decision: Decision, figures: Sequence[FigureVerdict]) -> bool:

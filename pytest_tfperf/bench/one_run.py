@@ -265,7 +265,7 @@ class RunEngine:
         """The run with what was observed on the machine meanwhile, and before."""
         disturbance = run.disturbance or seen.disturbance or before
         if disturbance is not None:
-            self._observer.disturbed(disturbance.fact)
+            self._observer.disturbed(disturbance)
         environment = {**run.environment, **seen.environment}
         return replace(
             run, environment=environment, telemetry=seen.telemetry, polls=seen.polls, disturbance=disturbance

@@ -153,7 +153,7 @@ class Observer(Protocol):
     def ended(self, run: Run) -> None:
         """The last window has ended; in `run`, windows before the steady state count as warm-up."""
 
-    def disturbed(self, fact: str) -> None:
+    def disturbed(self, disturbance: Disturbance) -> None:
         """Something disturbed the run that has ended."""
 
     def done(self) -> None:

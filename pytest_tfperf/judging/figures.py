@@ -14,7 +14,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import nan
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.figure import Better, Figure
@@ -31,6 +31,7 @@ from pytest_tfperf.judging.thresholds import (
     reference_variance,
     suspicion,
 )
+from pytest_tfperf.judging.validity import invalid_figure
 
 _LIMIT_RUNS = RUN_STAGES[1]
 """Values of the current environment that confirm one beyond the limit."""
@@ -71,11 +72,10 @@ def judge_figure(evidence: FigureEvidence) -> FigureVerdict:
     values = [value for value in evidence.values if value is not None]
     now = values + [b for _, b in evidence.pairs if b is not None]
     pairs = [(a, b) for a, b in evidence.pairs if a is not None and b is not None]
-    if len(now) < len(evidence.values) + len(evidence.pairs) or len(pairs) < len(evidence.pairs):
-        return _of(evidence, None, Outcome.INVALID, FigureReason.NOT_MEASURED)
-    value = hodges_lehmann(values)
-    if not all(map(isfinite, now)):
-        return _of(evidence, value, Outcome.INVALID, FigureReason.NOT_FINITE)
+    value = hodges_lehmann(values) if values else nan
+    seen = [*evidence.values, *(one for pair in evidence.pairs for one in pair)]
+    if (found := invalid_figure(_of(evidence, value), seen)) is not None:
+        return found
     if any(map(figure.exceeds_limit, now)):
         if len(now) < _LIMIT_RUNS:
             wants = Wants(Want.RUNS, _LIMIT_RUNS - len(pairs))
@@ -87,8 +87,8 @@ def judge_figure(evidence: FigureEvidence) -> FigureVerdict:
             return _of(evidence, value, Outcome.PASS, FigureReason.WITHIN_LIMIT)
         return _of(evidence, value, Outcome.NO_BASELINE, FigureReason.NO_BASELINE)
     signs = figure.signs
-    found = [_Direction.of(evidence, row, noise, values, pairs, sign, len(signs)).verdict(value) for sign in signs]
-    return min(found, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
+    each = [_Direction.of(evidence, row, noise, values, pairs, sign, len(signs)).verdict(value) for sign in signs]
+    return min(each, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
 
 
 def detectable(accepted: float, error: float) -> float:
@@ -96,7 +96,12 @@ def detectable(accepted: float, error: float) -> float:
     return suspicion(accepted, error) + DETECTION * error
 
 
-def _of(evidence: FigureEvidence, value: float | None, outcome: Outcome, reason: FigureReason) -> FigureVerdict:
+def _of(
+    evidence: FigureEvidence,
+    value: float,
+    outcome: Outcome | None = None,
+    reason: FigureReason = FigureReason.ONLY_MEASURED,
+) -> FigureVerdict:
     row = evidence.baseline
     return FigureVerdict(
         figure=evidence.figure,
@@ -105,7 +110,7 @@ def _of(evidence: FigureEvidence, value: float | None, outcome: Outcome, reason:
         outcome=outcome,
         reason=reason,
         baseline=row,
-        change=None if row is None or value is None else value - row.reference,
+        change=None if row is None else value - row.reference,
     )
 
 
@@ -239,11 +244,9 @@ def judge_compared(evidence: ComparedFigure) -> FigureVerdict:
     blank = FigureVerdict(figure=figure, value=None, rank=evidence.rank, rule=Rule.OTHER_SIDE)
     now = [b for _, b in evidence.pairs if b is not None]
     then = [a for a, _ in evidence.pairs if a is not None]
-    if len(now) < len(evidence.pairs):
-        return replace(blank, outcome=Outcome.INVALID, reason=FigureReason.NOT_MEASURED)
-    known = replace(blank, value=statistics.median(now))
-    if not all(map(isfinite, (*now, *then))):
-        return replace(known, outcome=Outcome.INVALID, reason=FigureReason.NOT_FINITE)
+    known = replace(blank, value=statistics.median(now) if now else nan)
+    if (invalid := invalid_figure(known, [b for _, b in evidence.pairs], beside=then)) is not None:
+        return invalid
     if len(then) < len(now):
         known = replace(known, outcome=Outcome.NO_BASELINE, reason=FigureReason.OTHER_SIDE_LACKS)
     else:

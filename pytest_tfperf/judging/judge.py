@@ -47,6 +47,7 @@ from pytest_tfperf.judging.thresholds import (
     screen_error,
     suspicion,
 )
+from pytest_tfperf.judging.validity import invalid
 
 _SESSIONS_HELD = 2
 _COUNTS_SHOWN = (1, 3, 5, 8)  # of runs, where there are no pairs
@@ -98,8 +99,8 @@ def judge(evidence: Evidence) -> Verdict:
     and cleared at the first stage that doesn't show it. The last stage is REGRESSED where the middle is beyond the
     threshold and nearly all pairs or runs show at least half of it. So one slow run fails no test.
     """
-    if evidence.throughput.is_diverged:
-        return Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED)
+    if (found := invalid(evidence.throughput)) is not None:
+        return found
     reference, baseline, noise = evidence.reference, evidence.reference.baseline, evidence.reference.noise
     if baseline is None or noise is None:
         return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)

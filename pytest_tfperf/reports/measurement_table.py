@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
@@ -139,6 +139,18 @@ def result_rank(result: Measurement | Comparison) -> int:
     if not result.is_decided:
         return ACT_FIRST.index(None)
     return action_rank(result) if isinstance(result, Measurement) else ACT_FIRST.index(result.outcome)
+
+
+def is_gain(m: Measurement, red: Collection[str] = ()) -> bool:
+    """Whether an IMPROVED test has a gain that a new baseline keeps.
+
+    IMPROVED is relative to the drift common to all tests, so on a slower machine such a test may be slower than its
+    baseline. `red` has the machines that are REGRESSED as a whole: nothing measured on them is worth recording.
+    """
+    verdict = m.verdict
+    if verdict is None or verdict.outcome is not Outcome.IMPROVED:
+        return False
+    return (verdict.change or 0.0) > 0 and m.machine not in red
 
 
 def counts(results: Iterable[Measurement | Comparison]) -> str:

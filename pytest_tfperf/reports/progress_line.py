@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import window_statistics
 from pytest_tfperf.lines import one_line, printable
+from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.numbers import duration, rate
 
 _RULE = "-" * 64
@@ -135,9 +137,9 @@ class ProgressLine:
                 self._print_step(self._timed)
             self._print(footer(self._timed, run))
 
-    def disturbed(self, fact: str) -> None:
+    def disturbed(self, disturbance: Disturbance) -> None:
         """The run that has ended was disturbed; the test's next run says so."""
-        self._disturbed = self.test, f"the run before was disturbed: {fact}"
+        self._disturbed = self.test, f"the run before was disturbed: {disturbance_fact(disturbance)}"
 
     def done(self) -> None:
         """Remove the progress line."""

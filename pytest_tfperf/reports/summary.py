@@ -16,10 +16,10 @@ from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.lines import command as command_line
-from pytest_tfperf.reports.advice import ADVICE, is_gain
 from pytest_tfperf.reports.comparisons import comparison_table
 from pytest_tfperf.reports.figures import compared_figure_table, figure_table, written_in
-from pytest_tfperf.reports.measurement_table import Shown, counts, measurement_table
+from pytest_tfperf.reports.invalid import ADVICE
+from pytest_tfperf.reports.measurement_table import Shown, counts, is_gain, measurement_table
 from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 

@@ -19,6 +19,7 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import MeasurementError, NotCompared, WorkloadError
+from pytest_tfperf.reports.invalid import worded
 from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session.session import Session
 
@@ -169,7 +170,7 @@ class CallRunner:
     def _explained(self, error: MeasurementError, earlier: Measurement | Comparison | None) -> MeasurementError:
         """The error, with what earlier runs measured and the command that measures again."""
         invalid = error if isinstance(error, InvalidMeasurement) else None
-        return error.and_below(
+        return (worded(invalid) if invalid else error).and_below(
             *not_measured(
                 self._test,
                 self._session.settings.rerun,

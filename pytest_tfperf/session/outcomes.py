@@ -19,8 +19,10 @@ from pytest_tfperf.errors import (
     NotInstalled,
     ThroughputRegression,
 )
+from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports import comparisons
+from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import headline, in_brief
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session import Session
@@ -110,7 +112,7 @@ class Outcomes:
         for index, result in enumerate(self.results):
             if isinstance(result, Measurement) and result.recording is not None:
                 try:
-                    self.session.recorder.record(result)
+                    self.session.recorder.record(result, load_note(load_of(result.runs), len(result.runs)))
                 except BaselineRefused as error:
                     refused.append(error)
                     self.session.queue.keep(self.test, index, replace(result, is_refused=True))

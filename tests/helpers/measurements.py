@@ -30,7 +30,7 @@ WORKLOAD = Workload(model="resnet50", batch_size=64)
 KEY = Key(WORKLOAD.id, "1x8")
 TEST = "perf_tests/test_a.py::test_b[1]"
 NOISE = Noise(between_runs=0.012, degrees_of_freedom=36, rows=9)
-BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, "other processes used 43 % of 2 cores, most of it make (pid 4711)")
+BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, 0.43, culprit="make (pid 4711)", cores=2)
 
 
 def run(seconds: Sequence[float] = (0.064,), examples_per_step: int = 64, **more: Any) -> Run:
