@@ -15,7 +15,7 @@ from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
-from pytest_tfperf.core.run import ONE_WINDOW, Pair, Run
+from pytest_tfperf.core.run import ONE_WINDOW, OwnRun, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want, combined
@@ -65,7 +65,7 @@ class Bench:
             MeasurementError: the worker died, hung or raised.
         """
         taken = _RunsSoFar()
-        taken.runs.append(self._good_run(task, "run", taken))
+        taken.runs.append(self._good_run(task, OwnRun.FIRST, taken))
         result = self._measurement(task, taken)
         _require_valid(result, task)
         return result
@@ -87,7 +87,7 @@ class Bench:
             as `measure`.
         """
         taken = _RunsSoFar() if earlier is None else _RunsSoFar.of(earlier)
-        taken.runs.append(self._good_run(task, "baseline run", taken))
+        taken.runs.append(self._good_run(task, OwnRun.BASELINE, taken))
         result = self._measurement(task, taken)
         _require_valid(result, task)
         result = replace(result, recording=wants([run_value(run) for run in taken.runs], runs))
@@ -137,7 +137,7 @@ class Bench:
         taken.discarded += disturbed
         try:
             tries = None if task.reference.if_slower is Consequence.FAILS else 1
-            taken.runs.append(self._good_run(task, "confirmation run", taken, tries))
+            taken.runs.append(self._good_run(task, OwnRun.CONFIRMATION, taken, tries))
         except InvalidMeasurement as error:
             if tries is None:
                 raise

@@ -20,7 +20,7 @@ from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
-from pytest_tfperf.core.run import Enough, Observer, Pair, Plan, Run
+from pytest_tfperf.core.run import Enough, Observer, OwnRun, Pair, Plan, Run
 from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology
@@ -90,7 +90,7 @@ class RunEngine:
         self._profilers: dict[Launcher, StepProfiler] = {}
 
     def run(
-        self, side: Side, topology: Topology, plan: Plan, *, label: str = "run", enough: Enough = lambda _: False
+        self, side: Side, topology: Topology, plan: Plan, *, label: str = OwnRun.FIRST, enough: Enough = lambda _: False
     ) -> Run:
         """One run in a fresh worker; its `disturbance` says whether something disturbed it.
 

@@ -72,16 +72,20 @@ class DisturbanceLimits:
     gpu_utilisation_fraction: float = 0.05
     gpu_samples_fraction: float = 0.25
 
-    def of(self, kind: DisturbanceKind) -> str:
-        """The limit of a disturbance as the user gives it: "tfperf_busy=0.25"; "" for what has none."""
-        given = {
-            DisturbanceKind.OTHER_PROCESSES: f"tfperf_busy={self.other_cpu_fraction:g}",
-            DisturbanceKind.STEAL: f"tfperf_steal={self.steal_fraction:g}",
-            DisturbanceKind.SWAPPING: f"tfperf_swap={self.swap_bytes_per_sec / 2**20:g}",
-            DisturbanceKind.GPU_SHARED: f"tfperf_gpu_busy={self.gpu_utilisation_fraction:g}",
-            DisturbanceKind.GPU_SLOWED_DOWN: f"tfperf_gpu_throttled={self.gpu_samples_fraction:g}",
-        }
-        return given.get(kind, "")
+    def of(self, kind: DisturbanceKind) -> tuple[str, float]:
+        """The ini value that limits a disturbance, and its value as the user gives it; "" for what has none."""
+        match kind:
+            case DisturbanceKind.OTHER_PROCESSES:
+                return "tfperf_busy", self.other_cpu_fraction
+            case DisturbanceKind.STEAL:
+                return "tfperf_steal", self.steal_fraction
+            case DisturbanceKind.SWAPPING:
+                return "tfperf_swap", self.swap_bytes_per_sec / 2**20
+            case DisturbanceKind.GPU_SHARED:
+                return "tfperf_gpu_busy", self.gpu_utilisation_fraction
+            case DisturbanceKind.GPU_SLOWED_DOWN:
+                return "tfperf_gpu_throttled", self.gpu_samples_fraction
+        return "", 0.0
 
 
 NO_LIMITS: Final = DisturbanceLimits(

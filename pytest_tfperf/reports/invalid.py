@@ -107,15 +107,15 @@ def load_note(load: Sequence[Disturbance], runs: int) -> str:
 
 def accepted_load(one: Disturbance, limits: DisturbanceLimits) -> str:
     """The remark on a load under which new rows are recorded only because these limits accept it."""
-    return f"{disturbance_fact(one)}, and {limits.of(one.kind)} accepts it: the new rows will say so"
+    return f"{disturbance_fact(one)}, and {_given(limits, one.kind)} accepts it: the new rows will say so"
 
 
 def refused_load(one: Disturbance, limits: DisturbanceLimits) -> MeasurementError:
     """The error where a load is beyond the limits, so that no rows are recorded."""
     return MeasurementError(
-        f"--update-baselines: {disturbance_fact(one)}, and the limit is {limits.of(one.kind)}. Nothing was measured. "
-        "Free the machine of other work; or record all the same with a higher limit, as in "
-        f"-o {NO_LIMITS.of(one.kind)}: the new rows then say so"
+        f"--update-baselines: {disturbance_fact(one)}, and the limit is {_given(limits, one.kind)}. Nothing was "
+        "measured. Free the machine of other work; or record all the same with a higher limit, as in "
+        f"-o {_given(NO_LIMITS, one.kind)}: the new rows then say so"
     )
 
 
@@ -134,9 +134,16 @@ def loss_fact(throughput: Throughput, subject: Subject) -> str:
     return f"{text}{step} in {window}{run}"
 
 
+def _given(limits: DisturbanceLimits, kind: DisturbanceKind) -> str:
+    """A limit as the user gives it: "tfperf_busy=0.25"."""
+    name, value = limits.of(kind)
+    return f"{name}={value:g}"
+
+
 def _higher(kind: DisturbanceKind) -> str:
     """The option that accepts a disturbance, with its default: "-o tfperf_busy=1 (default 0.25)"."""
-    return f"-o {NO_LIMITS.of(kind)} (default {DisturbanceLimits().of(kind).partition('=')[2]})"
+    _, default = DisturbanceLimits().of(kind)
+    return f"-o {_given(NO_LIMITS, kind)} (default {default:g})"
 
 
 ADVICE = {
