@@ -315,7 +315,7 @@ def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Su
         f"out of memory with batch_size {batches}{each}",
         Line(_memory(topology), "memory"),
         Line("use a smaller batch_size, or a machine with more memory", "next"),
-        error.fact,
+        error.text,
         *error.below,
         where=where,
     )

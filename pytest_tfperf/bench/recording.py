@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.judging.new_baselines import baseline_of, figure_baselines
+from pytest_tfperf.lines import Line
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.launcher import References
 
@@ -55,7 +55,8 @@ class BaselineRecorder:
         if self._references is not None:
             self.warnings |= dict.fromkeys(self._references.recorded(row, self._store.load(machine).values()))
         if refusals:
-            raise BaselineRefused("\n\n".join(refusals))
+            first, *others = refusals
+            raise first.and_below(*(line for error in others for line in (Line(""), *error.lines)))
 
     @property
     def apart(self) -> tuple[int, int]:

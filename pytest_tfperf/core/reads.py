@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytest_tfperf.errors import WorkloadError, one_of
+from pytest_tfperf.errors import WorkloadError, known_names, unknown
 
 READ_BY_GROUP = ("rate", "step", "seconds", "milliseconds")
 """Groups of which a pattern has one: units per second, a counter of steps, or the time that a step takes."""
@@ -77,9 +77,12 @@ class Reads:
         if self.parse is not None and not callable(self.parse):
             raise WorkloadError(f"parse={self.parse!r} must be a function of a line that returns the rate or None")
         if self.rate_is is not None and self.rate_is not in list(RateIs):
-            raise WorkloadError(f"rate_is: {one_of('value', str(self.rate_is), tuple(RateIs))}")
+            raise WorkloadError(
+                f"rate_is: {unknown('value', self.rate_is)}", next_step=known_names(self.rate_is, RateIs)
+            )
         if self.timed_from not in list(TimedFrom):
-            raise WorkloadError(f"timed_from: {one_of('value', str(self.timed_from), tuple(TimedFrom))}")
+            known = known_names(self.timed_from, TimedFrom)
+            raise WorkloadError(f"timed_from: {unknown('value', self.timed_from)}", next_step=known)
         if self.first_within is not None and not (isinstance(self.first_within, int | float) and self.first_within > 0):
             raise WorkloadError(f"first_within={self.first_within!r} must be a number of seconds above 0")
         ways = [name for name in ("pattern", "field", "parse", "examples") if getattr(self, name)]
@@ -99,8 +102,9 @@ def _require_one_group(pattern: str) -> None:
         groups = re.compile(pattern).groupindex
     except (re.error, RecursionError, OverflowError) as error:
         raise WorkloadError(f"pattern={pattern!r} is no regular expression: {error}") from None
-    if unknown := [group for group in groups if group not in (*READ_BY_GROUP, "loss")]:
-        raise WorkloadError(f"pattern: {one_of('group', unknown[0], (*READ_BY_GROUP, 'loss'))}")
+    if others := [group for group in groups if group not in (*READ_BY_GROUP, "loss")]:
+        known = known_names(others[0], (*READ_BY_GROUP, "loss"))
+        raise WorkloadError(f"pattern: {unknown('group', others[0])}", next_step=known)
     found = [group for group in READ_BY_GROUP if group in groups]
     if len(found) != 1:
         have = f"has the groups {' and '.join(found)}" if found else "has no named group"

@@ -134,14 +134,16 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
     if row.gpu and topology.on_cpus:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this test runs "
-            f"on CPUs: {topology.why_no_gpus or 'it took no GPU'}. `tfperf topology` says more"
+            f"on CPUs: {topology.why_no_gpus or 'it took no GPU'}",
+            next_step="`tfperf topology` says more",
         )
     here = {gpu.name for gpu in topology.gpus}
     if row.gpu and row.is_measured and here and {gpu_model(name) for name in here} != {gpu_model(row.gpu)}:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this machine, "
-            f"which has the same name, has {' and '.join(sorted(here))}. Give it a name of its own "
-            "(--tfperf-machine NAME) and record its baselines, or delete the old rows"
+            f"which has the same name, has {' and '.join(sorted(here))}",
+            next_step="Give it a name of its own "
+            "(--tfperf-machine NAME) and record its baselines, or delete the old rows",
         )
 
 
@@ -154,7 +156,8 @@ def require_same_unit(row: Baseline, throughput: Throughput) -> None:
     if row.unit != throughput.unit and row.provenance is not Provenance.PROVISIONAL:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} is in {row.unit}/s, and this test measures "
-            f"{throughput.unit}/s. Record the row again with --update-baselines, or delete it"
+            f"{throughput.unit}/s",
+            next_step="Record the row again with --update-baselines, or delete it",
         )
 
 

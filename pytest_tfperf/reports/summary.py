@@ -82,7 +82,7 @@ def refused(faults: Mapping[str, Sequence[TfperfError]], tests: int, *, in_brief
     grouped: dict[str, list[str]] = {}
     for test, found in faults.items():
         for fault in found:
-            grouped.setdefault(fault.in_one_line if in_brief else str(fault), []).append(test)
+            grouped.setdefault(fault.brief if in_brief else str(fault), []).append(test)
     all_tests = counted(tests, "throughput test")
     lines = [f"tfperf: {len(faults)} of {all_tests} have invalid parameters; each of them is an error:"]
     for text, (first, *others) in grouped.items():

@@ -84,7 +84,7 @@ class CallRunner:
             return self._compared(a, b, on, accepted, plan, name=name, other=other).b.throughput
         except NotCompared as error:
             if not other.may_lack_code:
-                raise MeasurementError(str(error)) from error
+                raise error.of_type(MeasurementError) from error
             self._session.compared.alone[self._test] = str(error)
         return self.measure(subject, on, plan, name)
 

@@ -167,6 +167,7 @@ def module_of(feature: str, name: str, wanted_by: str) -> Any:
     """
     if (module := modules(name).get(feature)) is None:
         raise TfperfError(
-            f"{wanted_by}: this installation of pytest-tfperf lacks its part features/{feature}. Install it again"
+            f"{wanted_by}: this installation of pytest-tfperf lacks its part features/{feature}",
+            next_step="Install it again",
         )
     return module

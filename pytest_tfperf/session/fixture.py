@@ -289,8 +289,8 @@ class ThroughputFixture:
     def _require_open(self, *topologies: Topology) -> None:
         if self._is_over:
             raise TfperfError(
-                "throughput: the test's body has finished, so a measurement could no longer fail it. "
-                "Measure in the test, or in a fixture before its yield"
+                "throughput: the test's body has finished, so a measurement could no longer fail it",
+                next_step="Measure in the test, or in a fixture before its yield",
             )
         if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")

@@ -138,19 +138,21 @@ class Outcomes:
         return self._messages([result])
 
 
-def why_missing_is_an_error(session: Session, error: NoData | NotEnoughDevices | NotInstalled) -> str:
-    """Reason to report a skip as an error under --tfperf-require-baseline; empty if the test may skip."""
+def missing_as_error(session: Session, error: NoData | NotEnoughDevices | NotInstalled) -> MeasurementError | None:
+    """The error that takes a skip's place under --tfperf-require-baseline; None if the test may skip."""
     if isinstance(error, NoData):
-        return str(error)
+        return error.of_type(MeasurementError)
     if not isinstance(error, NotEnoughDevices):
-        return ""
+        return None
     if isinstance(error, NotEnoughNodes) and session.nodes is not None:
-        return str(error)  # who names a launcher for the gate wants its tests to run
+        return error.of_type(MeasurementError)  # who names a launcher for the gate wants its tests to run
     if session.measuring.machine.topology.driver_fault:
-        return f"{error}. A driver is installed, so this machine should have GPUs"
+        why = "A driver is installed, so this machine should have GPUs"
+        return MeasurementError(error.fact, next_step=". ".join(filter(None, (error.next_step, why))))
     name = session.settings.machine
     if not (name and error.wanted):
-        return ""
+        return None
     rows = session.baselines.load(name).values()
     had = any(row.gpu and row.key.topology == f"1x{error.wanted}" for row in rows if row.is_measured)
-    return f"{error}. Its baselines were measured on {error.wanted} GPUs: one is missing" if had else ""
+    why = f"Its baselines were measured on {error.wanted} GPUs: one is missing"
+    return MeasurementError(error.fact, next_step=". ".join(filter(None, (error.next_step, why)))) if had else None
