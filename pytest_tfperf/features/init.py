@@ -50,7 +50,7 @@ def add_to(commands: Commands) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     root: Path = arguments.folder
     if not root.is_dir():
-        raise TfperfError(f"{root}: there is no such folder. Make it, or name another one")
+        raise TfperfError(f"{root}: there is no such folder", next_step="Make it, or name another one")
     if not re.fullmatch(r"\w[\w.-]*", arguments.tests, re.ASCII):
         raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
     ci = arguments.ci or _ci_of(root)

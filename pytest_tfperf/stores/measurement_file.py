@@ -45,7 +45,9 @@ def write(path: Path, measurements: Iterable[Measurement]) -> None:
     try:
         files.replace(path, render(measurements).encode())
     except OSError as error:
-        raise TfperfError(f"{path} can't be written: {error.strerror}. Name another file: -o FILE") from None
+        raise TfperfError(
+            f"{path} can't be written: {error.strerror}", next_step="Name another file: -o FILE"
+        ) from None
 
 
 def is_measurement_file(text: str) -> bool:

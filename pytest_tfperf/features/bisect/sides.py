@@ -65,8 +65,8 @@ class TwoStates:
         is_other_python = not self._step.b.folder and self._step.b.python != sys.executable
         if is_other_python and isinstance(subject, Command) and not subject.runs_this_python:
             raise TfperfError(
-                f"{subject.id}: {subject.argv[0]} runs with the same packages in each environment. Begin the command "
-                'with sys.executable, as in [sys.executable, "train.py"]'
+                f"{subject.id}: {subject.argv[0]} runs with the same packages in each environment",
+                next_step='Begin the command with sys.executable, as in [sys.executable, "train.py"]',
             )
 
     def close(self) -> None:

@@ -98,7 +98,8 @@ def _explaining(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise TfperfError(
-            f"{path}: the Markdown summary can't be written: {error.strerror}. Free space, or correct its permissions"
+            f"{path}: the Markdown summary can't be written: {error.strerror}",
+            next_step="Free space, or correct its permissions",
         ) from None
 
 

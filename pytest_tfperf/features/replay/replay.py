@@ -138,7 +138,8 @@ def _judged_log(described: LogDescription, request: Request, *, tests: int) -> J
     if stated.on_cpus and found.baseline is not None and found.baseline.gpu:
         raise TfperfError(
             f"{described.log.name}: {stated.facts[DEVICES]}, and the baseline of {request.machine} is of "
-            f"{found.baseline.gpu}. Name the machine that the log is of with --machine=NAME"
+            f"{found.baseline.gpu}",
+            next_step="Name the machine that the log is of with --machine=NAME",
         )
     measurement = Measurement(
         test="",
