@@ -46,7 +46,7 @@ class TfperfError(Exception):
 
     def at(self, where: str, *first: Line | str) -> Self:
         """The same error with the place before it, and further lines directly below the fact."""
-        return self._again((*first, *self.below), f"{where}: {self.where}" if self.where else where)
+        return self._again((*first, *self.below), ": ".join(filter(None, (where, self.where))))
 
     def and_below(self, *last: Line | str) -> Self:
         """The same error with further lines at its end."""
