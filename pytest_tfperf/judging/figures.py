@@ -171,17 +171,10 @@ class _Direction:
         )
         return cls(evidence, sign, reference, runs, by_pairs)
 
-    @property
-    def is_suspected(self) -> bool:
-        runs = self.by_runs
-        if len(runs.changes) in runs.stages or not runs.next_stage:
-            return runs.middle < -runs.suspicion(len(runs.changes))
-        return min(runs.changes) < -runs.suspicion(1)
-
     def verdict(self, value: float) -> FigureVerdict:
-        outcome, reason, wants = self._decided() if self.is_suspected else self._good()
+        outcome, reason, wants = self._decided() if self.by_runs.is_suspected else self._good()
         found = self.confirmation
-        is_confirmed = len(found.changes) > 1 and self.is_suspected
+        is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
         return replace(
             _of(self.evidence, value, outcome, reason),
             rule=found.rule,

@@ -110,7 +110,7 @@ def judge(evidence: Evidence) -> Verdict:
     case = _Case.of(evidence if reference.is_own_row else _by_itself(evidence), baseline, noise)
     if evidence.is_drift_to_come and reference.is_own_row:
         return case.verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, Wants(Want.COMMON_DRIFT))
-    if not case.is_suspected:
+    if not case.by_runs.is_suspected:
         return case.good()
     return case.confirmed()
 
@@ -184,14 +184,6 @@ class _Case:
         )
         return cls(evidence, baseline, noise, learnt, runs, pairs if has_pairs else runs, is_shared)
 
-    @property
-    def is_suspected(self) -> bool:
-        """Between two stages a suspect stays one: a good second run must not prevent the third."""
-        runs = self.by_runs
-        if len(runs.changes) in runs.stages or not runs.next_stage:
-            return runs.middle < -runs.suspicion(len(runs.changes))
-        return min(runs.changes) < -runs.suspicion(1)
-
     def good(self) -> Verdict:
         """Not slower; maybe faster."""
         if self.by_runs.middle <= self.rise:
@@ -249,7 +241,7 @@ class _Case:
         reference = self.baseline.reference * math.exp(evidence.drift.log + self.learnt.offset)
         is_bounded = evidence.tolerance.lower is not None
         threshold = found.threshold(FALSE_ALARMS)
-        is_confirmed = len(found.changes) > 1 and self.is_suspected
+        is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
         return Verdict(
             outcome=outcome,
             reason=reason,
