@@ -12,7 +12,7 @@ from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import Against, Consequence, Outcome, Verdict
+from pytest_tfperf.core.verdict import WORST_FIRST, Against, Consequence, Outcome, Verdict
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.breakdown import bound_by
 from pytest_tfperf.reports.numbers import change, percent, rate
@@ -22,15 +22,7 @@ _LEAST_WINDOWS = 3  # for tf_cnn_benchmarks' +/-
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
 _OPTIONAL = ("baseline", "fails at", "confirmed", "detectable", "bound", "document", "+/-")
 
-ACT_FIRST = (
-    Outcome.REGRESSED,
-    Outcome.INVALID,
-    Outcome.INCONCLUSIVE,
-    Outcome.NO_BASELINE,
-    Outcome.IMPROVED,
-    Outcome.PASS,
-    None,
-)
+ACT_FIRST = (*WORST_FIRST, None)
 """The outcomes in the order of a table's rows: those that need action first, no judgement last."""
 
 

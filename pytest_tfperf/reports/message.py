@@ -13,7 +13,7 @@ from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.core.verdict import Against, Consequence, Noise, Outcome, Rule, Verdict
+from pytest_tfperf.core.verdict import BAD_NEWS, Against, Consequence, Noise, Outcome, Rule, Verdict
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.breakdown import breakdown_lines
@@ -26,7 +26,6 @@ _WORTH_SHOWING = 0.001
 _TOO_GOOD = 2.0  # as a change: three times the baseline
 _IS_TOO_GOOD = "more than 3 times the baseline: is it of another workload (precision, batch, devices, mode)?"
 _FAILED_LATER = "the reference environment failed in a later pair"
-_BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
 def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") -> list[Line]:
@@ -37,7 +36,7 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
     verdict = measurement.verdict
     assert verdict is not None, "only a judged measurement has a message"
     figures = bad_figures(measurement)
-    if figures and verdict.outcome not in _BAD_NEWS:
+    if figures and verdict.outcome not in BAD_NEWS:
         return _of_figures(measurement, verdict, figures, rerun)
     return [
         Line(headline(measurement)),
@@ -115,7 +114,7 @@ def in_brief(measurement: Measurement) -> str:
     """The outcome of a judged measurement in a few words, for a line that names the test already."""
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
-    if verdict.outcome not in _BAD_NEWS and (figures := bad_figures(measurement)):
+    if verdict.outcome not in BAD_NEWS and (figures := bad_figures(measurement)):
         return "; ".join(f"{one.outcome}: {figure_fact(one)}" for one in figures)
     if verdict.outcome is Outcome.INVALID:
         return invalid_measurement(measurement, verdict)
@@ -150,7 +149,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
             yield Line(_detectable(verdict.min_detectable_slowdown, verdict.noise), "detectable")
         if changed := changed_since(row, m.environment):
             yield Line(", ".join(changed), "environment")
-    if verdict.outcome in _BAD_NEWS:
+    if verdict.outcome in BAD_NEWS:
         yield from telemetry_lines([*m.runs, *(pair.b for pair in m.pairs)] or m.discarded)
 
 
