@@ -148,11 +148,17 @@ def missing_as_error(session: Session, error: NoData | NotEnoughDevices | NotIns
         return error.of_type(MeasurementError)  # who names a launcher for the gate wants its tests to run
     if session.measuring.machine.topology.driver_fault:
         why = "A driver is installed, so this machine should have GPUs"
-        return MeasurementError(error.fact, next_step=". ".join(filter(None, (error.next_step, why))))
-    name = session.settings.machine
-    if not (name and error.wanted):
+    elif _had(session, error.wanted):
+        why = f"Its baselines were measured on {error.wanted} GPUs: one is missing"
+    else:
         return None
+    return MeasurementError(error.fact, next_step=". ".join(filter(None, (error.next_step, why))))
+
+
+def _had(session: Session, gpus: int) -> bool:
+    """Whether the machine, where it has a name of its own, was measured with so many GPUs."""
+    name = session.settings.machine
+    if not (name and gpus):
+        return False
     rows = session.baselines.load(name).values()
-    had = any(row.gpu and row.key.topology == f"1x{error.wanted}" for row in rows if row.is_measured)
-    why = f"Its baselines were measured on {error.wanted} GPUs: one is missing"
-    return MeasurementError(error.fact, next_step=". ".join(filter(None, (error.next_step, why)))) if had else None
+    return any(row.gpu and row.key.topology == f"1x{gpus}" for row in rows if row.is_measured)
