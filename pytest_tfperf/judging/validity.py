@@ -42,7 +42,7 @@ def invalid_figure(
         values: of each run that is judged; None where the run could not tell it.
         beside: what they are compared with.
     """
-    reason = None
+    reason: FigureReason | None = None
     if None in values:
         reason, known = FigureReason.NOT_MEASURED, replace(known, value=None, change=None)
     elif not all(isfinite(value) for value in (*values, *beside) if value is not None):
