@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self, TypeVar
+from pathlib import Path
+from typing import Final, Self, TypeVar
 
 from pytest_tfperf.lines import Line, lines_of, plain, short_lines, shortened
 
@@ -179,3 +180,16 @@ def known_names(name: object, good: object) -> str:
         return "There are none."
     near = get_close_matches(shortened(name), names, n=1)
     return f"{f'Did you mean {near[0]!r}? ' if near else ''}Known: {', '.join(names)}."
+
+
+_PACKAGE: Final = Path(__file__).resolve().parent
+
+DOCS: Final = next(
+    (folder for folder in (_PACKAGE / "docs", _PACKAGE.parent / "docs") if folder.is_dir()), _PACKAGE / "docs"
+).as_uri()
+"""The URL of the documentation that fits this version: `docs/` in an installed wheel, or that of a checkout."""
+
+
+def page(name: str) -> str:
+    """The URL of a page such as "cluster.md", for a next step."""
+    return f"{DOCS}/{name}"

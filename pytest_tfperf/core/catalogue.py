@@ -15,9 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_tfperf.core.data_sets import IMAGES, TOKENS, DataSet
-from pytest_tfperf.core.documentation import page
 from pytest_tfperf.core.workload import VariableUpdate, Workload
-from pytest_tfperf.errors import NotInstalled, WorkloadError, known_names, unknown
+from pytest_tfperf.errors import NotInstalled, WorkloadError, known_names, page, unknown
 
 _TRAINING = Path(__file__).parents[1] / "training"
 _registered: dict[str, dict[str, str]] = {"models": {}, "pipelines": {}}

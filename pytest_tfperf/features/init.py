@@ -16,8 +16,7 @@ from pytest_tfperf.console.arguments import Commands, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import IniFile, ini_file
 from pytest_tfperf.core.consequence import EXIT_GREEN
-from pytest_tfperf.core.documentation import page
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, page
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports.table import aligned
 

@@ -8,11 +8,10 @@ from dataclasses import fields
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.session_verdicts import (
     Change,
