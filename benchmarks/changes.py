@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.judging.change_points import alarms
-from pytest_tfperf.judging.changes import changes_of
+from pytest_tfperf.judging.lasting_changes import changes_of
 
 Values = NDArray[np.float64]
 Generator = np.random.Generator

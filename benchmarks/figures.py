@@ -30,10 +30,9 @@ from typing import cast
 from pytest_tfperf.bench.disturbance import DisturbanceGuard
 from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import BUILT_IN, COLD_CACHES, Figure, figures_of
-from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import Observer, Plan
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Want

@@ -30,9 +30,9 @@ from pytest_tfperf.errors import (
 )
 
 if TYPE_CHECKING:
+    from pytest_tfperf.core.command import Reads
     from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.figure import Figure
-    from pytest_tfperf.core.reads import Reads
     from pytest_tfperf.core.throughput import Throughput
     from pytest_tfperf.core.topology import Topology
     from pytest_tfperf.stores.data_frame import load_history
@@ -73,7 +73,7 @@ __all__ = [
 _LATER = {
     "Comparison": "pytest_tfperf.core.comparison",
     "Figure": "pytest_tfperf.core.figure",
-    "Reads": "pytest_tfperf.core.reads",
+    "Reads": "pytest_tfperf.core.command",
     "Throughput": "pytest_tfperf.core.throughput",
     "Topology": "pytest_tfperf.core.topology",
     "load_history": "pytest_tfperf.stores.data_frame",

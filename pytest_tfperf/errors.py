@@ -3,43 +3,68 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from pathlib import Path
+from typing import Final, Self, TypeVar
 
-from pytest_tfperf.lines import Line, lines_of, plain
-from pytest_tfperf.safe_text import short_lines, shortened
+from pytest_tfperf.lines import Line, lines_of, plain, short_lines, shortened
 
 
 class TfperfError(Exception):
     """A fault that the user can fix; its text is shown, without the passwords of URLs and with long lines shortened.
 
     Args:
-        fact: what went wrong, and what to do. Its first sentence stands alone.
+        fact: what went wrong, in one line that stands alone, without a full stop.
         below: further lines: the end of a log, the next step.
+        next_step: what to do, with what explains it: sentences behind the fact; "" where the fact or a line below says
+            it.
         where: the place: a source line, or what was measured, and on what; "" where the one who raises it does not
             know.
-        brief: the fact for a line that has room for nothing else, with its cause; "" for the fact itself.
+        brief: the fact with its cause, for a line that has room for nothing else; "" for the fact alone.
     """
 
-    def __init__(self, fact: object = "", *below: Line | str, where: str = "", brief: str = "") -> None:
-        self.fact, self.below, self.where = str(fact), below, where
+    def __init__(
+        self, fact: object = "", *below: Line | str, next_step: str = "", where: str = "", brief: str = ""
+    ) -> None:
+        self.fact, self.next_step, self.below, self.where = str(fact), next_step, below, where
         self.brief = brief or self.fact
         Exception.__init__(self, plain(self.lines))
 
     @property
-    def lines(self) -> list[Line]:
-        """The whole message; each line is shortened, whatever it repeats, and the next step at its end stays."""
-        lines = lines_of(f"{self.where}: {self.fact}" if self.where else self.fact, *self.below)
-        return [replace(line, text=short_lines(line.text)) for line in lines]
+    def text(self) -> str:
+        """The fact and the next step."""
+        return f"{self.fact}. {self.next_step}" if self.next_step else self.fact
 
     @property
-    def in_one_line(self) -> str:
-        """The fact in brief, for a line that names the test already."""
-        return _first_sentence(self.brief)
+    def lines(self) -> list[Line]:
+        """The whole message; each line is shortened, whatever it repeats, and the next step at its end stays."""
+        lines = lines_of(f"{self.where}: {self.text}" if self.where else self.text, *self.below)
+        return [replace(line, text=short_lines(line.text)) for line in lines]
 
     @property
     def headline(self) -> str:
         """The place and the fact, without what to do."""
-        return _first_sentence(str(self))
+        return f"{self.where}: {self.fact}" if self.where else self.fact
+
+    def at(self, where: str, *first: Line | str) -> Self:
+        """The same error with the place before it, and further lines directly below the fact."""
+        return self._again((*first, *self.below), ": ".join(filter(None, (where, self.where))))
+
+    def and_below(self, *last: Line | str) -> Self:
+        """The same error with further lines at its end."""
+        return self._again((*self.below, *last), self.where)
+
+    def of_type(self, kind: type[E]) -> E:
+        """The same error as one of another type."""
+        return kind(self.fact, *self.below, next_step=self.next_step, where=self.where, brief=self.brief)
+
+    def _again(self, below: tuple[Line | str, ...], where: str) -> Self:
+        again = type(self).__new__(type(self))
+        again.__dict__ |= self.__dict__
+        TfperfError.__init__(again, self.fact, *below, next_step=self.next_step, where=where, brief=self.brief)
+        return again
+
+
+E = TypeVar("E", bound=TfperfError)
 
 
 class WorkloadError(TfperfError, ValueError):
@@ -58,12 +83,12 @@ class NotEnoughDevices(TfperfError):
     """The machine has fewer (or less equal) devices than a test asks for; the plugin skips.
 
     Args:
-        text: what is needed and what there is.
+        fact: what is needed and what there is.
         wanted: GPUs that were asked for; 0 if something else is missing.
     """
 
-    def __init__(self, text: str, wanted: int = 0) -> None:
-        super().__init__(text)
+    def __init__(self, fact: str, wanted: int = 0, *, next_step: str = "") -> None:
+        super().__init__(fact, next_step=next_step)
         self.wanted = wanted
 
 
@@ -85,17 +110,6 @@ class DocumentError(TfperfError):
 
 class MeasurementError(TfperfError):
     """Nothing could be measured: the worker died, hung, or gave invalid numbers."""
-
-    def at(self, where: str, *first: Line | str) -> Self:
-        """The same error with the place before it, and further lines directly below the fact."""
-        return self._again((*first, *self.below), where)
-
-    def and_below(self, *last: Line | str) -> Self:
-        """The same error with further lines at its end."""
-        return self._again((*self.below, *last), self.where)
-
-    def _again(self, below: tuple[Line | str, ...], where: str) -> Self:
-        return type(self)(self.fact, *below, where=where, brief=self.brief)
 
 
 class BaselineRefused(MeasurementError):
@@ -134,9 +148,9 @@ class Failure(AssertionError):
         AssertionError.__init__(self, plain(self.lines))
 
     @property
-    def in_one_line(self) -> str:
+    def brief(self) -> str:
         """Its fact, for a line that names the test already."""
-        return _first_sentence(str(self))
+        return str(self.lines[0])
 
 
 class GateFailure(Failure):
@@ -149,7 +163,12 @@ class ThroughputRegression(Failure):
 
 def one_of(kind: str, name: object, good: object) -> str:
     """The sentences for a bad name: it is unknown, and these are known."""
-    return f"unknown {kind} {shortened(name)!r}. {known_names(name, good)}"
+    return f"{unknown(kind, name)}. {known_names(name, good)}"
+
+
+def unknown(kind: str, name: object) -> str:
+    """The fact that a name is unknown."""
+    return f"unknown {kind} {shortened(name)!r}"
 
 
 def known_names(name: object, good: object) -> str:
@@ -163,6 +182,14 @@ def known_names(name: object, good: object) -> str:
     return f"{f'Did you mean {near[0]!r}? ' if near else ''}Known: {', '.join(names)}."
 
 
-def _first_sentence(text: str) -> str:
-    """The text before the first full stop, or the first line: every message begins with the fact, and stands alone."""
-    return text.partition("\n")[0].partition(". ")[0].removesuffix(".")
+_PACKAGE: Final = Path(__file__).resolve().parent
+
+DOCS: Final = next(
+    (folder for folder in (_PACKAGE / "docs", _PACKAGE.parent / "docs") if folder.is_dir()), _PACKAGE / "docs"
+).as_uri()
+"""The URL of the documentation that fits this version: `docs/` in an installed wheel, or that of a checkout."""
+
+
+def page(name: str) -> str:
+    """The URL of a page such as "cluster.md", for a next step."""
+    return f"{DOCS}/{name}"

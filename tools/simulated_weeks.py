@@ -23,15 +23,15 @@ from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Run, Window
-from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, merged
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.features.page.facts import ReportSource
 from pytest_tfperf.features.page.past import as_result
-from pytest_tfperf.judging.changes import changes_of
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.reference import Reference, reference_for
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
@@ -170,7 +170,7 @@ def _measurement(
     """As a session takes it: run by run, until the judge is content."""
     runs, discarded = [first], []
     if day == DAYS - 1 and test.test == _HOT_TEST:
-        heat = Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, "GPU-7f3a was slowed down because of heat (91 C)")
+        heat = Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, gpu="GPU-7f3a", throttle=Throttle.SW_THERMAL, celsius=91)
         discarded = [replace(_run(test, machine, day, random, slow=0.2), disturbance=heat)]
     tolerance = Tolerance().within(reference.baseline) if reference.baseline else Tolerance()
     while True:

@@ -7,28 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from pytest_tfperf.bench.figures import judged, only_measured
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.one_run import RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
-from pytest_tfperf.bench.task import Call, Profiler, Task
+from pytest_tfperf.bench.task import Call, Profiler, Task, judged_figures, measured_figures
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
-from pytest_tfperf.core.run import ONE_WINDOW, Pair, Run
+from pytest_tfperf.core.run import ONE_WINDOW, OwnRun, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want, combined
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
-from pytest_tfperf.judging.judge import judge, may_stop
+from pytest_tfperf.judging.judge import first_run_suffices, judge
 from pytest_tfperf.judging.new_baselines import wants
 from pytest_tfperf.judging.reference import floor_rate, memory_rate, refuse_other_devices, require_same_unit
-from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.advice import loss_advice
-from pytest_tfperf.reports.message import why_runs_are_invalid
+from pytest_tfperf.judging.validity import invalid
 
 
 class Bench:
@@ -68,9 +65,9 @@ class Bench:
             MeasurementError: the worker died, hung or raised.
         """
         taken = _RunsSoFar()
-        taken.runs.append(self._good_run(task, "run", taken))
+        taken.runs.append(self._good_run(task, OwnRun.FIRST, taken))
         result = self._measurement(task, taken)
-        _require_finite_loss(result, task)
+        _require_valid(result, task)
         return result
 
     def check(self, task: Task, earlier: Measurement | None = None) -> Measurement:
@@ -90,9 +87,9 @@ class Bench:
             as `measure`.
         """
         taken = _RunsSoFar() if earlier is None else _RunsSoFar.of(earlier)
-        taken.runs.append(self._good_run(task, "baseline run", taken))
+        taken.runs.append(self._good_run(task, OwnRun.BASELINE, taken))
         result = self._measurement(task, taken)
-        _require_finite_loss(result, task)
+        _require_valid(result, task)
         result = replace(result, recording=wants([run_value(run) for run in taken.runs], runs))
         if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
             result = self._profiled(task, result)
@@ -103,8 +100,10 @@ class Bench:
         taken, machine = _RunsSoFar(), self._machine(task.topology)
 
         def enough(run: Run) -> bool:
-            has_other = task.reference_side is not None
-            return may_stop(run_value(run), task.reference, task.tolerance, has_reference_environment=has_other)
+            has_pairs = task.reference_side is not None
+            return first_run_suffices(
+                run_value(run), task.reference, task.tolerance, has_reference_environment=has_pairs
+            )
 
         while True:
             run = self._engine.run(task.side, task.topology, task.plan, enough=enough)
@@ -113,7 +112,7 @@ class Bench:
             taken.discarded.append(run)
             if len(taken.discarded) >= machine.tries:
                 machine.was_disturbed(taken.seconds)
-                raise _invalid(task, Reason.DISTURBED, taken.discarded)
+                raise _invalid(task, invalid(None), taken.discarded)
         machine.note_first_run(task, run)
         taken.runs.append(run)
         return self._judged(task, taken)
@@ -138,7 +137,7 @@ class Bench:
         taken.discarded += disturbed
         try:
             tries = None if task.reference.if_slower is Consequence.FAILS else 1
-            taken.runs.append(self._good_run(task, "confirmation run", taken, tries))
+            taken.runs.append(self._good_run(task, OwnRun.CONFIRMATION, taken, tries))
         except InvalidMeasurement as error:
             if tries is None:
                 raise
@@ -157,7 +156,7 @@ class Bench:
         """On the throughput and on the figures, from what was measured so far."""
         machine = self._machine(task.topology)
         evidence = machine.evidence(task, taken.runs, taken.pairs)
-        return judge(evidence), judged(task, taken.runs, taken.pairs, evidence, machine.figure_rows)
+        return judge(evidence), judged_figures(task, taken.runs, taken.pairs, evidence, machine.figure_rows)
 
     def _judged(self, task: Task, taken: _RunsSoFar) -> Measurement:
         result = self._measurement(task, taken)
@@ -183,7 +182,7 @@ class Bench:
             task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries
         )
         if run is None:
-            raise _invalid(task, Reason.DISTURBED, discarded)
+            raise _invalid(task, invalid(None), discarded)
         taken.discarded += discarded
         return run
 
@@ -209,7 +208,7 @@ class Bench:
             return False
         if pair is None:
             disturbed = [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance]
-            raise _invalid(task, Reason.DISTURBED, disturbed)
+            raise _invalid(task, invalid(None), disturbed)
         taken.discarded_pairs += discarded
         taken.pairs.append(pair)
         return True
@@ -234,7 +233,7 @@ class Bench:
             devices=topology.describe(),
             runs=tuple(taken.runs),
             throughput=throughput,
-            figures=only_measured(task, taken.runs),
+            figures=measured_figures(task, taken.runs),
             discarded=tuple(taken.discarded),
             pairs=tuple(taken.pairs),
             discarded_pairs=tuple(taken.discarded_pairs),
@@ -275,18 +274,13 @@ class _RunsSoFar:
         return time.monotonic() - self.started
 
 
-def _invalid(task: Task, reason: Reason, runs: Sequence[Run]) -> InvalidMeasurement:
-    verdict = Verdict(outcome=Outcome.INVALID, reason=reason)
-    fact = f"{verdict.outcome}: {why_runs_are_invalid(verdict, task.workload, summarise(runs), runs)}"
-    below = [Line(loss_advice(task.workload), "next")] if reason is Reason.DIVERGED else []
-    return InvalidMeasurement(
-        verdict, fact, *below, where=f"{task.side.shown} on {task.topology.describe()}", runs=runs
-    )
+def _invalid(task: Task, verdict: Verdict, runs: Sequence[Run]) -> InvalidMeasurement:
+    return InvalidMeasurement(verdict, task.workload, runs, where=f"{task.side.shown} on {task.topology.describe()}")
 
 
-def _require_finite_loss(result: Measurement, task: Task) -> None:
-    if result.throughput.is_diverged:
-        raise _invalid(task, Reason.DIVERGED, result.runs)
+def _require_valid(result: Measurement, task: Task) -> None:
+    if (verdict := invalid(result.throughput)) is not None:
+        raise _invalid(task, verdict, result.runs)
 
 
 def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: float, commit: str) -> dict[str, str]:

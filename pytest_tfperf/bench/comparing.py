@@ -1,19 +1,24 @@
-"""Compares two sides in fresh pairs of workers, until the confidence interval of their ratio decides."""
+"""Compares two sides in fresh pairs of workers, until the confidence interval of their ratio decides.
+
+The two are of one test, or each check is compared with the session's `OtherSide` in place of a baseline.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Protocol
 
-from pytest_tfperf.bench.figures import compared
 from pytest_tfperf.bench.one_run import RunEngine, Side, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
+from pytest_tfperf.bench.task import compared_figures
 from pytest_tfperf.core.breakdown import breakdown
+from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.run import Pair, Plan, Run
@@ -21,8 +26,11 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance, worst
 from pytest_tfperf.errors import FunctionMissing, NotCompared, TfperfError, UserCodeFailed
-from pytest_tfperf.judging.compared_figures import settled
+from pytest_tfperf.judging.figures import settled
 from pytest_tfperf.judging.pairs import MIN_PAIRS, Decision, ErrorRates, decide
+from pytest_tfperf.judging.validity import invalid
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.launcher import Launcher
 
 MAX_PAIRS = 20
 MAX_SECONDS = 300.0
@@ -116,9 +124,9 @@ def compare(
             most = effort.pairs_that_fit(MIN_PAIRS, time.monotonic() - started)
         decision = _decision(pairs or [discarded[-1]], tolerance, most, rates)
         if pair is None:
-            decision, figures = replace(decision, outcome=Outcome.INVALID, reason=""), ()
+            decision, figures = replace(decision, outcome=invalid(None).outcome, reason=""), ()
             break
-        figures = compared(plan, pairs, most, rates) if judged else ()
+        figures = compared_figures(plan, pairs, most, rates) if judged else ()
         if not judged or _is_over(decision, figures):
             break
         if end := _end(len(pairs), len(discarded), time.monotonic() - started, effort, most):
@@ -165,9 +173,9 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: Err
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error, error_rates=rates)
-    if any(summarise([run]).is_diverged for run in (pairs[-1].a, pairs[-1].b)):
-        return replace(decision, outcome=Outcome.INVALID, reason="")
-    return decision
+    verdicts = (invalid(summarise([run])) for run in (pairs[-1].a, pairs[-1].b))
+    found = next(filter(None, verdicts), None)
+    return decision if found is None else replace(decision, outcome=found.outcome, reason="")
 
 
 def _is_over(decision: Decision, figures: Sequence[FigureVerdict]) -> bool:
@@ -200,3 +208,54 @@ def _side(side: Side, runs: Sequence[Run], device_rate: float | None = None) -> 
         environment=runs[-1].environment,
         breakdown=breakdown(runs, throughput.examples_per_sec, side.workload, device_rate),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How the comparisons of a session are decided.
+
+    Args:
+        tolerance: holds for all tests; None for each test's own.
+        effort: when each is given up.
+        error_rates: how often one may be wrong.
+        compares_figures: whether the figures of each check are compared, too.
+    """
+
+    tolerance: Tolerance | None = None
+    effort: Effort = field(default_factory=Effort)
+    error_rates: ErrorRates = field(default_factory=ErrorRates)
+    compares_figures: bool = True
+
+
+class OtherSide(Protocol):
+    """Side a of each check's comparison, and what is special about side b; one for a session."""
+
+    @property
+    def announcement(self) -> Sequence[str]:
+        """Lines before the first test: what is compared with what."""
+
+    @property
+    def facts(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """What tells a and b apart, for the environment of either: "commit" -> "1a2b3c4d5e6f"."""
+
+    @property
+    def terms(self) -> Terms:
+        """How comparisons are decided."""
+
+    @property
+    def may_lack_code(self) -> bool:
+        """Whether what a's code can't run is measured alone; otherwise it is an error."""
+
+    def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:
+        """What starts the workers of a and of b; `here` starts them on the current code, `launch` under a Python."""
+
+    def refuse(self, subject: Subject, test: str) -> None:
+        """Return if the subject of a test (pytest's node id) can be compared.
+
+        Raises:
+            NotCompared: the other side has no such test.
+            TfperfError: both sides would be the same.
+        """
+
+    def close(self) -> None:
+        """Release what the session held."""

@@ -20,7 +20,7 @@ from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
-from pytest_tfperf.core.run import Enough, Observer, Pair, Plan, Run
+from pytest_tfperf.core.run import Enough, Observer, OwnRun, Pair, Plan, Run
 from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology
@@ -90,7 +90,7 @@ class RunEngine:
         self._profilers: dict[Launcher, StepProfiler] = {}
 
     def run(
-        self, side: Side, topology: Topology, plan: Plan, *, label: str = "run", enough: Enough = lambda _: False
+        self, side: Side, topology: Topology, plan: Plan, *, label: str = OwnRun.FIRST, enough: Enough = lambda _: False
     ) -> Run:
         """One run in a fresh worker; its `disturbance` says whether something disturbed it.
 
@@ -265,7 +265,7 @@ class RunEngine:
         """The run with what was observed on the machine meanwhile, and before."""
         disturbance = run.disturbance or seen.disturbance or before
         if disturbance is not None:
-            self._observer.disturbed(disturbance.fact)
+            self._observer.disturbed(disturbance)
         environment = {**run.environment, **seen.environment}
         return replace(
             run, environment=environment, telemetry=seen.telemetry, polls=seen.polls, disturbance=disturbance
@@ -315,7 +315,7 @@ def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Su
         f"out of memory with batch_size {batches}{each}",
         Line(_memory(topology), "memory"),
         Line("use a smaller batch_size, or a machine with more memory", "next"),
-        error.fact,
+        error.text,
         *error.below,
         where=where,
     )

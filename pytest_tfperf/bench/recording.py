@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_tfperf.bench.disturbance import disturbance_in
-from pytest_tfperf.core.baseline import UNDER_LOAD, BaselineUpdate
-from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.run import Run
-from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.judging.new_baselines import baseline_of, figure_baselines
+from pytest_tfperf.lines import Line
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.launcher import References
 
@@ -34,17 +30,21 @@ class BaselineRecorder:
         self.changes: list[BaselineUpdate] = []
         self.warnings: dict[str, None] = {}
 
-    def record(self, measurement: Measurement) -> None:
+    def record(self, measurement: Measurement, load: str = "") -> None:
         """Record a measurement as its machine's baselines; bounds that a user wrote into the old row are kept.
 
         A figure whose runs are refused leaves the throughput's row and the other figures' recorded.
+
+        Args:
+            measurement: of at least two runs.
+            load: what the rows' notes say of the load that they were recorded under; "" for none.
 
         Raises:
             BaselineRefused: its runs differ too much, or there is only one.
             BaselineError: the file can't be read whole or written.
         """
         machine, row = measurement.machine, baseline_of(measurement)
-        row = replace(row, note="; ".join(filter(None, (_load(measurement.runs), row.note))))
+        row = replace(row, note="; ".join(filter(None, (load, row.note))))
         if self._references is not None:
             row = self._references.lock(row)
         old = self._store.load(machine).get(row.key)
@@ -55,7 +55,8 @@ class BaselineRecorder:
         if self._references is not None:
             self.warnings |= dict.fromkeys(self._references.recorded(row, self._store.load(machine).values()))
         if refusals:
-            raise BaselineRefused("\n\n".join(refusals))
+            first, *others = refusals
+            raise first.and_below(*(line for error in others for line in (Line(""), *error.lines)))
 
     @property
     def apart(self) -> tuple[int, int]:
@@ -64,12 +65,3 @@ class BaselineRecorder:
         rows = [row for machine in {one[0] for one in recorded} for row in self._store.load(machine).values()]
         measured = {(row.machine, row.key.workload, row.key.topology) for row in rows if row.is_measured}
         return len(recorded), len(measured - recorded)
-
-
-def _load(runs: Sequence[Run]) -> str:
-    """What disturbed runs that count only because the user set other limits than ours; "" for nothing."""
-    found = [disturbance_in(run.telemetry, DisturbanceLimits()) for run in runs if run.telemetry is not None]
-    if not (facts := [str(one) for one in found if one is not None]):
-        return ""
-    fact = facts[0].partition(", the busiest was")[0]  # a pid means nothing in a file that is kept
-    return f"{UNDER_LOAD}{fact.replace(';', ',')} ({len(facts)} of {len(runs)} runs)"

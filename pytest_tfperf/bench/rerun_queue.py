@@ -73,7 +73,8 @@ class RerunQueue:
             gave = asked_for(before.topology, before.machine, before.a.workload, before.b.workload)
         if gave != asked:
             raise TfperfError(
-                f"call {index + 1} of this test measured {gave} when it ran first, and asks for {asked} now. {_SAME}"
+                f"call {index + 1} of this test measured {gave} when it ran first, and asks for {asked} now",
+                next_step=_SAME,
             )
         return before
 
@@ -85,7 +86,7 @@ class RerunQueue:
         """
         kept = len(self._calls.get(test, []))
         if made < kept:
-            raise TfperfError(f"this test made {kept} calls when it ran first, and {made} now. {_SAME}")
+            raise TfperfError(f"this test made {kept} calls when it ran first, and {made} now", next_step=_SAME)
 
     def keep(self, test: str, index: int, result: Result) -> None:
         """Keep the result of a call, replacing its earlier result."""

@@ -22,10 +22,9 @@ from pytest_tfperf.core.consequence import (
     EXIT_NOT_MEASURED,
     EXIT_USAGE,
 )
-from pytest_tfperf.core.documentation import DOCS
 from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.topology import Gpu, Topology
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import DOCS, TfperfError
 from pytest_tfperf.reports.table import aligned
 
 

@@ -67,7 +67,9 @@ def session_id(history: History, name: str | None, machine: str | None = None) -
     sessions = list(dict.fromkeys(one.session for one in reversed(results) if one.machine in machines))
     if len(sessions) <= LATEST.index(name):
         of = f" of {', '.join(sorted(machines))}" if machines else ""
-        raise TfperfError(f"{name}: the history has {counted(len(sessions), 'session')}{of}. Run pytest first")
+        raise TfperfError(
+            f"{name}: the history has {counted(len(sessions), 'session')}{of}", next_step="Run pytest first"
+        )
     return sessions[LATEST.index(name)]
 
 

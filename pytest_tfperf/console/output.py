@@ -13,7 +13,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from pytest_tfperf.safe_text import csv_cell, printable, short_lines
+from pytest_tfperf.lines import csv_cell, printable, short_lines
 
 if TYPE_CHECKING:
     import pandas

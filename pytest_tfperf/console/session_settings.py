@@ -57,7 +57,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise TfperfError(f"{path} can't be read: {error}. Repair it, or name another folder") from None
+        raise TfperfError(f"{path} can't be read: {error}", next_step="Repair it, or name another folder") from None
 
 
 def _values(text: str, path: Path) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _values(text: str, path: Path) -> dict[str, Any]:
         parser = configparser.ConfigParser(interpolation=None, strict=True)
         parser.read_string(text)
     except (tomllib.TOMLDecodeError, configparser.Error) as error:
-        raise TfperfError(f"{path} can't be parsed: {error}. Repair it first") from None
+        raise TfperfError(f"{path} can't be parsed: {error}", next_step="Repair it first") from None
     section = _headers(path)[0].strip("[]")
     return dict(parser[section]) if parser.has_section(section) else {}
 

@@ -15,9 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_tfperf.core.data_sets import IMAGES, TOKENS, DataSet
-from pytest_tfperf.core.documentation import page
 from pytest_tfperf.core.workload import VariableUpdate, Workload
-from pytest_tfperf.errors import NotInstalled, WorkloadError, one_of
+from pytest_tfperf.errors import NotInstalled, WorkloadError, known_names, page, unknown
 
 _TRAINING = Path(__file__).parents[1] / "training"
 _registered: dict[str, dict[str, str]] = {"models": {}, "pipelines": {}}
@@ -95,8 +94,8 @@ def check(workload: Workload) -> None:
         require_no_training_options(workload)
     if workload.variable_update is VariableUpdate.HOROVOD and find_spec("horovod") is None:
         raise NotInstalled(
-            f"{workload.id}: Horovod is not installed here. The commands that build it for today's TensorFlow: "
-            f"{page('cluster.md')}"
+            f"{workload.id}: Horovod is not installed here",
+            next_step=f"The commands that build it for today's TensorFlow: {page('cluster.md')}",
         )
 
 
@@ -148,7 +147,8 @@ def _resolve(field: str, known: Mapping[str, str], name: str) -> str:
         return name
     if name not in known:
         raise WorkloadError(
-            f"{one_of(field, name, known)} For a function of your own: {field}='package.module:function'."
+            unknown(field, name),
+            next_step=f"{known_names(name, known)} For a function of your own: {field}='package.module:function'.",
         )
     return known[name]
 

@@ -82,21 +82,23 @@ def shards(data_dir: str, of: DataSet) -> tuple[str, ...]:
     """
     if not data_dir:
         raise NoData(
-            f"this input pipeline reads {of.what}, and no data set was named. {of.how_to_get_one}\n{of.expected}"
+            f"this input pipeline reads {of.what}, and no data set was named",
+            of.expected,
+            next_step=of.how_to_get_one,
         )
     folder = Path(data_dir)
     if not folder.is_dir():
         fault = "is not a folder" if folder.exists() else "does not exist"
-        raise MeasurementError(f"data folder {data_dir!r} {fault}.", of.how_to_get_one, of.expected)
+        raise MeasurementError(f"data folder {data_dir!r} {fault}", of.how_to_get_one, of.expected)
     names = sorted(path.name for path in folder.iterdir())
     if found := _of(of, names):
         return tuple(str(folder / name) for name in found)
     fault = (
         f"data folder {data_dir!r} has no files like {of.prefix}-00000-of-01024; "
-        f"it contains {', '.join(names[:3]) or 'nothing'}."
+        f"it contains {', '.join(names[:3]) or 'nothing'}"
     )
     if any(_of(other, names) for other in (IMAGES, TOKENS)):
-        raise NoData(f"{fault}\n{of.expected}\n{of.how_to_get_one}")
+        raise NoData(fault, of.expected, of.how_to_get_one)
     raise MeasurementError(fault, of.expected, of.how_to_get_one)
 
 

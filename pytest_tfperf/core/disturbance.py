@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from pytest_tfperf.core.telemetry import Throttle
+
 
 class DisturbanceKind(StrEnum):
-    """What disturbed a run; reports/advice.py says for each what to do about it."""
+    """What disturbed a run; reports/invalid.py words it, and says what to do about it."""
 
     OTHER_PROCESSES = "other processes"
     STEAL = "steal time"
@@ -22,19 +24,27 @@ class DisturbanceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Why a run is discarded.
+    """Why a run is discarded; what is not known, or does not belong to the kind, is None or "".
 
     Args:
         kind: what it was.
-        fact: one sentence with the figures and the culprit, without advice:
-            "other processes used 43 % of 2 cores, the busiest was make (pid 4711)".
+        amount: how much of it: a fraction of the cores' time or of a GPU's use; bytes swapped per second; or how much
+            the throughput of a run that never settled changed, -0.2 for 20 % slower.
+        culprit: the process that took most: "make (pid 4711)".
+        cores: usable cores that the amount is a fraction of.
+        gpu: its UUID.
+        throttle, celsius: what slowed a GPU down, and how hot it was.
+        windows: how many windows a run had at the lower of two speeds, and how many at the higher.
     """
 
     kind: DisturbanceKind
-    fact: str
-
-    def __str__(self) -> str:
-        return self.fact
+    amount: float | None = None
+    culprit: str = ""
+    cores: int | None = None
+    gpu: str = ""
+    throttle: Throttle | None = None
+    celsius: int | None = None
+    windows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +72,20 @@ class DisturbanceLimits:
     gpu_utilisation_fraction: float = 0.05
     gpu_samples_fraction: float = 0.25
 
-    def of(self, kind: DisturbanceKind) -> str:
-        """The limit of a disturbance as the user gives it: "tfperf_busy=0.25"; "" for what has none."""
-        given = {
-            DisturbanceKind.OTHER_PROCESSES: f"tfperf_busy={self.other_cpu_fraction:g}",
-            DisturbanceKind.STEAL: f"tfperf_steal={self.steal_fraction:g}",
-            DisturbanceKind.SWAPPING: f"tfperf_swap={self.swap_bytes_per_sec / 2**20:g}",
-            DisturbanceKind.GPU_SHARED: f"tfperf_gpu_busy={self.gpu_utilisation_fraction:g}",
-            DisturbanceKind.GPU_SLOWED_DOWN: f"tfperf_gpu_throttled={self.gpu_samples_fraction:g}",
-        }
-        return given.get(kind, "")
+    def of(self, kind: DisturbanceKind) -> tuple[str, float]:
+        """The ini value that limits a disturbance, and its value as the user gives it; "" for what has none."""
+        match kind:
+            case DisturbanceKind.OTHER_PROCESSES:
+                return "tfperf_busy", self.other_cpu_fraction
+            case DisturbanceKind.STEAL:
+                return "tfperf_steal", self.steal_fraction
+            case DisturbanceKind.SWAPPING:
+                return "tfperf_swap", self.swap_bytes_per_sec / 2**20
+            case DisturbanceKind.GPU_SHARED:
+                return "tfperf_gpu_busy", self.gpu_utilisation_fraction
+            case DisturbanceKind.GPU_SLOWED_DOWN:
+                return "tfperf_gpu_throttled", self.gpu_samples_fraction
+        return "", 0.0
 
 
 NO_LIMITS: Final = DisturbanceLimits(

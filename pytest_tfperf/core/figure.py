@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from pytest_tfperf.errors import WorkloadError, one_of
+from pytest_tfperf.errors import WorkloadError, known_names, unknown
 
 PEAK_MEMORY: Final = "peak_memory"
 FIRST_STEP: Final = "first_step"
@@ -84,7 +84,8 @@ class Figure:
                 object.__setattr__(self, name, value)
         for name, kind in (("better", Better), ("takes", Takes)):
             if getattr(self, name) not in list(kind):
-                raise WorkloadError(f"{self.name}: {one_of(name, getattr(self, name), tuple(kind))}")
+                given = getattr(self, name)
+                raise WorkloadError(f"{self.name}: {unknown(name, given)}", next_step=known_names(given, tuple(kind)))
             object.__setattr__(self, name, kind(getattr(self, name)))
         self._require_texts()
         self._require_number("tolerance", lambda x: 0 <= x < math.inf, "a fraction from 0, as 0.05 for 5 %")
@@ -205,14 +206,15 @@ def with_default(asked: Sequence[Figure], default: Sequence[Figure]) -> tuple[Fi
 def _figure(one: object, *, of_a_program: bool) -> Figure:
     if isinstance(one, str):
         if one not in _DEFAULTS:
-            raise WorkloadError(f"also: {one_of('figure', one, BUILT_IN)}{_OWN if of_a_program else ''}")
+            known = f"{known_names(one, BUILT_IN)}{_OWN if of_a_program else ''}"
+            raise WorkloadError(f"also: {unknown('figure', one)}", next_step=known)
         return Figure(one)
     if not isinstance(one, Figure):
         raise WorkloadError(f"also: {one!r:.80} must be the name of a figure or a Figure(...)")
     if not of_a_program and (one.is_read or not one.is_built_in):
         raise WorkloadError(
-            f"also: {one.name}: a workload prints nothing that a figure of your own could be read from. It has "
-            f"{', '.join(BUILT_IN)}; check_command reads figures of a program"
+            f"also: {one.name}: a workload prints nothing that a figure of your own could be read from",
+            next_step=f"It has {', '.join(BUILT_IN)}; check_command reads figures of a program",
         )
     if of_a_program and not (one.is_built_in or one.is_read):
         raise WorkloadError(f"also: {one.name}: say how it is read{_OWN}")

@@ -31,8 +31,8 @@ class HistoryUrl:
     def __post_init__(self) -> None:
         if not _is_complete(self.secret):
             raise TfperfError(
-                "the URL of a history must look like postgresql://USER@HOST:5432/DATABASE?sslmode=require. In a "
-                "password write special characters as %XX, @ as %40"
+                "the URL of a history must look like postgresql://USER@HOST:5432/DATABASE?sslmode=require",
+                next_step="In a password write special characters as %XX, @ as %40",
             )
 
     def __str__(self) -> str:

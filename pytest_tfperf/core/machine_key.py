@@ -36,8 +36,9 @@ def check_name(machine: str) -> None:
     """Raise BaselineError where `machine` cannot name a file of baselines."""
     if not is_name(machine):
         raise BaselineError(
-            f"{machine!r} cannot be a machine's name, because a file is named after it. Use letters, digits, "
-            "'.', '_', '+' and '-', starting with a letter or digit, 200 characters at most"
+            f"{machine!r} cannot be a machine's name, because a file is named after it",
+            next_step="Use letters, digits, "
+            "'.', '_', '+' and '-', starting with a letter or digit, 200 characters at most",
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
@@ -16,7 +15,6 @@ from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Wants, combined, worst
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.lines import Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,34 +113,23 @@ class Measurement:
 
 
 class InvalidMeasurement(MeasurementError):
-    """A `MeasurementError` for what was measured and does not count.
+    """A `MeasurementError` for what was measured and does not count; `reports.invalid` words it.
 
     Args:
         verdict: INVALID, and why.
-        fact: the verdict in words, which `reports.message` makes.
-        below, where, brief: as in a `MeasurementError`.
-        runs: the disturbed runs, if any, to be shown.
+        subject: what was measured.
+        runs: those that led to the verdict, at least one.
+        where: as in a `MeasurementError`.
     """
 
-    def __init__(
-        self,
-        verdict: Verdict,
-        fact: str,
-        *below: Line | str,
-        where: str = "",
-        brief: str = "",
-        runs: Sequence[Run] = (),
-    ) -> None:
-        MeasurementError.__init__(self, fact, *below, where=where, brief=brief)
-        self.verdict, self.runs = verdict, tuple(runs)
+    def __init__(self, verdict: Verdict, subject: Subject, runs: Sequence[Run], *, where: str = "") -> None:
+        MeasurementError.__init__(self, f"{verdict.outcome}: {verdict.reason}", where=where)
+        self.verdict, self.subject, self.runs = verdict, subject, tuple(runs)
 
     @property
     def disturbance(self) -> Disturbance | None:
         """What disturbed the last run; None where nothing did."""
         return next((run.disturbance for run in reversed(self.runs) if run.disturbance), None)
-
-    def _again(self, below: tuple[Line | str, ...], where: str) -> Self:
-        return type(self)(self.verdict, self.fact, *below, where=where, brief=self.brief, runs=self.runs)
 
 
 SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}

@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.errors import TfperfError, known_names, unknown
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ def build(cls: type[T], value: object, where: str, *, newer: bool = False) -> T:
     hints, known = _fields(cls)  # type: ignore[arg-type]  # mypy takes no class of any kind for hashable
     for name in value:
         if name not in known and not newer:
-            raise TfperfError(f"{where}: {one_of('field', name, known)}")
+            raise TfperfError(f"{where}: {unknown('field', name)}", next_step=known_names(name, known))
     for name, field in known.items():
         if name not in value and field.default is MISSING and field.default_factory is MISSING:
             raise TfperfError(f"{where}: the field {name!r} is missing")
@@ -47,7 +47,7 @@ def build(cls: type[T], value: object, where: str, *, newer: bool = False) -> T:
     try:
         return cls(**given)
     except TfperfError as error:  # every value has its type, but the noun's own checks refuse one
-        raise TfperfError(f"{where}: {error}") from None
+        raise error.at(where) from None
 
 
 @cache  # a session of 300 measurements has 35,000 objects, and hints are evaluated as text
@@ -94,7 +94,7 @@ def _value(hint: Any, value: object, where: str, newer: bool) -> Any:
         try:
             return hint.parse(value)
         except TfperfError as error:
-            raise TfperfError(f"{where}: {error}") from None
+            raise error.at(where) from None
     if is_dataclass(hint) and isinstance(hint, type):
         return build(hint, value, where, newer=newer)
     if isinstance(hint, type) and issubclass(hint, tuple) and isinstance(value, list):  # a NamedTuple
@@ -103,7 +103,7 @@ def _value(hint: Any, value: object, where: str, newer: bool) -> Any:
         return hint(*_items(kinds[: max(least, len(value))], value, where, newer))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         if value not in list(hint):
-            raise TfperfError(f"{where}: {one_of(hint.__name__, value, hint)}")
+            raise TfperfError(f"{where}: {unknown(hint.__name__, value)}", next_step=known_names(value, hint))
         return hint(str(value))
     return _plain(hint, value, where)
 

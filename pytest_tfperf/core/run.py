@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, Protocol
 
 from pytest_tfperf.core.disturbance import Disturbance
@@ -138,11 +139,19 @@ Enough = Callable[[Run], bool]
 """Called every ten windows with the run so far; returns whether it may stop."""
 
 
+class OwnRun(StrEnum):
+    """What the runs of a test itself are called; they are numbered in a progress line."""
+
+    FIRST = "run"
+    CONFIRMATION = "confirmation run"
+    BASELINE = "baseline run"
+
+
 class Observer(Protocol):
     """Gets the progress of a measurement."""
 
     def begin(self, label: str) -> None:
-        """A run of this kind begins: "run", "reference environment", "on device data", ..."""
+        """A run begins: an `OwnRun`, "reference environment", "on device data", ..."""
 
     def phase(self, name: str) -> None:
         """A phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
@@ -153,7 +162,7 @@ class Observer(Protocol):
     def ended(self, run: Run) -> None:
         """The last window has ended; in `run`, windows before the steady state count as warm-up."""
 
-    def disturbed(self, fact: str) -> None:
+    def disturbed(self, disturbance: Disturbance) -> None:
         """Something disturbed the run that has ended."""
 
     def done(self) -> None:

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 # A compilation beside the run has hundreds of processes; the busiest ones name it.
 _MOST_ENTRIES = 10
@@ -28,6 +28,10 @@ class Throttle(StrEnum):
     HW_THERMAL = "hw_thermal"
     HW_POWER_BRAKE = "hw_power_brake"
     DISPLAY_CLOCKS = "display_clocks"
+
+
+SLOWDOWNS: Final = (Throttle.SW_THERMAL, Throttle.HW_THERMAL, Throttle.HW_POWER_BRAKE, Throttle.HW_SLOWDOWN)
+"""The reasons that slow a GPU down, the exact ones first: HW_SLOWDOWN is set together with each of the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,11 @@ class GpuTelemetry:
     memory_used_bytes_max: int | None = None
     throttled_fractions: Mapping[str, float] | None = None
     other_processes: Mapping[str, float] | None = None
+
+    def slowed_down_by(self, over: float = 0.0) -> Throttle | None:
+        """Why heat or power slowed it down for more than this fraction of the time; None where nothing did."""
+        fractions = self.throttled_fractions or {}
+        return next((reason for reason in SLOWDOWNS if fractions.get(reason, 0.0) > over), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pytest_tfperf.core.run import Run, Window
 
@@ -186,10 +187,14 @@ def window_statistics(windows: Sequence[Window], examples_per_step: int) -> tupl
     return mean, statistics.pstdev(speeds) / math.sqrt(len(speeds)), scatter(speeds)
 
 
+SD_OF_MAD: Final = 1.4826
+"""The standard deviation of normal values, in median absolute deviations from their middle."""
+
+
 def scatter(values: Collection[float]) -> float:
     """The median absolute deviation, scaled to a normal's standard deviation."""
     middle = statistics.median(values)
-    return 1.4826 * statistics.median(abs(value - middle) for value in values)
+    return SD_OF_MAD * statistics.median(abs(value - middle) for value in values)
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:

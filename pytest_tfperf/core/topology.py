@@ -153,8 +153,8 @@ class Topology:
             raise TfperfError(f"nodes={n} after nodes({self.node_count}): give the number of nodes once")
         if self.most_nodes is not None and n > self.most_nodes:
             raise NotEnoughNodes(
-                f"needs {n} nodes, and --tfperf-launcher knows of {self.most_nodes}. Name more hosts there, or ask for "
-                "a larger allocation"
+                f"needs {n} nodes, and --tfperf-launcher knows of {self.most_nodes}",
+                next_step="Name more hosts there, or ask for a larger allocation",
             )
         return replace(self, node_count=n)
 
@@ -188,7 +188,7 @@ class Topology:
             groups = [group[:n] for group in groups]
         chosen = best_linked(self.links, groups, n)
         if chosen is None:
-            raise NotEnoughDevices(self._too_few(n), wanted=n)
+            raise self._too_few(n, wanted=n)
         uuids = tuple(self.gpus[i].uuid for i in chosen)
         return self._only(chosen, Devices(kind=DeviceKind.GPU, count=n, gpu_uuids=uuids))
 
@@ -212,7 +212,7 @@ class Topology:
             NotEnoughDevices: there is no GPU.
         """
         if not self.gpus:
-            raise NotEnoughDevices(self._too_few(1))
+            raise self._too_few(1)
         return self._only((0,), Devices(kind=DeviceKind.GPU, count=0, gpu_uuids=(self.gpus[0].uuid,), split=True))
 
     def showing(self, indices: Sequence[int], why: str = "") -> Topology:
@@ -260,15 +260,15 @@ class Topology:
         mig = [[i] for i, gpu in enumerate(self.gpus) if gpu.mig]
         return mig + equal_groups(self.gpus, [i for i, gpu in enumerate(self.gpus) if not gpu.mig])
 
-    def _too_few(self, n: int) -> str:
+    def _too_few(self, n: int, *, wanted: int = 0) -> NotEnoughDevices:
         notes = "".join(f" ({note})" for note in self.notes)
         needs = f"needs {n} {'GPU' if n == 1 else 'equal GPUs'}, and this machine has"
         if not self.gpus:
-            return f"{needs} none: {self.why_no_gpus or 'the reason is not known'}{notes}"
-        fact = f"{needs} {len(self.gpus)}: {count_names(self.gpus)}{notes}"
+            return NotEnoughDevices(f"{needs} none: {self.why_no_gpus or 'the reason is not known'}{notes}", wanted)
+        more = "`tfperf topology` shows them"
         if any(gpu.mig for gpu in self.gpus):
-            return f"{fact}. A process can use only one MIG device; turn MIG off to train on several GPUs"
-        return f"{fact}. `tfperf topology` shows them"
+            more = "A process can use only one MIG device; turn MIG off to train on several GPUs"
+        return NotEnoughDevices(f"{needs} {len(self.gpus)}: {count_names(self.gpus)}{notes}", wanted, next_step=more)
 
 
 def _require_count(what: str, n: object) -> None:

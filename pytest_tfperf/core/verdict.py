@@ -123,6 +123,9 @@ WORST_FIRST: Final = (
 )
 """The outcomes in the order in which they need action; a check's outcome is the worst of its throughput and figures."""
 
+BAD_NEWS: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
+"""The outcomes that somebody must look into."""
+
 
 class Rule(StrEnum):
     """What a suspected slowdown is confirmed against."""

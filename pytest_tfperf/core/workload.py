@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Self, get_type_hints
 
-from pytest_tfperf.errors import WorkloadError, one_of
+from pytest_tfperf.errors import WorkloadError, known_names, unknown
 
 
 class VariableUpdate(StrEnum):
@@ -292,7 +292,8 @@ def checked(field: str, value: Any) -> Any:
         try:
             return _CHOICES[field](value)
         except ValueError:
-            raise WorkloadError(one_of(field, value, _CHOICES[field])) from None
+            known = known_names(value, _CHOICES[field])
+            raise WorkloadError(unknown(field, value), next_step=known) from None
     if field in ("model", "input_pipeline"):
         _require_name(field, value)
     elif field == "tokens_of":

@@ -26,7 +26,7 @@ from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.safe_text import csv_cell, one_line
+from pytest_tfperf.lines import csv_cell, one_line
 
 
 def add_to(commands: Commands) -> None:

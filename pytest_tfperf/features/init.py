@@ -16,8 +16,7 @@ from pytest_tfperf.console.arguments import Commands, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import IniFile, ini_file
 from pytest_tfperf.core.consequence import EXIT_GREEN
-from pytest_tfperf.core.documentation import page
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, page
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports.table import aligned
 
@@ -50,7 +49,7 @@ def add_to(commands: Commands) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     root: Path = arguments.folder
     if not root.is_dir():
-        raise TfperfError(f"{root}: there is no such folder. Make it, or name another one")
+        raise TfperfError(f"{root}: there is no such folder", next_step="Make it, or name another one")
     if not re.fullmatch(r"\w[\w.-]*", arguments.tests, re.ASCII):
         raise TfperfError(f"--tests={arguments.tests}: give the name of a folder, as in perf_tests")
     ci = arguments.ci or _ci_of(root)

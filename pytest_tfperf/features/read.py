@@ -19,9 +19,8 @@ from typing import Final
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command
 from pytest_tfperf.console.output import show
-from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.command import Command, RateIs, Reads
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED
-from pytest_tfperf.core.reads import RateIs, Reads
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable

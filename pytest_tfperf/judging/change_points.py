@@ -19,6 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_tfperf.core.throughput import SD_OF_MAD
 from pytest_tfperf.judging.thresholds import quantile
 
 Values: TypeAlias = NDArray[np.float64]
@@ -111,7 +112,7 @@ def _standardised(points: Values, learn: int) -> tuple[Values, Values, float]:
     Middle and standard deviation are learnt from the first points.
     """
     apart = points - np.median(points[:learn])
-    rough = _FAR * 1.4826 * float(np.median(np.abs(apart[:learn])))
+    rough = _FAR * SD_OF_MAD * float(np.median(np.abs(apart[:learn])))
     scale = max(float(np.sqrt(np.mean(np.clip(apart[:learn], -rough, rough) ** 2))), _QUIETEST)
     most = max(_FAR * scale, 2 * SMALLEST)  # where noise is low, 2.5 standard deviations are less than the least size
     return np.clip(apart / scale, -_FAR, _FAR), np.clip(apart, -most, most), scale
@@ -272,7 +273,7 @@ def _levels(values: Values, edges: Sequence[int]) -> Values:
 
 
 def _spread(values: Values, edges: Sequence[int]) -> float:
-    return max(1.4826 * float(np.median(np.abs(values - _levels(values, edges)))), _LEAST_SPREAD)
+    return max(SD_OF_MAD * float(np.median(np.abs(values - _levels(values, edges)))), _LEAST_SPREAD)
 
 
 def _step(near: Values, edges: Sequence[int], index: int, alarm: Alarm) -> Shape:

@@ -74,6 +74,13 @@ class Confirmation:
         return next((stage for stage in self.stages if stage > len(self.changes)), 0)
 
     @property
+    def is_suspected(self) -> bool:
+        """Of runs against the baseline: between two stages a suspect stays one, or a good second run would end it."""
+        if len(self.changes) in self.stages or not self.next_stage:
+            return self.middle < -self.suspicion(len(self.changes))
+        return min(self.changes) < -self.suspicion(1)
+
+    @property
     def is_cleared(self) -> bool:
         """Whether a stage is reached that does not show the slowdown."""
         count = len(self.changes)

@@ -3,21 +3,26 @@
 A figure is suspected by its runs, and confirmed in pairs with the reference environment or in fresh runs, as a rate is
 (`judge`). What differs: the accepted change is the larger of two tolerances, a limit needs no baseline, and of a figure
 that should stay the same either direction is judged.
+
+In a comparison (`judge_compared`) a figure has the interval and error rates of the pairs' ratios, and wants no pairs of
+its own unless it is suspected.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import nan
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.figure import Better, Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.throughput import hodges_lehmann
-from pytest_tfperf.core.verdict import WORST_FIRST, Noise, Outcome, Rule, Want, Wants
+from pytest_tfperf.core.verdict import NOTHING, WORST_FIRST, Noise, Outcome, Rule, Want, Wants
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES, Confirmation, variance_of_pairs
+from pytest_tfperf.judging.pairs import MIN_PAIRS, ErrorRates, share, spread, trimmed_mean
 from pytest_tfperf.judging.thresholds import (
     DETECTION,
     DOUBTS,
@@ -26,6 +31,7 @@ from pytest_tfperf.judging.thresholds import (
     reference_variance,
     suspicion,
 )
+from pytest_tfperf.judging.validity import invalid_figure
 
 _LIMIT_RUNS = RUN_STAGES[1]
 """Values of the current environment that confirm one beyond the limit."""
@@ -66,11 +72,10 @@ def judge_figure(evidence: FigureEvidence) -> FigureVerdict:
     values = [value for value in evidence.values if value is not None]
     now = values + [b for _, b in evidence.pairs if b is not None]
     pairs = [(a, b) for a, b in evidence.pairs if a is not None and b is not None]
-    if len(now) < len(evidence.values) + len(evidence.pairs) or len(pairs) < len(evidence.pairs):
-        return _of(evidence, None, Outcome.INVALID, FigureReason.NOT_MEASURED)
-    value = hodges_lehmann(values)
-    if not all(map(isfinite, now)):
-        return _of(evidence, value, Outcome.INVALID, FigureReason.NOT_FINITE)
+    value = hodges_lehmann(values) if values else nan
+    seen = [*evidence.values, *(one for pair in evidence.pairs for one in pair)]
+    if (found := invalid_figure(_of(evidence, value), seen)) is not None:
+        return found
     if any(map(figure.exceeds_limit, now)):
         if len(now) < _LIMIT_RUNS:
             wants = Wants(Want.RUNS, _LIMIT_RUNS - len(pairs))
@@ -82,8 +87,8 @@ def judge_figure(evidence: FigureEvidence) -> FigureVerdict:
             return _of(evidence, value, Outcome.PASS, FigureReason.WITHIN_LIMIT)
         return _of(evidence, value, Outcome.NO_BASELINE, FigureReason.NO_BASELINE)
     signs = figure.signs
-    found = [_Direction.of(evidence, row, noise, values, pairs, sign, len(signs)).verdict(value) for sign in signs]
-    return min(found, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
+    each = [_Direction.of(evidence, row, noise, values, pairs, sign, len(signs)).verdict(value) for sign in signs]
+    return min(each, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
 
 
 def detectable(accepted: float, error: float) -> float:
@@ -91,7 +96,12 @@ def detectable(accepted: float, error: float) -> float:
     return suspicion(accepted, error) + DETECTION * error
 
 
-def _of(evidence: FigureEvidence, value: float | None, outcome: Outcome, reason: FigureReason) -> FigureVerdict:
+def _of(
+    evidence: FigureEvidence,
+    value: float,
+    outcome: Outcome | None = None,
+    reason: FigureReason = FigureReason.ONLY_MEASURED,
+) -> FigureVerdict:
     row = evidence.baseline
     return FigureVerdict(
         figure=evidence.figure,
@@ -100,7 +110,7 @@ def _of(evidence: FigureEvidence, value: float | None, outcome: Outcome, reason:
         outcome=outcome,
         reason=reason,
         baseline=row,
-        change=None if row is None or value is None else value - row.reference,
+        change=None if row is None else value - row.reference,
     )
 
 
@@ -161,17 +171,10 @@ class _Direction:
         )
         return cls(evidence, sign, reference, runs, by_pairs)
 
-    @property
-    def is_suspected(self) -> bool:
-        runs = self.by_runs
-        if len(runs.changes) in runs.stages or not runs.next_stage:
-            return runs.middle < -runs.suspicion(len(runs.changes))
-        return min(runs.changes) < -runs.suspicion(1)
-
     def verdict(self, value: float) -> FigureVerdict:
-        outcome, reason, wants = self._decided() if self.is_suspected else self._good()
+        outcome, reason, wants = self._decided() if self.by_runs.is_suspected else self._good()
         found = self.confirmation
-        is_confirmed = len(found.changes) > 1 and self.is_suspected
+        is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
         return replace(
             _of(self.evidence, value, outcome, reason),
             rule=found.rule,
@@ -205,3 +208,94 @@ class _Direction:
         level = FALSE_ALARMS if outcome is Outcome.INCONCLUSIVE else DOUBTS
         disagree = found.middle < -found.threshold(level)
         return outcome, FigureReason.RUNS_DISAGREE if disagree else FigureReason.WITHIN_NOISE, Wants()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFigure:
+    """All that the verdict on a figure of a comparison rests on.
+
+    Args:
+        figure: what was asked for.
+        pairs: its values in a and b, of each pair; None where a run could not tell it.
+        rank: whose value the last of b is.
+        most_pairs: after how many pairs the comparison ends.
+        error_rates: how often all of its tests may be wrong.
+        figures: how many figures share them.
+    """
+
+    figure: Figure
+    pairs: Sequence[tuple[float | None, float | None]]
+    rank: str = ""
+    most_pairs: int
+    error_rates: ErrorRates
+    figures: int = 1
+
+
+def judge_compared(evidence: ComparedFigure) -> FigureVerdict:
+    """Judge a figure of b against a's; `wants` asks for a further pair. The limit holds for b."""
+    figure = evidence.figure
+    blank = FigureVerdict(figure=figure, value=None, rank=evidence.rank, rule=Rule.OTHER_SIDE)
+    now = [b for _, b in evidence.pairs if b is not None]
+    then = [a for a, _ in evidence.pairs if a is not None]
+    known = replace(blank, value=statistics.median(now) if now else nan)
+    if (invalid := invalid_figure(known, [b for _, b in evidence.pairs], beside=then)) is not None:
+        return invalid
+    if len(then) < len(now):
+        known = replace(known, outcome=Outcome.NO_BASELINE, reason=FigureReason.OTHER_SIDE_LACKS)
+    else:
+        both = list(zip(then, now, strict=True))
+        found = [_judged(evidence, known, both, sign) for sign in figure.signs]
+        known = min(found, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
+    if figure.exceeds_limit(statistics.median(now)):
+        if len(now) >= MIN_PAIRS:
+            return replace(known, outcome=Outcome.REGRESSED, reason=FigureReason.BEYOND_LIMIT, wants=NOTHING)
+        return replace(known, outcome=Outcome.INCONCLUSIVE, reason=FigureReason.SUSPECTED, wants=_one_more(evidence))
+    return known
+
+
+def settled(verdict: FigureVerdict) -> FigureVerdict:
+    """The verdict where no further pair is taken: a suspect within the tolerance passes, another stays in doubt."""
+    if verdict.is_decided:
+        return verdict
+    is_within = (
+        verdict.threshold is not None
+        and verdict.change is not None
+        and abs(verdict.change) <= verdict.figure.accepted(verdict.confirmed_from or 0.0)
+    )
+    outcome = Outcome.PASS if is_within else Outcome.INCONCLUSIVE
+    reason = FigureReason.WITHIN_TOLERANCE if is_within else FigureReason.WITHIN_NOISE
+    return replace(verdict, outcome=outcome, reason=reason, wants=NOTHING)
+
+
+def _judged(
+    evidence: ComparedFigure, known: FigureVerdict, pairs: Sequence[tuple[float, float]], sign: int
+) -> FigureVerdict:
+    """Against the tolerance in one direction.
+
+    A t interval over pairs, by Yuen, as of ratios. No scatter is assumed beside what the pairs show: a loss may be the
+    same in each run, and an assumption made for rates would hide a small change of it.
+    """
+    reference = statistics.median(a for a, _ in pairs)
+    accepted = evidence.figure.accepted(reference)
+    changes = [sign * (b - a) for a, b in pairs]
+    middle = trimmed_mean(changes)
+    known = replace(known, change=sign * middle, confirmed_change=sign * middle, confirmed_from=reference)
+    suspected = replace(known, outcome=Outcome.INCONCLUSIVE, reason=FigureReason.SUSPECTED, wants=_one_more(evidence))
+    if len(pairs) < MIN_PAIRS:
+        return suspected
+    variance, freedom = spread(changes)
+    error = math.sqrt(variance / len(pairs))
+    false_alarms = evidence.error_rates.false_alarms / (evidence.figures * len(evidence.figure.signs))
+    margin = quantile(freedom, share(false_alarms, evidence.most_pairs)) * error
+    known, suspected = (replace(one, threshold=accepted + margin) for one in (known, suspected))
+    if middle + margin < -accepted:
+        return replace(known, outcome=Outcome.REGRESSED, reason=FigureReason.CONFIRMED)
+    if evidence.figure.better is not Better.SAME and middle - margin > accepted:
+        return replace(known, outcome=Outcome.IMPROVED, reason=FigureReason.BETTER)
+    if middle >= -min(suspicion(accepted, error), accepted):
+        return replace(known, outcome=Outcome.PASS, reason=FigureReason.WITHIN_TOLERANCE)
+    return suspected
+
+
+def _one_more(evidence: ComparedFigure) -> Wants:
+    return Wants(Want.PAIRS, len(evidence.pairs) + 1)

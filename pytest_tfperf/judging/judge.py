@@ -34,8 +34,7 @@ from pytest_tfperf.core.verdict import (
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, Confirmation, by_pairs, by_runs
 from pytest_tfperf.judging.noise import mean_square
-from pytest_tfperf.judging.provisional import MOST_RUNS
-from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.reference import MOST_RUNS, Reference
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
 from pytest_tfperf.judging.thresholds import (
     DETECTION,
@@ -48,6 +47,7 @@ from pytest_tfperf.judging.thresholds import (
     screen_error,
     suspicion,
 )
+from pytest_tfperf.judging.validity import invalid
 
 _SESSIONS_HELD = 2
 _COUNTS_SHOWN = (1, 3, 5, 8)  # of runs, where there are no pairs
@@ -99,8 +99,8 @@ def judge(evidence: Evidence) -> Verdict:
     and cleared at the first stage that doesn't show it. The last stage is REGRESSED where the middle is beyond the
     threshold and nearly all pairs or runs show at least half of it. So one slow run fails no test.
     """
-    if evidence.throughput.is_diverged:
-        return Verdict(outcome=Outcome.INVALID, reason=Reason.DIVERGED)
+    if (found := invalid(evidence.throughput)) is not None:
+        return found
     reference, baseline, noise = evidence.reference, evidence.reference.baseline, evidence.reference.noise
     if baseline is None or noise is None:
         return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
@@ -110,12 +110,12 @@ def judge(evidence: Evidence) -> Verdict:
     case = _Case.of(evidence if reference.is_own_row else _by_itself(evidence), baseline, noise)
     if evidence.is_drift_to_come and reference.is_own_row:
         return case.verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, Wants(Want.COMMON_DRIFT))
-    if not case.is_suspected:
+    if not case.by_runs.is_suspected:
         return case.good()
     return case.confirmed()
 
 
-def may_stop(
+def first_run_suffices(
     run: RunValue, reference: Reference, tolerance: Tolerance, *, has_reference_environment: bool = False
 ) -> bool:
     """Whether a first run is good enough to stop: the lower end of its interval raises no suspicion.
@@ -184,14 +184,6 @@ class _Case:
         )
         return cls(evidence, baseline, noise, learnt, runs, pairs if has_pairs else runs, is_shared)
 
-    @property
-    def is_suspected(self) -> bool:
-        """Between two stages a suspect stays one: a good second run must not prevent the third."""
-        runs = self.by_runs
-        if len(runs.changes) in runs.stages or not runs.next_stage:
-            return runs.middle < -runs.suspicion(len(runs.changes))
-        return min(runs.changes) < -runs.suspicion(1)
-
     def good(self) -> Verdict:
         """Not slower; maybe faster."""
         if self.by_runs.middle <= self.rise:
@@ -249,7 +241,7 @@ class _Case:
         reference = self.baseline.reference * math.exp(evidence.drift.log + self.learnt.offset)
         is_bounded = evidence.tolerance.lower is not None
         threshold = found.threshold(FALSE_ALARMS)
-        is_confirmed = len(found.changes) > 1 and self.is_suspected
+        is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
         return Verdict(
             outcome=outcome,
             reason=reason,

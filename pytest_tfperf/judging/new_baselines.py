@@ -40,19 +40,19 @@ def baseline_of(measurement: Measurement) -> Baseline:
     """
     runs = [run.log_rate for run in measurement.throughput.runs]
     kept = without_slow_runs(runs)
-    what = f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices}"
+    what = _shown(measurement)
     if len(kept) < 2:
         raise BaselineRefused(
-            f"{what}: one run is no baseline, which was left as it is: it "
-            "does not show how much runs differ. Record again with at least two runs (ini option tfperf_runs)"
+            f"{what}: one run is no baseline, which was left as it is: it does not show how much runs differ",
+            next_step="Record again with at least two runs (ini option tfperf_runs)",
         )
     if (slowdown := _detectable(kept)) > TOO_NOISY_TO_GATE:
         longer = "readings" if isinstance(measurement.workload, Command) else "steps"
         each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs) + f" {measurement.throughput.unit}/s"
         raise BaselineRefused(
             f"{what}: too noisy for a baseline, which was left as it is: "
-            f"its runs gave {each}, so a slowdown below {100 * slowdown:.0f} % would not be detected. Free the "
-            f"machine of other work, or give the test more {longer}, and record again"
+            f"its runs gave {each}, so a slowdown below {100 * slowdown:.0f} % would not be detected",
+            next_step=f"Free the machine of other work, or give the test more {longer}, and record again",
         )
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
     return Baseline(
@@ -79,29 +79,32 @@ def _detectable(log_rates: Sequence[float]) -> float:
     return -math.expm1(-(suspicion(accepted_slowdown(Tolerance()), error) + DETECTION * error))
 
 
+def _shown(measurement: Measurement) -> str:
+    return f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices}"
+
+
 _TIMES = ("s", "ms")
 
 
-def figure_baselines(measurement: Measurement, row: Baseline) -> tuple[list[Baseline], list[str]]:
-    """The rows, and for each figure without one the reason.
+def figure_baselines(measurement: Measurement, row: Baseline) -> tuple[list[Baseline], list[BaselineRefused]]:
+    """The rows, and for each figure without one the error.
 
     Args:
         measurement: of at least two runs.
         row: that of its throughput, recorded in the same runs.
     """
     found: list[Baseline] = []
-    refusals: list[str] = []
+    refusals: list[BaselineRefused] = []
     for figure in (one.figure for one in measurement.figures):
         values = [run.figures.get(figure.name) for run in measurement.runs]
         known = [value for value in values if value is not None and math.isfinite(value)]
-        why = (
-            f"{figure.name} was not measured in each run"
+        refusal = (
+            BaselineRefused(f"{figure.name} was not measured in each run")
             if len(known) < len(values)
             else _too_noisy(measurement, figure, known)
         )
-        if why:
-            what = f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices}"
-            refusals.append(f"{what}: {why}")
+        if refusal is not None:
+            refusals.append(refusal.at(_shown(measurement)))
         else:
             found.append(_row(figure, _kept(figure, known), row))
     return found, refusals
@@ -130,26 +133,26 @@ def _row(figure: Figure, values: Sequence[float], row: Baseline) -> Baseline:
     )
 
 
-def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]) -> str:
-    """Why the values make no row; "" if they do."""
+def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]) -> BaselineRefused | None:
+    """Why the values make no row; None if they do."""
     kept = _kept(figure, values)
     reference, spread = hodges_lehmann(kept), statistics.stdev(kept)
     accepted = figure.accepted(reference)
     each = "  ".join(f"{value:.6g}" for value in values) + f" {figure.unit}"
     if figure.name == LOSS and isinstance(measurement.workload, Workload) and max(kept) - min(kept) > accepted:
-        return (
-            f"the loss differs between runs of the same seed by more than its tolerance: {each}. So the training is "
-            f"not deterministic: {_suspect(measurement.workload)}. Give a larger tolerance, Figure('loss', "
-            "tolerance=...), or leave it out of also="
+        return BaselineRefused(
+            f"the loss differs between runs of the same seed by more than its tolerance: {each}",
+            next_step=f"So the training is not deterministic: {_suspect(measurement.workload)}. Give a larger "
+            "tolerance, Figure('loss', tolerance=...), or leave it out of also=",
         )
     smallest = detectable(accepted, screen_error(spread, len(kept)))
     if smallest > max(2 * accepted, TOO_NOISY_TO_GATE * abs(reference)):
-        return (
+        return BaselineRefused(
             f"{figure.name} is too noisy for a baseline, which was left as it is: its runs gave {each}, so a change "
-            f"below {smallest:.3g} {figure.unit} would not be detected. Free the machine of other work, or give a "
-            "larger tolerance"
+            f"below {smallest:.3g} {figure.unit} would not be detected",
+            next_step="Free the machine of other work, or give a larger tolerance",
         )
-    return ""
+    return None
 
 
 def _suspect(workload: Workload) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -9,12 +11,13 @@ from types import MappingProxyType
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.machine_key import gpu_model
-from pytest_tfperf.core.throughput import Throughput
+from pytest_tfperf.core.past import EarlierMeasurement
+from pytest_tfperf.core.throughput import Throughput, hodges_lehmann
 from pytest_tfperf.core.topology import DeviceKind, Topology
 from pytest_tfperf.core.verdict import Against, Consequence, Noise, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.judging.noise import noise_of, with_assumption
+from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption, without_slow_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +134,16 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
     if row.gpu and topology.on_cpus:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this test runs "
-            f"on CPUs: {topology.why_no_gpus or 'it took no GPU'}. `tfperf topology` says more"
+            f"on CPUs: {topology.why_no_gpus or 'it took no GPU'}",
+            next_step="`tfperf topology` says more",
         )
     here = {gpu.name for gpu in topology.gpus}
     if row.gpu and row.is_measured and here and {gpu_model(name) for name in here} != {gpu_model(row.gpu)}:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} was measured on {row.gpu}, and this machine, "
-            f"which has the same name, has {' and '.join(sorted(here))}. Give it a name of its own "
-            "(--tfperf-machine NAME) and record its baselines, or delete the old rows"
+            f"which has the same name, has {' and '.join(sorted(here))}",
+            next_step="Give it a name of its own "
+            "(--tfperf-machine NAME) and record its baselines, or delete the old rows",
         )
 
 
@@ -151,7 +156,8 @@ def require_same_unit(row: Baseline, throughput: Throughput) -> None:
     if row.unit != throughput.unit and row.provenance is not Provenance.PROVISIONAL:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} is in {row.unit}/s, and this test measures "
-            f"{throughput.unit}/s. Record the row again with --update-baselines, or delete it"
+            f"{throughput.unit}/s",
+            next_step="Record the row again with --update-baselines, or delete it",
         )
 
 
@@ -171,3 +177,69 @@ def memory_rate(topology: Topology) -> float | None:
 def _least(rates: Sequence[float | None]) -> float | None:
     known = [rate for rate in rates if rate is not None]
     return min(known) if known and len(known) == len(rates) else None
+
+
+MOST_MEASUREMENTS = 10
+"""How many of a workload's latest measurements a provisional baseline uses."""
+
+MOST_RUNS = 3
+"""Fresh runs that a suspected slowdown gets in all.
+
+Two more runs tell a slow run from a slow test. The eight of rule 2 guard against failing a test by mistake, and a
+provisional baseline fails none.
+"""
+
+
+def provisional_baselines(
+    machine: str, earlier: Mapping[Key, Sequence[EarlierMeasurement]], *, gpu: str
+) -> dict[Key, Baseline]:
+    """The rows that earlier sessions give for a machine, where no row was recorded.
+
+    They show a new user how the gate works from the second session on. They warn and never fail, because nobody has
+    confirmed that those sessions were right.
+
+    Args:
+        machine: the machine's key.
+        earlier: what they measured, oldest first.
+        gpu: the GPUs' name today, "" on CPUs; a machine with a name of its own may have got other GPUs.
+    """
+    alike = {key: [one for one in measured if one.gpu == gpu] for key, measured in earlier.items()}
+    return {key: provisional_baseline(machine, key, measured) for key, measured in alike.items() if measured}
+
+
+def provisional_baseline(machine: str, key: Key, earlier: Sequence[EarlierMeasurement]) -> Baseline:
+    """The Hodges-Lehmann median of all undisturbed runs, slow ones left out as in a recorded baseline.
+
+    `earlier` has at least one measurement, oldest first; what counts other units than the latest is left out.
+    """
+    latest = earlier[-1]
+    used = [one for one in earlier if one.unit == latest.unit]
+    runs = [run for one in used for run in one.runs]
+    kept = without_slow_runs([run.log_rate for run in runs])
+    sessions = len({one.session for one in used})
+    return Baseline(
+        machine=machine,
+        key=key,
+        reference=math.exp(hodges_lehmann(kept)),
+        unit=latest.unit,
+        provenance=Provenance.PROVISIONAL,
+        source=f"{sessions} earlier session{'' if sessions == 1 else 's'} here",
+        date=" to ".join(dict.fromkeys((used[0].date, latest.date))),
+        runs=len(kept),
+        between_runs=_between_runs(kept, [run.error for run in runs]),
+        gpu=latest.gpu,
+        commit=latest.commit,
+        environment=" ".join(f"{name}={value}" for name, value in sorted(latest.environment.items())),
+    )
+
+
+def _between_runs(log_rates: Sequence[float], errors: Sequence[float]) -> float | None:
+    """The standard deviation between runs; never below what their own windows leave uncertain.
+
+    A single run says no more than that, and two or three that agree by chance must not suspect every later one.
+    """
+    within = mean_square(errors)
+    known = [] if within is None else [math.sqrt(within)]
+    if len(log_rates) > 1:
+        known.append(statistics.stdev(log_rates))
+    return max(known, default=None)

@@ -27,12 +27,7 @@ def in_steady_state(run: Run) -> Run:
     cut = settled_from(run.windows, fetches=run.fetches)
     windows = run.windows[cut:]
     why = why_not_steady(windows, fetches=run.fetches)
-    return replace(
-        run,
-        warmup=run.warmup + run.windows[:cut],
-        windows=windows,
-        disturbance=Disturbance(DisturbanceKind.NOT_STEADY, why) if why else None,
-    )
+    return replace(run, warmup=run.warmup + run.windows[:cut], windows=windows, disturbance=why)
 
 
 def settled_from(windows: Sequence[Window], *, fetches: bool = False) -> int:
@@ -56,34 +51,32 @@ def settled_from(windows: Sequence[Window], *, fetches: bool = False) -> int:
     return best
 
 
-def why_not_steady(windows: Sequence[Window], *, fetches: bool = False) -> str:
-    """Why a run's timed windows are not a steady state, in one sentence; "" where they are one.
+def why_not_steady(windows: Sequence[Window], *, fetches: bool = False) -> Disturbance | None:
+    """Why a run's timed windows are not a steady state; None where they are one.
 
     Steps that fetch their batches may well have two speeds, with a batch that lay ready and without.
     """
     rates = _rates(windows)
     if len(rates) < LEAST_WINDOWS:
-        return ""
-    return _drift(rates) or ("" if fetches else _two_modes(rates))
+        return None
+    return _drift(rates) or (None if fetches else _two_modes(rates))
 
 
-def _drift(rates: Sequence[float]) -> str:
+def _drift(rates: Sequence[float]) -> Disturbance | None:
+    """A change from the first to the last third."""
     third = len(rates) // 3
     parts = [rates[:third], rates[third:-third], rates[-third:]]
     first, middle, last = (statistics.median(part) for part in parts)
     within = statistics.median(scatter(part) for part in parts)
     change = last - first
     if abs(change) < max(_LEAST_SHIFT, _SCATTERS * within):
-        return ""
-    way = "falls" if change < 0 else "rises"
-    between = min(first, last) <= middle <= max(first, last)
-    if not between:
-        return ""
-    size = 100 * abs(math.expm1(change))
-    return f"never settled: the throughput {way} by {size:.0f} % from its first to its last third"
+        return None
+    if not min(first, last) <= middle <= max(first, last):
+        return None
+    return Disturbance(DisturbanceKind.NOT_STEADY, math.expm1(change))
 
 
-def _two_modes(rates: Sequence[float]) -> str:
+def _two_modes(rates: Sequence[float]) -> Disturbance | None:
     """The widest gap in the sorted windows, with enough of them on either side and little scatter within."""
     ordered = sorted(rates)
     least = math.ceil(_LEAST_SHARE * len(ordered))
@@ -92,8 +85,8 @@ def _two_modes(rates: Sequence[float]) -> str:
     low, high = ordered[:split], ordered[split:]
     apart = statistics.median(high) - statistics.median(low)
     if gap < max(_LEAST_SHIFT / 2, _SCATTERS * max(scatter(low), scatter(high))) or apart < _LEAST_SHIFT:
-        return ""
-    return f"never settled: {len(low)} windows are {-100 * math.expm1(-apart):.0f} % slower than the other {len(high)}"
+        return None
+    return Disturbance(DisturbanceKind.NOT_STEADY, math.expm1(-apart), windows=(len(low), len(high)))
 
 
 def _rates(windows: Sequence[Window]) -> list[float]:

@@ -16,8 +16,7 @@ from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.new_baselines import TOO_NOISY_TO_GATE
 from pytest_tfperf.judging.noise import mean_square
-from pytest_tfperf.judging.provisional import provisional_baseline
-from pytest_tfperf.judging.reference import Reference, reference_for
+from pytest_tfperf.judging.reference import Reference, provisional_baseline, reference_for
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 
 _RUNS_RECORDED = 5

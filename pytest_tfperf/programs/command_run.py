@@ -102,8 +102,8 @@ class CommandRun:
             self._log = BoundedLog(prepared.log)
         except OSError as error:
             raise MeasurementError(
-                f"{prepared.log} can't be written: {error.strerror}. Free some space, or correct the permissions of "
-                "its folder"
+                f"{prepared.log} can't be written: {error.strerror}",
+                next_step="Free some space, or correct the permissions of its folder",
             ) from error
         output, writing_end = _terminal() if prepared.terminal else os.pipe()
         self._output = os.fdopen(output, "rb", buffering=0)

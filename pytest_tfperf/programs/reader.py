@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_tfperf.core.command import Command
-from pytest_tfperf.core.reads import SAY_HOW_MANY, RateIs
+from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
 from pytest_tfperf.programs.formats import FORMATS, Bars, FormatLines, KerasLines
 from pytest_tfperf.programs.given import FieldLines, ParsedLines, PatternLines, rate_field
 from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unread, Unreadable

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.command import SAY_HOW_MANY, Command, TimedFrom
 from pytest_tfperf.core.figure import FIRST_STEP, LOSS, Figure
-from pytest_tfperf.core.reads import SAY_HOW_MANY, TimedFrom
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Plan, Run, Window
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, slower_part
 from pytest_tfperf.core.profile import Input
@@ -10,12 +11,19 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import percent, rate, whole_percent
 
+_BOUNDS: Final = {
+    Bound.INPUT: "input",
+    Bound.COMPUTE: "compute",
+    Bound.STEP: "step",
+    Bound.COMMUNICATION: "communication",
+}
+
 
 def bound_by(breakdown: Breakdown | None) -> str | None:
     """What limits a step, for a table: "input", "compute: 87 % of the matmul rate"; None if unknown."""
     if breakdown is None or breakdown.bound is None:
         return None
-    word, share, of = breakdown.bound.value.removesuffix("-bound"), breakdown.products_fraction, "the matmul rate"
+    word, share, of = _BOUNDS[breakdown.bound], breakdown.products_fraction, "the matmul rate"
     if breakdown.bound is Bound.COMMUNICATION:
         share, of = breakdown.exchange_fraction, "a step"
     return word if share is None or breakdown.bound is Bound.INPUT else f"{word}: {whole_percent(share)} of {of}"

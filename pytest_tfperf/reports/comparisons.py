@@ -9,12 +9,12 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import BAD_NEWS, Outcome
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
-from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.figures import bad_figures, compared_figure_lines, figure_fact
+from pytest_tfperf.reports.invalid import advice_on_comparison, disturbance_fact, invalid_comparison
 from pytest_tfperf.reports.measurement_table import (
     ACT_FIRST,
     OutcomeRow,
@@ -23,14 +23,11 @@ from pytest_tfperf.reports.measurement_table import (
     rate_cell,
     rate_heading,
 )
-from pytest_tfperf.reports.message import loss_fact
 from pytest_tfperf.reports.message import message as of_a_measurement
 from pytest_tfperf.reports.numbers import change, compared, percent, rate
 from pytest_tfperf.reports.table import Columns, Named, shown_names
 
 _DISTINGUISHING = ("commit", "packages", "tensorflow", "torch", "jax", "python")
-
-_BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 _RIGHT = {"b / a", "pairs"}
 
@@ -102,7 +99,7 @@ def sides(comparison: Comparison) -> tuple[str, str]:
 def message(comparison: Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> list[Line]:
     """A comparison in a few lines, the first of which stands alone; `rerun` measures it again."""
     figures = bad_figures(comparison)
-    if figures and comparison.of_ratio not in _BAD_NEWS:
+    if figures and comparison.of_ratio not in BAD_NEWS:
         return [*_of_figures(comparison, figures), *_lines(comparison, rerun)]
     said = [Line(f"{one.outcome}: {figure_fact(one)}", "figure") for one in figures]
     return [Line(headline(comparison)), *said, *_lines(comparison, rerun)]
@@ -138,7 +135,7 @@ def headline(comparison: Comparison) -> str:
 def in_brief(comparison: Comparison) -> str:
     """The outcome of a judged comparison in a few words, for a line that names the test already."""
     c = comparison
-    if c.of_ratio not in _BAD_NEWS and (figures := bad_figures(c)):
+    if c.of_ratio not in BAD_NEWS and (figures := bad_figures(c)):
         return "; ".join(f"{one.outcome}: {figure_fact(one)}" for one in figures)
     if c.of_ratio is Outcome.INVALID:
         return reason_of(c)
@@ -146,14 +143,8 @@ def in_brief(comparison: Comparison) -> str:
 
 
 def reason_of(c: Comparison) -> str:
-    """Why it has its outcome; of an INVALID one the loss, or what disturbed its last pair."""
-    if c.of_ratio is not Outcome.INVALID:
-        return c.reason
-    disturbance = c.discarded_pairs[-1].disturbance if c.discarded_pairs else None
-    sides = (("a", c.a), ("b", c.b)) if all(pair.disturbance is None for pair in c.pairs) else ()
-    diverged = ((name, side) for name, side in sides if side.throughput.is_diverged)
-    losses = [f"{name}'s {loss_fact(side.throughput, side.workload)}" for name, side in diverged]
-    return "; ".join(filter(None, (f"INVALID: {losses[0] if losses else disturbance}", c.reason)))
+    """Why it has its outcome."""
+    return invalid_comparison(c) if c.of_ratio is Outcome.INVALID else c.reason
 
 
 def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
@@ -167,7 +158,8 @@ def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
         reason = "" if c.of_ratio is Outcome.INVALID else f": {c.reason}"
         yield Line("  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason, "pairs")
     for pair in c.discarded_pairs:
-        yield Line(f"{change(math.expm1(pair.log_ratio))}: {pair.disturbance}", "discarded")
+        why = disturbance_fact(pair.disturbance) if pair.disturbance else "unknown"
+        yield Line(f"{change(math.expm1(pair.log_ratio))}: {why}", "discarded")
     for name, side in zip("ab", (c.a, c.b), strict=True):
         slower_than = c.a.throughput.examples_per_sec if name == "b" and c.of_ratio is Outcome.REGRESSED else None
         about = breakdown_lines(side.breakdown, side.throughput, slower_than)
@@ -176,18 +168,9 @@ def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
     if changed := [f"{name} {a[name]} -> {b[name]}" for name in sorted(a.keys() & b.keys()) if a[name] != b[name]]:
         yield Line(", ".join(changed), "environment")
     if c.of_ratio is Outcome.INVALID:
-        yield from _advice(c)
+        yield from advice_on_comparison(c)
     if "::" in c.test and c.outcome is not Outcome.PASS:
         yield command("rerun", rerun.of(c.test))
-
-
-def _advice(c: Comparison) -> Iterator[Line]:
-    for side in (c.a, c.b):
-        if side.throughput.diverged:
-            yield Line(loss_advice(side.workload), "next")
-            return
-    if c.discarded_pairs and (disturbance := c.discarded_pairs[-1].disturbance):
-        yield Line(ADVICE[disturbance.kind], "next")
 
 
 def _interval(c: Comparison) -> str:

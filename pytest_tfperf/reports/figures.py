@@ -10,14 +10,13 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import FIRST_STEP, LOSS, PEAK_MEMORY, Better, Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Outcome, Rule
+from pytest_tfperf.core.verdict import BAD_NEWS, Outcome, Rule
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted, percent
 from pytest_tfperf.reports.table import Columns, table
 
 _NAMES: Final = {PEAK_MEMORY: "peak memory", FIRST_STEP: "first step"}
 _MORE_AND_LESS: Final = {PEAK_MEMORY: ("more", "less"), FIRST_STEP: ("longer", "shorter")}
-_BAD: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
 _WAYS: Final = {
     Better.LOWER: "more than in the",
     Better.HIGHER: "less than in the",
@@ -56,9 +55,9 @@ def bad_figures(m: Measurement | Comparison) -> list[FigureVerdict]:
     Of a comparison also those that its other side does not give.
     """
     if isinstance(m, Comparison):
-        return [one for one in m.figures if one.outcome in (*_BAD, Outcome.NO_BASELINE)]
+        return [one for one in m.figures if one.outcome in (*BAD_NEWS, Outcome.NO_BASELINE)]
     lacks = m.verdict is not None and m.verdict.outcome is not Outcome.NO_BASELINE
-    return [one for one in m.figures if one.outcome in _BAD or (lacks and one.outcome is Outcome.NO_BASELINE)]
+    return [one for one in m.figures if one.outcome in BAD_NEWS or (lacks and one.outcome is Outcome.NO_BASELINE)]
 
 
 def figure_fact(one: FigureVerdict) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
@@ -12,7 +12,7 @@ from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import Against, Consequence, Outcome, Verdict
+from pytest_tfperf.core.verdict import WORST_FIRST, Against, Consequence, Outcome, Verdict
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.breakdown import bound_by
 from pytest_tfperf.reports.numbers import change, percent, rate
@@ -22,15 +22,7 @@ _LEAST_WINDOWS = 3  # for tf_cnn_benchmarks' +/-
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
 _OPTIONAL = ("baseline", "fails at", "confirmed", "detectable", "bound", "document", "+/-")
 
-ACT_FIRST = (
-    Outcome.REGRESSED,
-    Outcome.INVALID,
-    Outcome.INCONCLUSIVE,
-    Outcome.NO_BASELINE,
-    Outcome.IMPROVED,
-    Outcome.PASS,
-    None,
-)
+ACT_FIRST = (*WORST_FIRST, None)
 """The outcomes in the order of a table's rows: those that need action first, no judgement last."""
 
 
@@ -139,6 +131,18 @@ def result_rank(result: Measurement | Comparison) -> int:
     if not result.is_decided:
         return ACT_FIRST.index(None)
     return action_rank(result) if isinstance(result, Measurement) else ACT_FIRST.index(result.outcome)
+
+
+def is_gain(m: Measurement, red: Collection[str] = ()) -> bool:
+    """Whether an IMPROVED test has a gain that a new baseline keeps.
+
+    IMPROVED is relative to the drift common to all tests, so on a slower machine such a test may be slower than its
+    baseline. `red` has the machines that are REGRESSED as a whole: nothing measured on them is worth recording.
+    """
+    verdict = m.verdict
+    if verdict is None or verdict.outcome is not Outcome.IMPROVED:
+        return False
+    return (verdict.change or 0.0) > 0 and m.machine not in red
 
 
 def counts(results: Iterable[Measurement | Comparison]) -> str:

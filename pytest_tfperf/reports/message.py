@@ -6,20 +6,19 @@ import math
 from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.throughput import Throughput, run_value
-from pytest_tfperf.core.verdict import Against, Consequence, Noise, Outcome, Reason, Rule, Verdict
+from pytest_tfperf.core.throughput import run_value
+from pytest_tfperf.core.verdict import BAD_NEWS, Against, Consequence, Noise, Outcome, Rule, Verdict
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
-from pytest_tfperf.reports.advice import ADVICE, loss_advice
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines
+from pytest_tfperf.reports.invalid import ADVICE, advice_on_measurement, disturbance_fact, invalid_measurement
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
@@ -27,7 +26,6 @@ _WORTH_SHOWING = 0.001
 _TOO_GOOD = 2.0  # as a change: three times the baseline
 _IS_TOO_GOOD = "more than 3 times the baseline: is it of another workload (precision, batch, devices, mode)?"
 _FAILED_LATER = "the reference environment failed in a later pair"
-_BAD_NEWS = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
 def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") -> list[Line]:
@@ -38,7 +36,7 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
     verdict = measurement.verdict
     assert verdict is not None, "only a judged measurement has a message"
     figures = bad_figures(measurement)
-    if figures and verdict.outcome not in _BAD_NEWS:
+    if figures and verdict.outcome not in BAD_NEWS:
         return _of_figures(measurement, verdict, figures, rerun)
     return [
         Line(headline(measurement)),
@@ -97,7 +95,7 @@ def headline(measurement: Measurement) -> str:
     where = f"{measurement.file}: " if measurement.file else ""
     where += f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices} ({measurement.machine})"
     if verdict is not None and verdict.outcome is Outcome.INVALID:  # a reader would take its throughput for a result
-        return f"{where}: {verdict.outcome}: {why_invalid(measurement, verdict)}"
+        return f"{where}: {invalid_measurement(measurement, verdict)}"
     text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
     if t.low > 0 and t.high < math.inf:
         text += f" (95 % CI {rate(t.low)} to {rate(t.high)})"
@@ -116,49 +114,16 @@ def in_brief(measurement: Measurement) -> str:
     """The outcome of a judged measurement in a few words, for a line that names the test already."""
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
-    if verdict.outcome not in _BAD_NEWS and (figures := bad_figures(measurement)):
+    if verdict.outcome not in BAD_NEWS and (figures := bad_figures(measurement)):
         return "; ".join(f"{one.outcome}: {figure_fact(one)}" for one in figures)
     if verdict.outcome is Outcome.INVALID:
-        return f"{verdict.outcome}: {why_invalid(measurement, verdict)}"
+        return invalid_measurement(measurement, verdict)
     if verdict.baseline is None or verdict.change is None:
         return f"{verdict.outcome}: {rate(t.examples_per_sec)} {t.unit}/s"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         return f"{verdict.outcome}: {compared(verdict.confirmed_change)} the reference environment"
     floor = "the floor of " if verdict.is_floor else ""
     return f"{verdict.outcome}: {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)} {t.unit}/s"
-
-
-def loss_fact(throughput: Throughput, subject: Subject) -> str:
-    """When the loss stopped being a finite number: "loss became NaN by step 45, in window 3 of run 2".
-
-    A command's steps are not named: it may print rates only, and the steps before its first line are unknown.
-    """
-    loss, since = throughput.loss, throughput.diverged
-    text = "loss became " + ("NaN" if loss is None or math.isnan(loss) else "infinite")
-    if since is None:
-        return text
-    window = f"window {since.window}" if since.window else "the warm-up"
-    run = f" of run {since.run}" if len(throughput.runs) > 1 else ""
-    step = "" if isinstance(subject, Command) else f" by step {since.step:,},"
-    return f"{text}{step} in {window}{run}"
-
-
-def why_runs_are_invalid(verdict: Verdict, subject: Subject, throughput: Throughput, runs: Sequence[Run]) -> str:
-    """Why the verdict on these runs is INVALID: the loss, or the last disturbance."""
-    if verdict.reason is Reason.DIVERGED:
-        return f"{loss_fact(throughput, subject)}; the throughput of a diverged run is not reported"
-    disturbances = [run.disturbance for run in runs if run.disturbance]
-    each = f" (each of {len(runs)} fresh runs was disturbed)" if 1 < len(runs) == len(disturbances) else ""
-    return f"{disturbances[-1] if disturbances else verdict.reason}{each}"
-
-
-def why_invalid(m: Measurement, verdict: Verdict) -> str:
-    """Why a measurement is INVALID."""
-    return why_runs_are_invalid(verdict, m.workload, m.throughput, _all_runs(m))
-
-
-def _all_runs(m: Measurement) -> list[Run]:
-    return [*m.runs, *m.discarded, *(run for pair in m.discarded_pairs for run in (pair.a, pair.b) if run.disturbance)]
 
 
 def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
@@ -184,7 +149,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
             yield Line(_detectable(verdict.min_detectable_slowdown, verdict.noise), "detectable")
         if changed := changed_since(row, m.environment):
             yield Line(", ".join(changed), "environment")
-    if verdict.outcome in _BAD_NEWS:
+    if verdict.outcome in BAD_NEWS:
         yield from telemetry_lines([*m.runs, *(pair.b for pair in m.pairs)] or m.discarded)
 
 
@@ -193,10 +158,8 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield Line(hint, "next")
     if verdict.outcome is Outcome.IMPROVED and (verdict.change or 0.0) > _TOO_GOOD:
         yield Line(_IS_TOO_GOOD, "next")
-    if verdict.reason is Reason.DIVERGED:
-        yield Line(loss_advice(m.workload), "next")
-    elif verdict.outcome is Outcome.INVALID and (found := [run.disturbance for run in _all_runs(m) if run.disturbance]):
-        yield Line(ADVICE[found[-1].kind], "next")
+    if verdict.outcome is Outcome.INVALID:
+        yield from advice_on_measurement(m, verdict)
     if not m.is_test:
         return
     record = f"{rerun.of(m.test)} --update-baselines"
@@ -263,9 +226,10 @@ def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
 
 def _discarded(m: Measurement) -> Iterator[Line]:
     for run in m.discarded:
-        yield Line(f"{rate(run_value(run).examples_per_sec)}: {run.disturbance}", "discarded")
+        why = disturbance_fact(run.disturbance) if run.disturbance else _FAILED_LATER
+        yield Line(f"{rate(run_value(run).examples_per_sec)}: {why}", "discarded")
     for pair in m.discarded_pairs:
-        why = pair.disturbance or _FAILED_LATER
+        why = disturbance_fact(pair.disturbance) if pair.disturbance else _FAILED_LATER
         yield Line(f"pair at {change(math.expm1(pair.log_ratio))}: {why}", "discarded")
 
 

@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pytest_tfperf.core.run import Plan, Run
+from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.run import OwnRun, Plan, Run
 from pytest_tfperf.core.throughput import window_statistics
+from pytest_tfperf.lines import one_line, printable
+from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.numbers import duration, rate
-from pytest_tfperf.safe_text import one_line, printable
 
 _RULE = "-" * 64
 _DISPLAY_EVERY = 10
@@ -53,9 +55,6 @@ def steps(run: Run) -> int:
     """The number of timed steps so far."""
     return sum(window.steps for window in run.windows)
 
-
-OWN_RUN = "run"
-"""Labels that end in this word belong to a test's own runs and are numbered: "run 1", "confirmation run 2"."""
 
 PLAIN_SECONDS = 30.0
 """Between two plain lines: a CI system's log shows that a session lives, and stays short."""
@@ -101,7 +100,7 @@ class ProgressLine:
         self._tests, self._left = tests, left
 
     def begin(self, label: str) -> None:
-        """A run begins; a label that ends in `OWN_RUN` gets a number."""
+        """A run begins; a test's own gets a number: "confirmation run 2"."""
         if not self._begun:
             self._plain_after = self.clock() + PLAIN_SECONDS
         test, fact = self._disturbed
@@ -109,14 +108,14 @@ class ProgressLine:
         self._disturbed = "", ""
         self._begun.add(self.test)
         self._ends = self.clock() + self._left()
-        if label.endswith(OWN_RUN):
+        if label in tuple(OwnRun):
             self._own_runs[self.test] += 1
             label = f"{label} {self._own_runs[self.test]}"
         self._label, self._timed, self._printed_steps = label, None, 0
 
     def phase(self, name: str) -> None:
         """A phase of the worker begins."""
-        self._show(f"{name} ...")
+        self._show(name, is_phase=True)
 
     def window(self, run: Run, plan: Plan) -> None:
         """A timed window came in; `run` holds all windows so far."""
@@ -135,16 +134,16 @@ class ProgressLine:
                 self._print_step(self._timed)
             self._print(footer(self._timed, run))
 
-    def disturbed(self, fact: str) -> None:
+    def disturbed(self, disturbance: Disturbance) -> None:
         """The run that has ended was disturbed; the test's next run says so."""
-        self._disturbed = self.test, f"the run before was disturbed: {fact}"
+        self._disturbed = self.test, f"the run before was disturbed: {disturbance_fact(disturbance)}"
 
     def done(self) -> None:
         """Remove the progress line."""
         if self.write is not None:
             self.write(_CLEAR_TO_END)
 
-    def _show(self, state: str, speed: str = "", left: str = "") -> None:
+    def _show(self, state: str, speed: str = "", left: str = "", *, is_phase: bool = False) -> None:
         """Show the states of session and run; the least important parts are left out if room is short."""
         if self._wants_plain:
             self._show_plain(state, left)
@@ -155,7 +154,7 @@ class ProgressLine:
             "session": f"[{session}, {session_left}]" if session_left else session and f"[{session}]",
             "test": self.test.rpartition("::")[2],
             "run": self._label,
-            "state": state,
+            "state": f"{state} ..." if is_phase else state,
             "speed": speed,
             "left": "" if session_left else left,  # two times left would confuse
             "why": f"({self._why})" if self._why else "",
@@ -180,7 +179,7 @@ class ProgressLine:
             session and f"test {session}",
             self.test.rpartition("::")[2],
             self._label,
-            state.removesuffix(" ..."),
+            state,
             session_left or left,
         )
         self.write_plain(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.workload import shown_name
-from pytest_tfperf.safe_text import one_line
+from pytest_tfperf.lines import one_line
 
 _GAP = 2
 _DOTS = ".."

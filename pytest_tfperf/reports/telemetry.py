@@ -31,7 +31,6 @@ def state_lines(telemetry: Telemetry | None) -> Iterator[Line]:
             yield Line(text, f"GPU {index}")
 
 
-# The exact reasons first: HW_SLOWDOWN is set together with each of the others.
 _SLOWDOWNS = {
     Throttle.SW_THERMAL: "slowed down because of heat",
     Throttle.HW_THERMAL: "slowed down because of heat",
@@ -40,14 +39,9 @@ _SLOWDOWNS = {
 }
 
 
-def slowed_down(gpu: GpuTelemetry, over: float = 0.0) -> str:
-    """Why a GPU is slowed down: "slowed down because of heat (91 C)"; "" where it isn't.
-
-    `over` is the fraction of the time that heat or power may slow it down.
-    """
-    fractions = gpu.throttled_fractions or {}
-    why = next((text for reason, text in _SLOWDOWNS.items() if fractions.get(reason, 0.0) > over), "")
-    return f"{why} ({gpu.temperature_celsius_max} C)" if why and gpu.temperature_celsius_max is not None else why
+def slowed_down(by: Throttle, celsius: int | None) -> str:
+    """Why a GPU is slowed down: "slowed down because of heat (91 C)"."""
+    return _SLOWDOWNS[by] if celsius is None else f"{_SLOWDOWNS[by]} ({celsius} C)"
 
 
 def _host(host: Telemetry) -> Iterator[str]:

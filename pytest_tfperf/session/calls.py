@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from pytest_tfperf.bench.comparing import Effort, compare
+from pytest_tfperf.bench.comparing import Effort, OtherSide, Terms, compare
 from pytest_tfperf.bench.one_run import Side
-from pytest_tfperf.bench.other_side import OtherSide, Terms
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core import catalogue
@@ -20,6 +19,7 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import MeasurementError, NotCompared, WorkloadError
+from pytest_tfperf.reports.invalid import worded
 from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session.session import Session
 
@@ -84,7 +84,7 @@ class CallRunner:
             return self._compared(a, b, on, accepted, plan, name=name, other=other).b.throughput
         except NotCompared as error:
             if not other.may_lack_code:
-                raise MeasurementError(str(error)) from error
+                raise error.of_type(MeasurementError) from error
             self._session.compared.alone[self._test] = str(error)
         return self.measure(subject, on, plan, name)
 
@@ -170,7 +170,7 @@ class CallRunner:
     def _explained(self, error: MeasurementError, earlier: Measurement | Comparison | None) -> MeasurementError:
         """The error, with what earlier runs measured and the command that measures again."""
         invalid = error if isinstance(error, InvalidMeasurement) else None
-        return error.and_below(
+        return (worded(invalid) if invalid else error).and_below(
             *not_measured(
                 self._test,
                 self._session.settings.rerun,

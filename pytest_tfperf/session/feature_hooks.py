@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.bench.one_run import RunEngine
-    from pytest_tfperf.bench.other_side import OtherSide
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.figure import Figure
@@ -167,6 +167,7 @@ def module_of(feature: str, name: str, wanted_by: str) -> Any:
     """
     if (module := modules(name).get(feature)) is None:
         raise TfperfError(
-            f"{wanted_by}: this installation of pytest-tfperf lacks its part features/{feature}. Install it again"
+            f"{wanted_by}: this installation of pytest-tfperf lacks its part features/{feature}",
+            next_step="Install it again",
         )
     return module

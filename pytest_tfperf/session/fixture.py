@@ -8,10 +8,9 @@ from pathlib import Path
 
 from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import Figure, figures_of, with_cold_caches, with_default
-from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import ONE_WINDOW, Plan
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, Throughput
 from pytest_tfperf.core.topology import Topology
@@ -289,8 +288,8 @@ class ThroughputFixture:
     def _require_open(self, *topologies: Topology) -> None:
         if self._is_over:
             raise TfperfError(
-                "throughput: the test's body has finished, so a measurement could no longer fail it. "
-                "Measure in the test, or in a fixture before its yield"
+                "throughput: the test's body has finished, so a measurement could no longer fail it",
+                next_step="Measure in the test, or in a fixture before its yield",
             )
         if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")

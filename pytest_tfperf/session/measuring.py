@@ -12,10 +12,9 @@ from pytest_tfperf.bench.one_run import RunEngine
 from pytest_tfperf.core.run import Observer
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.session.earlier_sessions import EarlierSessions
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session_judge import SessionJudge
-from pytest_tfperf.session.this_machine import ThisMachine
+from pytest_tfperf.session.this_machine import EarlierSessions, ThisMachine
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.git_worktree import commit_of
 from pytest_tfperf.workers.launcher import Nodes
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 import sys
 from contextlib import ExitStack
 
+from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.bench.one_run import Side
-from pytest_tfperf.bench.other_side import OtherSide
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject

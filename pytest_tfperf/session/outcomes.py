@@ -19,8 +19,10 @@ from pytest_tfperf.errors import (
     NotInstalled,
     ThroughputRegression,
 )
+from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports import comparisons
+from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import headline, in_brief
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session import Session
@@ -110,7 +112,7 @@ class Outcomes:
         for index, result in enumerate(self.results):
             if isinstance(result, Measurement) and result.recording is not None:
                 try:
-                    self.session.recorder.record(result)
+                    self.session.recorder.record(result, load_note(load_of(result.runs), len(result.runs)))
                 except BaselineRefused as error:
                     refused.append(error)
                     self.session.queue.keep(self.test, index, replace(result, is_refused=True))
@@ -136,19 +138,27 @@ class Outcomes:
         return self._messages([result])
 
 
-def why_missing_is_an_error(session: Session, error: NoData | NotEnoughDevices | NotInstalled) -> str:
-    """Reason to report a skip as an error under --tfperf-require-baseline; empty if the test may skip."""
+def missing_as_error(session: Session, error: NoData | NotEnoughDevices | NotInstalled) -> MeasurementError | None:
+    """The error that takes a skip's place under --tfperf-require-baseline; None if the test may skip."""
     if isinstance(error, NoData):
-        return str(error)
+        return error.of_type(MeasurementError)
     if not isinstance(error, NotEnoughDevices):
-        return ""
+        return None
     if isinstance(error, NotEnoughNodes) and session.nodes is not None:
-        return str(error)  # who names a launcher for the gate wants its tests to run
+        return error.of_type(MeasurementError)  # who names a launcher for the gate wants its tests to run
     if session.measuring.machine.topology.driver_fault:
-        return f"{error}. A driver is installed, so this machine should have GPUs"
+        why = "A driver is installed, so this machine should have GPUs"
+    elif _had(session, error.wanted):
+        why = f"Its baselines were measured on {error.wanted} GPUs: one is missing"
+    else:
+        return None
+    return MeasurementError(error.fact, next_step=". ".join(filter(None, (error.next_step, why))))
+
+
+def _had(session: Session, gpus: int) -> bool:
+    """Whether the machine, where it has a name of its own, was measured with so many GPUs."""
     name = session.settings.machine
-    if not (name and error.wanted):
-        return ""
+    if not (name and gpus):
+        return False
     rows = session.baselines.load(name).values()
-    had = any(row.gpu and row.key.topology == f"1x{error.wanted}" for row in rows if row.is_measured)
-    return f"{error}. Its baselines were measured on {error.wanted} GPUs: one is missing" if had else ""
+    return any(row.gpu and row.key.topology == f"1x{gpus}" for row in rows if row.is_measured)

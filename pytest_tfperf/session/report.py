@@ -14,14 +14,14 @@ from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
-from pytest_tfperf.judging.provisional import MOST_RUNS
+from pytest_tfperf.judging.reference import MOST_RUNS
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import Shown
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
-from pytest_tfperf.reports.unrecorded import required, unrecorded
+from pytest_tfperf.reports.summary import required, unrecorded
 from pytest_tfperf.session.compared import RUNS_OF_A_COMPARISON
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session import Session

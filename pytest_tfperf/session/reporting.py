@@ -25,8 +25,7 @@ from pytest_tfperf.errors import (
     TfperfError,
     WorkloadError,
 )
-from pytest_tfperf.lines import Line, lines_of, rendered
-from pytest_tfperf.safe_text import printable
+from pytest_tfperf.lines import Line, lines_of, printable, rendered
 from pytest_tfperf.session.terminal import PlainRepr, terminal_width
 
 if TYPE_CHECKING:
@@ -98,7 +97,8 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
             "name the fixture among its arguments"
         )
     if faults := session.selection.faulty.get(test):
-        raise WorkloadError(*map(str, faults))
+        first, *others = faults
+        raise first.of_type(WorkloadError).and_below(*map(str, others))
     if not session_report.has_time_for(session, test):
         session.left_out[test] = session_report.expected_seconds(session)[test]
         pytest.skip(f"left out by {session.choice.option}" if session.choice else "left out")
@@ -172,10 +172,10 @@ def skipping(session: Session) -> Iterator[None]:
         yield
     except (NoData, NotEnoughDevices, NotInstalled) as error:
         if session.settings.require_baseline:
-            from pytest_tfperf.session.outcomes import why_missing_is_an_error
+            from pytest_tfperf.session.outcomes import missing_as_error
 
-            if why := why_missing_is_an_error(session, error):
-                raise MeasurementError(why) from None
+            if (found := missing_as_error(session, error)) is not None:
+                raise found from None
         reason = printable(str(error.lines[0]))
         session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
@@ -217,7 +217,7 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
     elif isinstance(error, Failure):
         if report.when == "setup":  # a fixture measured it, and it is a failure all the same
             report.when = "call"
-        brief = (fixture.outcomes.failures_in_brief() if fixture else "") or error.in_one_line
+        brief = (fixture.outcomes.failures_in_brief() if fixture else "") or error.brief
         report.longrepr = PlainRepr(error.lines, brief, terminal_width(item.config))
     elif fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", _text(unreported, item)))
@@ -236,9 +236,9 @@ def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str
 def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError) -> None:
     """Report an error, or a failure where the test had confirmed a regression before the error."""
     fixture = item.stash.get(FIXTURE, None)
-    brief, width = error.in_one_line, terminal_width(item.config)
+    brief, width = error.brief, terminal_width(item.config)
     if not isinstance(error, (MeasurementError, BaselineError)):  # the fault is in the test
-        error = TfperfError(error.fact, *error.below, where=_source_line(item, error))
+        error = error.of_type(TfperfError).at(_source_line(item, error))
     if report.when != "teardown" and fixture is not None and (failures := fixture.outcomes.confirmed_failures()):
         report.when = "call"
         report.longrepr = PlainRepr(
@@ -308,12 +308,13 @@ def _refuse_xdist(config: pytest.Config) -> None:
     if not is_xdist_worker(config):
         return
     config.stash[SESSION].under_xdist += 1
-    reason = (
-        "throughput is not measured under pytest-xdist: its workers would share the machine. Run these tests without -n"
+    error = MeasurementError(
+        "throughput is not measured under pytest-xdist: its workers would share the machine",
+        next_step="Run these tests without -n",
     )
     if config.stash[SESSION].settings.require_baseline:
-        raise MeasurementError(reason)
-    pytest.skip(reason)
+        raise error
+    pytest.skip(str(error))
 
 
 _NOT_THE_USERS = (

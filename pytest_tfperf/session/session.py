@@ -202,13 +202,14 @@ class Session:
             self.remarks += references.check([row for row in rows if row.is_measured])
         if settings.update_baselines:
             from pytest_tfperf.bench.disturbance import look_before_recording
+            from pytest_tfperf.reports.invalid import accepted_load, refused_load
 
             commit = commit_of(settings.root, besides=settings.baselines)
-            found = (
-                references.before_recording(commit) if references else "",
-                look_before_recording(settings.disturbance_limits),
-            )
-            self.remarks += filter(None, found)
+            self.remarks += filter(None, [references.before_recording(commit) if references else ""])
+            load, limits = look_before_recording(settings.disturbance_limits), settings.disturbance_limits
+            if load.refused is not None:
+                raise refused_load(load.refused, limits)
+            self.remarks += [accepted_load(load.accepted, limits)] if load.accepted is not None else []
 
     def choose(self, failed: Collection[str]) -> Choice | None:
         """Choose the tests that there is time for, where a feature limits it; `failed` did so last time."""

@@ -6,19 +6,17 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.bench.machine_session import MachineSession
+from pytest_tfperf.bench.machine_session import MachineSession, session_verdicts
 from pytest_tfperf.bench.one_run import RunEngine
 from pytest_tfperf.bench.rerun_queue import Result
-from pytest_tfperf.bench.session_verdicts import session_verdicts
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.earlier_sessions import EarlierSessions
 from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.session.this_machine import ThisMachine
+from pytest_tfperf.session.this_machine import EarlierSessions, ThisMachine
 from pytest_tfperf.stores.baselines import BaselineStore
 
 if TYPE_CHECKING:

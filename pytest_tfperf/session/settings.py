@@ -16,7 +16,7 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings, Update
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.safe_text import shortened
+from pytest_tfperf.lines import shortened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Self
 
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.safe_text import without_passwords
+from pytest_tfperf.lines import without_passwords
 
 if TYPE_CHECKING:
     import pytest
@@ -62,7 +62,7 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
             values[one.name] = _path(config, one, values.get(one.name, one.default), given.get(one.name))
     update = config.getoption("update_baselines")
     if update and config.getoption("numprocesses", None):
-        raise TfperfError("--update-baselines with -n: nothing is measured under pytest-xdist. Add -n 0")
+        raise TfperfError("--update-baselines with -n: nothing is measured under pytest-xdist", next_step="Add -n 0")
     if update:
         values.pop("max_time", None)  # runs that are cut short are no baseline
     if "baselines" in given and not values["baselines"].exists() and not update:
@@ -144,7 +144,7 @@ def _parsed(setting: Setting[Any], given: RawSetting) -> Any:
     try:
         return setting.parse(given.text)
     except TfperfError as error:
-        raise TfperfError(f"{given}: {error}") from None
+        raise error.at(str(given)) from None
     except ValueError as error:
         raise TfperfError(f"{given}: {shortened(given.text)!r} {error}") from None
 
@@ -187,8 +187,8 @@ def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
     """
     if given.origin in (Origin.OPTION, Origin.OVERRIDE, Origin.VARIABLE):
         raise TfperfError(
-            f"{given}: there is no folder {folder}. Name the folder of your baselines, or record them there with "
-            "--update-baselines"
+            f"{given}: there is no folder {folder}",
+            next_step="Name the folder of your baselines, or record them there with --update-baselines",
         )
 
 

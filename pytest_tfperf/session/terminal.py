@@ -12,8 +12,7 @@ import pytest
 from _pytest._code.code import TerminalRepr  # a report may be any of these; pytest has no public name
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.lines import Line, plain, rendered
-from pytest_tfperf.safe_text import printable
+from pytest_tfperf.lines import Line, plain, printable, rendered
 
 if TYPE_CHECKING:
     from _pytest._io import TerminalWriter

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.safe_text import without_passwords
+from pytest_tfperf.lines import without_passwords
 from pytest_tfperf.session.feature_hooks import features
 
 

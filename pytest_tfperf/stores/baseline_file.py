@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance, is_unit, require_topology
 from pytest_tfperf.core.command import parse_subject
-from pytest_tfperf.errors import BaselineError, TfperfError, one_of
+from pytest_tfperf.errors import BaselineError, TfperfError, known_names, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
                     f"{' '.join(filter(None, row.key))} is on line {line_of[row.key]} already: keep one"
                 )
         except TfperfError as error:
-            raise BaselineError(f"{name}, line {number}: {error}") from None
+            raise error.of_type(BaselineError).at(f"{name}, line {number}") from None
         rows[row.key] = row
         line_of[row.key] = number
     return rows
@@ -112,8 +112,8 @@ def _split(line: str) -> list[str]:
 
 
 def _checked_header(header: list[str]) -> list[str]:
-    if unknown := [column for column in header if column not in _WITH_FIGURES]:
-        raise BaselineError(one_of("column", unknown[0], _WITH_FIGURES))
+    if others := [column for column in header if column not in _WITH_FIGURES]:
+        raise BaselineError(unknown("column", others[0]), next_step=known_names(others[0], _WITH_FIGURES))
     if sorted(header) not in (sorted(COLUMNS), sorted(_WITH_FIGURES)):
         raise BaselineError(f"the first line must name each of these columns once: {','.join(COLUMNS)}")
     return header
@@ -125,7 +125,8 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     if not figure and (per_second != "/s" or not is_unit(unit)):
         raise BaselineError(f"unit {cell['unit']!r}: write what is counted in a second, as in images/s or tokens/s")
     if cell["provenance"] not in _WRITTEN:
-        raise BaselineError(one_of("provenance", cell["provenance"], _WRITTEN))
+        given = cell["provenance"]
+        raise BaselineError(unknown("provenance", given), next_step=known_names(given, _WRITTEN))
     if not cell["reference"]:
         what = figure or cell["unit"]
         raise BaselineError(f"no reference: write {what}, or delete the row where nothing was measured")

@@ -150,7 +150,9 @@ class BaselineStore:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise BaselineError(f"{path} can't be read: {error.strerror}. Repair it, or name another folder") from None
+            raise BaselineError(
+                f"{path} can't be read: {error.strerror}", next_step="Repair it, or name another folder"
+            ) from None
         rows = self._read[path][1]
         if folder == self.folder:
             return rows
@@ -167,8 +169,8 @@ def _acquire(file: IO[str], folder: Path) -> None:
     except BlockingIOError:
         file.seek(0)
         raise BaselineError(
-            f"{folder}: another session updates these baselines ({file.read()}). Wait for it to end, or end it: the "
-            "lock goes with its process"
+            f"{folder}: another session updates these baselines ({file.read()})",
+            next_step="Wait for it to end, or end it: the lock goes with its process",
         ) from None
     except OSError as error:
         raise _unwritable(folder, error) from None
@@ -178,6 +180,6 @@ def _unwritable(path: Path, error: OSError) -> BaselineError:
     in_the_way = isinstance(error, (FileExistsError, NotADirectoryError))
     fact, fix = ("a file is in its way", "Move that") if in_the_way else (error.strerror, "Make it writable")
     return BaselineError(
-        f"{path} can't be written: {fact}. {fix}, or name another folder with --tfperf-baselines=DIR "
-        "(or the ini value tfperf_baselines)"
+        f"{path} can't be written: {fact}",
+        next_step=f"{fix}, or name another folder with --tfperf-baselines=DIR (or the ini value tfperf_baselines)",
     )

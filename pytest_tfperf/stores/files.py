@@ -54,18 +54,20 @@ def require_writable(path: Path, option: str) -> None:
         TfperfError: there is no such folder, it can't be written, or the path is a folder; names the option.
     """
     if path.is_dir():
-        raise TfperfError(f"{option}={path}: that is a folder. Name a file in it")
+        raise TfperfError(f"{option}={path}: that is a folder", next_step="Name a file in it")
     if _is_stream(path):
         return
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except FileNotFoundError:
-        raise TfperfError(f"{option}={path}: there is no folder {path.parent}. Make it, or name another file") from None
+        raise TfperfError(
+            f"{option}={path}: there is no folder {path.parent}", next_step="Make it, or name another file"
+        ) from None
     except OSError as error:
         raise TfperfError(
-            f"{option}={path} can't be written: {error.strerror}. Name another file, or correct the permissions of "
-            f"{path.parent}"
+            f"{option}={path} can't be written: {error.strerror}",
+            next_step=f"Name another file, or correct the permissions of {path.parent}",
         ) from None
 
 
@@ -89,12 +91,12 @@ def read(path: Path) -> str:
         DocumentError: it can't be read, or is compressed in another way; names the next step.
     """
     if path == STDIN and sys.stdin is None:
-        raise DocumentError("standard input is closed. Send a log to it: tfperf replay - < FILE")
+        raise DocumentError("standard input is closed", next_step="Send a log to it: tfperf replay - < FILE")
     try:
         data = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
     except OSError as error:
         raise DocumentError(
-            f"{shown(path)} can't be read: {error.strerror}. Give the path of a log or an export"
+            f"{shown(path)} can't be read: {error.strerror}", next_step="Give the path of a log or an export"
         ) from None
     return decode(data, shown(path))
 
@@ -110,10 +112,12 @@ def decode(data: bytes, name: str) -> str:
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error):
-            raise DocumentError(f"{name} is a damaged or cut off gzip file. Copy it again, whole") from None
+            raise DocumentError(f"{name} is a damaged or cut off gzip file", next_step="Copy it again, whole") from None
     for magic, (kind, program) in _UNREAD.items():
         if data.startswith(magic):
-            raise DocumentError(f"{name} is compressed with {kind}. Unpack it first: {program} FILE | tfperf replay -")
+            raise DocumentError(
+                f"{name} is compressed with {kind}", next_step=f"Unpack it first: {program} FILE | tfperf replay -"
+            )
     encoding = _UTF16.get(data[:2])
     # Half of UTF-16's bytes are zero where the text is English; a UTF-8 log may begin with a program's stray bytes.
     if encoding is None or data[:_PROBE].count(0) < len(data[:_PROBE]) // 4:

@@ -301,9 +301,9 @@ class History:
         """Around the reading of one row: note an error that it raises. Gives the row's place for messages."""
         row = f"{_ROW_OF[table]} {id}"
         try:
-            yield f"{self.database}: {row}"
+            yield row
         except TfperfError as error:
-            why = str(error).removeprefix(f"{self.database}: ")
+            why = str(error)
             self.unread.add(row, why if why.startswith(row) else f"{row}: {why}")
 
     def _add(

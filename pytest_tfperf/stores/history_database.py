@@ -218,7 +218,9 @@ class Database:
             if isinstance(self._place, HistoryUrl):  # the cause could show the password
                 lines = self._place.without_secrets(str(cause)).splitlines()
                 said = "; ".join(" ".join(line.split()).rstrip(".?") for line in lines if line.strip())
-                raise TfperfError(f"{self}: the history can't be used: {said}. Check the server and the URL") from None
+                raise TfperfError(
+                    f"{self}: the history can't be used: {said}", next_step="Check the server and the URL"
+                ) from None
             code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
             if code in (_CORRUPT, _NOT_A_DATABASE):
                 raise DamagedHistory(str(self._fault(str(cause)))) from error
@@ -232,7 +234,8 @@ class Database:
 
     def _fault(self, why: str, next_step: str = "Move the file away") -> TfperfError:
         return TfperfError(
-            f"{self}: the history can't be used: {why}. {next_step}, or give another folder: --tfperf-dir DIR"
+            f"{self}: the history can't be used: {why}",
+            next_step=f"{next_step}, or give another folder: --tfperf-dir DIR",
         )
 
 

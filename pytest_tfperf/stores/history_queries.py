@@ -15,7 +15,7 @@ from sqlalchemy.types import NullType
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.safe_text import shortened
+from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.history_rows import NO_REFERENCE, outcome_of, storable
 from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, MEASUREMENTS, PUSHED
 

@@ -19,7 +19,7 @@ from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Against, Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.safe_text import shortened
+from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, as_written_now, is_possible
 
 _PROVISIONAL = " (provisional)"

@@ -45,7 +45,9 @@ def write(path: Path, measurements: Iterable[Measurement]) -> None:
     try:
         files.replace(path, render(measurements).encode())
     except OSError as error:
-        raise TfperfError(f"{path} can't be written: {error.strerror}. Name another file: -o FILE") from None
+        raise TfperfError(
+            f"{path} can't be written: {error.strerror}", next_step="Name another file: -o FILE"
+        ) from None
 
 
 def is_measurement_file(text: str) -> bool:
@@ -66,7 +68,7 @@ def read(path: Path) -> tuple[Measurement, ...]:
 def parse(text: str, name: str) -> tuple[Measurement, ...]:
     """`read` for a file's text; `name` is the file, for messages."""
     try:
-        whole = json.loads(text)
+        whole = json.loads(text, object_hook=_disturbance_as_written_now)
     except json.JSONDecodeError as error:
         raise TfperfError(f"{name}, line {error.lineno}: cut off or damaged ({error.msg}): {_NEXT}") from None
     except (ValueError, RecursionError):  # a number of a million digits, brackets without end
@@ -106,6 +108,11 @@ def as_written_now(whole: Any) -> Any:
     if isinstance(verdict, dict):
         now["verdict"] = _verdict_as_written_now(verdict)
     return now
+
+
+def _disturbance_as_written_now(found: dict[str, Any]) -> dict[str, Any]:
+    """An earlier version kept a sentence on a disturbance in place of its figures."""
+    return {"kind": found["kind"]} if found.keys() == {"kind", "fact"} else found
 
 
 def _verdict_as_written_now(verdict: dict[str, Any]) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def _length(workload: Workload, inputs: list[_Input]) -> int:
         )
     if len(lengths) > 1:
         raise WorkloadError(
-            f"unit='tokens' could count inputs of different lengths; {shown}. Name the one that holds "
-            f"the tokens, as in tokens_of={lengths[max(lengths)]!r}"
+            f"unit='tokens' could count inputs of different lengths; {shown}",
+            next_step=f"Name the one that holds the tokens, as in tokens_of={lengths[max(lengths)]!r}",
         )
     return lengths.popitem()[0]

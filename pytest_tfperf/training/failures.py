@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from pytest_tfperf.errors import TfperfError, UnknownFunction
+from pytest_tfperf.lines import Line, lines_of, plain
 
 _MAX_CHARACTERS = 20_000  # TensorFlow's stack frames are long, and the cause stands below them
 
@@ -43,16 +44,17 @@ def failure(error: BaseException) -> dict[str, Any]:
 
     For an error of this package that another one caused, the log gets the traceback of the cause.
     """
-    ours = isinstance(error, TfperfError)
+    ours = error if isinstance(error, TfperfError) else None
     traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
     with suppress(OSError):
         os.fsync(2)  # on NFS the driver would not see it until the log is closed
-    text, half = str(error), _MAX_CHARACTERS // 2
+    text, half = plain([Line(ours.headline), *lines_of(*ours.below)]) if ours else str(error), _MAX_CHARACTERS // 2
     return {
         "type": type(error).__name__,
         "message": text if len(text) <= _MAX_CHARACTERS else f"{text[:half]}\n...\n{text[-half:]}",
         "hint": hint(error, cuda_of_driver()),
-        "ours": ours,
+        "ours": ours is not None,
+        "next_step": ours.next_step if ours else "",
         "out_of_memory": is_out_of_memory(error),
         "about_a_peer": is_about_a_peer(error),
         "missing": isinstance(error, UnknownFunction),

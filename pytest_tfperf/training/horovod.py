@@ -40,8 +40,8 @@ class Horovod:
 
         if workload.all_reduce is AllReduce.NCCL and not hvd.nccl_built():
             raise WorkloadError(
-                f"Horovod {_version()} was built without NCCL. Build it with "
-                "HOROVOD_GPU_OPERATIONS=NCCL, or leave all_reduce out"
+                f"Horovod {_version()} was built without NCCL",
+                next_step="Build it with HOROVOD_GPU_OPERATIONS=NCCL, or leave all_reduce out",
             )
         # Under mpirun, Horovod that was built with MPI needs no rendezvous.
         self._by_mpi = bool(hvd.mpi_built()) and "OMPI_COMM_WORLD_RANK" in os.environ

@@ -146,8 +146,9 @@ def _fixed_shapes(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
     shapes = [part.shape for part in parts] if spec.parts is None else _merged(found, spec)
     if not all(shape.is_fully_defined() for shape in shapes):
         raise WorkloadError(
-            f"its batches have no fixed shape: {described(found)}. Pad them to one shape (Dataset.padded_batch with "
-            "padded_shapes), and batch with drop_remainder=True"
+            f"its batches have no fixed shape: {described(found)}",
+            next_step="Pad them to one shape (Dataset.padded_batch with "
+            "padded_shapes), and batch with drop_remainder=True",
         )
     if not parts or shapes[0][:1] != [spec.batch_size]:
         raise WorkloadError(f"its batches are {described(found)}, not of {spec.batch_size} examples each")
@@ -171,9 +172,9 @@ def _merged(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
     if spec.any_inputs:
         return [part.shape for part in tf.nest.flatten(found)]
     raise WorkloadError(
-        "its batches do not fit the model\n"
+        "its batches do not fit the model",
         f"  the model takes      {described(wanted[0] if spec.any_labels else wanted)}\n"
-        f"  the pipeline gives   {described(inputs if spec.any_labels else found)}"
+        f"  the pipeline gives   {described(inputs if spec.any_labels else found)}",
     )
 
 

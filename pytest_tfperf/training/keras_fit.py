@@ -187,8 +187,9 @@ def _build(strategy: tf.distribute.Strategy, model: keras.Model, workload: Workl
     except Exception as error:
         raise WorkloadError(
             f"model {workload.model!r}: trainer='keras' can't train it on several replicas: use trainer='loop', or one "
-            "device. Under tf.distribute fit first builds a model by calling it on a batch's inputs, which raised "
-            f"{type(error).__name__}: {error}"
+            "device",
+            next_step="Under tf.distribute fit first builds a model by calling it on a batch's inputs, which raised "
+            f"{type(error).__name__}: {error}",
         ) from error
 
 

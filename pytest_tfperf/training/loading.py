@@ -55,7 +55,7 @@ def load_own(workload: Workload, devices: list[str]) -> OwnLoop:
     try:
         return OwnLoop(own, devices)
     except WorkloadError as error:
-        raise WorkloadError(f"model {target!r}: {error}") from None
+        raise error.at(f"model {target!r}") from None
 
 
 def input_spec(
@@ -103,7 +103,7 @@ def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batc
     try:
         return checked(inputs, spec)
     except WorkloadError as e:
-        raise WorkloadError(f"input_pipeline {target!r}: {e}") from None
+        raise e.at(f"input_pipeline {target!r}") from None
 
 
 def loop_for(

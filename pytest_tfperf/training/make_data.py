@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.data_sets import BOX, IMAGE, IMAGES, LABEL, TEXT_LABEL, TOKENS, DataSet
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.safe_text import printable
+from pytest_tfperf.lines import printable
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -65,8 +65,8 @@ def make_imagenet(folder: Path, images: int, shards: int, seed: int) -> str:
         photographs = _photographs()
     except (ImportError, OSError) as error:
         raise TfperfError(
-            f"make-imagenet needs TensorFlow, scikit-image and pillow, and {sys.executable} can't load one: {error}. "
-            "pip install 'scikit-image>=0.22' 'pillow>=10.3', or in a checkout pip install -e '.[data]'"
+            f"make-imagenet needs TensorFlow, scikit-image and pillow, and {sys.executable} can't load one: {error}",
+            next_step="pip install 'scikit-image>=0.22' 'pillow>=10.3', or in a checkout pip install -e '.[data]'",
         ) from error
     size = _write(folder, IMAGES, _image_examples(photographs, random.Random(seed)), images, shards)
     return (
@@ -170,7 +170,7 @@ def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], co
             for path in files:
                 path.rename(folder / path.name)
     except (OSError, tf.errors.OpError) as error:
-        raise TfperfError(f"{folder} can't be written: {error}. Name another folder") from error
+        raise TfperfError(f"{folder} can't be written: {error}", next_step="Name another folder") from error
     return size
 
 

@@ -47,7 +47,9 @@ def find_place(environment: Mapping[str, str]) -> Place:
                 raise TfperfError(f"{given}: the rank must be from 0 to below the size")
             return place
     known = "; ".join(" with ".join(names) for names in _VARIABLES)
-    raise TfperfError(f"this process can't tell which rank it is. Set TFPERF_RANK and TFPERF_SIZE. Known: {known}")
+    raise TfperfError(
+        "this process can't tell which rank it is", next_step=f"Set TFPERF_RANK and TFPERF_SIZE. Known: {known}"
+    )
 
 
 def _from_tf_config(text: str) -> Place:

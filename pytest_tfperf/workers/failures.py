@@ -127,7 +127,10 @@ class Failures:
             first = f"{self._name}: {first}"
         heading, *end = self._log_end()
         last = [heading, *end] if user_frames(line.text for line in end) else [Line(f"its log: {self._log}")]
-        return kind(f"{first} (in phase {phase!r})", *more, *last)
+        during, next_step = f" (in phase {phase!r})", error.get("next_step", "")
+        if next_step:
+            return kind(first, *more, *last, next_step=next_step + during)
+        return kind(first + during, *more, *last)
 
     def died(self, status: int | None, phase: str) -> MeasurementError:
         """The connection broke; `status` is the exit status, negative for a signal, None if the process still runs."""

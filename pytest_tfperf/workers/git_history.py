@@ -53,11 +53,11 @@ def require_repository(folder: Path, wanted_by: str) -> Path:
     if found is None:
         done = run_git(folder, "rev-parse", "--show-toplevel")
         if done.returncode == 127:
-            raise TfperfError(f"{wanted_by}: {done.stderr}. Install git: it has the code of other commits")
+            raise TfperfError(f"{wanted_by}: {done.stderr}", next_step="Install git: it has the code of other commits")
         why = refusal_of(folder) or f"git finds no repository at {folder}. Run it in a clone of your repository"
         raise TfperfError(f"{wanted_by}: {why}")
     if run_git(found, "rev-parse", "--verify", "--quiet", "HEAD").returncode:
-        raise TfperfError(f"{wanted_by}: {found} has no commit yet. Commit the tests and the models first")
+        raise TfperfError(f"{wanted_by}: {found} has no commit yet", next_step="Commit the tests and the models first")
     return found
 
 
@@ -73,7 +73,7 @@ def commit_named(repository: Path, revision: str, wanted_by: str) -> Commit:
     advice = "Fetch it (git fetch origin), or name a branch, tag or commit that `git log` knows"
     if is_shallow(repository):
         advice = f"This is a shallow clone. {_WHOLE}"
-    raise TfperfError(f"{wanted_by}: {revision!r} is no commit of {repository}. {advice}")
+    raise TfperfError(f"{wanted_by}: {revision!r} is no commit of {repository}", next_step=advice)
 
 
 def merge_base(repository: Path, revision: str, wanted_by: str) -> Commit:
@@ -87,10 +87,12 @@ def merge_base(repository: Path, revision: str, wanted_by: str) -> Commit:
     if done.returncode == 0:
         return described(repository, [done.stdout.split()[0]])[0]
     if is_shallow(repository):
-        raise TfperfError(f"{wanted_by}: in this shallow clone HEAD and {revision} have no common commit. {_WHOLE}")
+        raise TfperfError(
+            f"{wanted_by}: in this shallow clone HEAD and {revision} have no common commit", next_step=_WHOLE
+        )
     raise TfperfError(
-        f"{wanted_by}: HEAD and {revision} have no common commit, so there is nothing to compare with. Name a branch "
-        "that this one started from"
+        f"{wanted_by}: HEAD and {revision} have no common commit, so there is nothing to compare with",
+        next_step="Name a branch that this one started from",
     )
 
 
@@ -107,7 +109,7 @@ def commits_after(repository: Path, good: Commit, bad: Commit, wanted_by: str) -
     """
     if run_git(repository, "merge-base", "--is-ancestor", good.hash, bad.hash).returncode:
         advice = _WHOLE if is_shallow(repository) else "Name a good commit that came before the bad one"
-        raise TfperfError(f"{wanted_by}: {good.shown} is no ancestor of {bad.shown}. {advice}")
+        raise TfperfError(f"{wanted_by}: {good.shown} is no ancestor of {bad.shown}", next_step=advice)
     done = run_git(repository, "rev-list", "--first-parent", "--reverse", "--ancestry-path", f"{good.hash}..{bad.hash}")
     found = done.stdout.split()
     if not found and good.hash != bad.hash:  # good came in by a merge, so no first parent leads to it

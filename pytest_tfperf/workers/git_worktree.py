@@ -66,12 +66,12 @@ def require_commit(repository: Path, commit: str) -> None:
         return
     if run_git(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true":
         raise TfperfError(
-            f"{repository} is a shallow clone without the commit {commit}, at which baselines were recorded. "
-            "Fetch the rest: git fetch --unshallow (in CI, clone with the whole history)"
+            f"{repository} is a shallow clone without the commit {commit}, at which baselines were recorded",
+            next_step="Fetch the rest: git fetch --unshallow (in CI, clone with the whole history)",
         )
     raise TfperfError(
-        f"{repository} has no commit {commit}, at which baselines were recorded. Fetch it: git fetch --all; "
-        "where it was rebased away, record again with --update-baselines"
+        f"{repository} has no commit {commit}, at which baselines were recorded",
+        next_step="Fetch it: git fetch --all; where it was rebased away, record again with --update-baselines",
     )
 
 
@@ -167,8 +167,8 @@ class Checkouts:
                 return folder
         except OSError as error:
             raise TfperfError(
-                f"{error.filename or self._folder}: the code of {commit} can't be checked out: {error.strerror}. Free "
-                "some space, or name another folder with --tfperf-dir"
+                f"{error.filename or self._folder}: the code of {commit} can't be checked out: {error.strerror}",
+                next_step="Free some space, or name another folder with --tfperf-dir",
             ) from None
 
     def close(self) -> None:
@@ -223,8 +223,8 @@ def _add(repository: Path, commit: str, folder: Path) -> None:
     try:
         add_worktree(repository, commit, folder)
     except TfperfError as error:
-        raise TfperfError(
-            f"{error}\nGit must be able to check it out, with its submodules, without asking for a password; try it: "
+        raise error.and_below(
+            "Git must be able to check it out, with its submodules, without asking for a password; try it: "
             f"git worktree add --detach /tmp/base {commit[:12]} && git -C /tmp/base submodule update --init --recursive"
         ) from None
 

@@ -148,7 +148,7 @@ def require_python(python: Path) -> None:
         TfperfError: it does not.
     """
     if "python" not in _packages(str(python)):
-        raise TfperfError(f"{python} can't be run as a Python. Name another one")
+        raise TfperfError(f"{python} can't be run as a Python", next_step="Name another one")
 
 
 def find_python(text: str) -> Path:
@@ -231,6 +231,7 @@ def require_usable_import(message: Mapping[str, Any], python: Path | str) -> Non
             problem = f"has {package} {version}; workers need TensorFlow 2.16 or newer, with Keras 3"
     if problem:
         raise MeasurementError(
-            f"{python} {problem}\nInstall one: {python} -m pip install --upgrade tensorflow (without GPUs: "
-            "tensorflow-cpu; for NVIDIA's: 'tensorflow[and-cuda]'), or a nightly or vendor's build"
+            f"{python} {problem}",
+            f"Install one: {python} -m pip install --upgrade tensorflow (without GPUs: "
+            "tensorflow-cpu; for NVIDIA's: 'tensorflow[and-cuda]'), or a nightly or vendor's build",
         )

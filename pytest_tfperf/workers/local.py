@@ -58,8 +58,9 @@ class UnresponsiveDevices:
             self._suspected -= names
         if dead := sorted(names & self._reasons.keys()):
             raise MeasurementError(
-                f"no worker was started: {', '.join(dead)} no longer answers. A worker hung there, and then the probe "
-                f"{PROBE.id} did: {self._reasons[dead[0]]}. {_advice(devices)}"
+                f"no worker was started: {', '.join(dead)} no longer answers",
+                next_step=f"A worker hung there, and then the probe "
+                f"{PROBE.id} did: {self._reasons[dead[0]]}. {_advice(devices)}",
             )
 
 

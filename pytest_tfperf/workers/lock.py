@@ -55,13 +55,15 @@ def read_lock(path: Path) -> Lock:
         lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", "it is not UTF-8")
-        raise BaselineError(f"{path} can't be read: {why}. {advice}") from None
+        raise BaselineError(f"{path} can't be read: {why}", next_step=advice) from None
 
     def after(beginning: str) -> list[str]:
         return [line[match.end() :] for line in lines if (match := re.match(beginning, line))]
 
     if not (python := after(_PYTHON)):
-        raise BaselineError(f"{path} has no line '{_PYTHON}VERSION', so --update-baselines did not write it. {advice}")
+        raise BaselineError(
+            f"{path} has no line '{_PYTHON}VERSION', so --update-baselines did not write it", next_step=advice
+        )
     return Lock(python[0], tensorflow="".join(after(_TENSORFLOW)[:1]), warnings=tuple(after(_WARNING)))
 
 
@@ -89,8 +91,8 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
         with suppress(OSError):
             path.unlink()  # a full disk leaves an incomplete file
         raise BaselineError(
-            f"{path} can't be written: {error.strerror}. Make the folder writable, or name another with "
-            "--tfperf-baselines=DIR"
+            f"{path} can't be written: {error.strerror}",
+            next_step="Make the folder writable, or name another with --tfperf-baselines=DIR",
         ) from None
     return path.name
 

@@ -141,7 +141,8 @@ class CheckoutLauncher:
         if not modules:
             raise TfperfError(
                 f"{self._checkout.name}: a worker on several nodes does not say whose code it runs, so nothing proves "
-                "that two sides are compared. Compare on one node"
+                "that two sides are compared",
+                next_step="Compare on one node",
             )
         copies = _copies(self._checkout.repository) if self._interpreter.python == sys.executable else {}
         for module, file in modules.items():
@@ -157,8 +158,9 @@ class CheckoutLauncher:
         top = module.partition(".")[0]
         return TfperfError(
             f"both sides would run the current code: at {self._checkout.name} {module} comes from {file}, and not from "
-            f"{self._checkout.folder}: {why}. Let the import path decide on both sides: "
-            f"PYTHONPATH={_source_root(self._checkout.folder, top)} pytest ..."
+            f"{self._checkout.folder}: {why}",
+            next_step=f"Let the import path decide on both sides: "
+            f"PYTHONPATH={_source_root(self._checkout.folder, top)} pytest ...",
         )
 
     # Commands

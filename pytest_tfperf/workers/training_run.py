@@ -101,7 +101,8 @@ class TrainingRun:
         if job.is_distributed and replicas != job.nodes * job.devices.count:
             raise MeasurementError(
                 f"{replicas} replicas train together, not one on each of {job.nodes} x {job.devices.count} devices: "
-                f"some did not join. The log of rank 0: {self.log}"
+                f"some did not join",
+                next_step=f"The log of rank 0: {self.log}",
             )
         self.compile_seconds: float = max(one["compile_seconds"] for one in ready)
         self.first_step = self._most([one["first_step_seconds"] for one in ready])
@@ -298,8 +299,8 @@ class TrainingRun:
             return values[0]
         each = ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(values))
         raise MeasurementError(
-            f"the ranks do not train one model: they differ in {what} ({each}). Do all of them have the same code, and "
-            f"the same TensorFlow? The log of rank 0: {self.log}"
+            f"the ranks do not train one model: they differ in {what} ({each})",
+            next_step=f"Do all of them have the same code, and the same TensorFlow? The log of rank 0: {self.log}",
         )
 
 

@@ -97,7 +97,8 @@ def _interpreter(lock: Lock, requirements: Path, otherwise: str) -> str:
     if found is None or why:
         raise TfperfError(
             f"{requirements.name} was recorded with Python {lock.python}; this is Python {here}, and there is no "
-            f"python{minor} on PATH{why}. Install Python {minor}, {otherwise}"
+            f"python{minor} on PATH{why}",
+            next_step=f"Install Python {minor}, {otherwise}",
         )
     return found
 
@@ -151,7 +152,7 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
         text = lock.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise TfperfError(f"{lock} can't be read: {why}. Name a file with one requirement a line") from None
+        raise TfperfError(f"{lock} can't be read: {why}", next_step="Name a file with one requirement a line") from None
     if not re.search(r"^# python: ", text, re.MULTILINE):
         text = f"# python: {platform.python_version()}\n{text}"
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -167,7 +168,7 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
                 make_virtual_environment(home, requirements, otherwise="or name another lock")
     except OSError as error:
         raise TfperfError(
-            f"{error.filename or folder} can't be written: {error.strerror}. Free some space, or name another folder "
-            "with --tfperf-dir"
+            f"{error.filename or folder} can't be written: {error.strerror}",
+            next_step="Free some space, or name another folder with --tfperf-dir",
         ) from None
     return home / "bin" / "python"

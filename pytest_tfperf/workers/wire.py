@@ -288,9 +288,9 @@ def read_key(path: Path) -> str:
     try:
         key, mode = path.read_text(encoding="ascii").strip(), path.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
-        raise TfperfError(f"the key file {path} can't be read: {error}. {made_by}") from None
+        raise TfperfError(f"the key file {path} can't be read: {error}", next_step=made_by) from None
     if re.fullmatch("[0-9a-f]{64}", key) is None:
-        raise TfperfError(f"the key file {path} must hold 64 hexadecimal digits. {made_by}")
+        raise TfperfError(f"the key file {path} must hold 64 hexadecimal digits", next_step=made_by)
     if stat.S_IMODE(mode) & 0o077:
         raise TfperfError(f"the key file {path} can be read by others (mode {stat.S_IMODE(mode):o}): chmod 600 {path}")
     return key

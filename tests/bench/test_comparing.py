@@ -23,6 +23,7 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
 from pytest_tfperf.reports.comparisons import reason_of
+from pytest_tfperf.reports.invalid import disturbance_fact
 
 HOST = TRIVIAL.with_(input_pipeline="host")
 ALMOST = (100.0, 100.1, 99.9)  # images/s of fresh workers that differ a little
@@ -278,4 +279,4 @@ def test_a_disturbed_pair_is_measured_again_and_counts_for_nothing() -> None:
 
 def test_a_machine_that_stays_busy_makes_the_comparison_invalid() -> None:
     found = compared(*sides(), TRIVIAL, *[BUSY] * TRIES)
-    assert (found.outcome, reason_of(found)) == (Outcome.INVALID, f"INVALID: {BUSY}")
+    assert (found.outcome, reason_of(found)) == (Outcome.INVALID, f"INVALID: {disturbance_fact(BUSY)}")

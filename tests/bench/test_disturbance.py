@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.bench.disturbance import DisturbanceGuard, disturbance_in, power_facts
+from pytest_tfperf.bench.disturbance import DisturbanceGuard, power_facts
 from pytest_tfperf.core.disturbance import DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
+from pytest_tfperf.judging.validity import disturbance_in
+from pytest_tfperf.reports.invalid import disturbance_fact
 
 DEFAULTS = DisturbanceLimits()
 ALL_ALLOWED = DisturbanceLimits(
@@ -82,7 +84,7 @@ DISTURBED = [
 @pytest.mark.parametrize(("telemetry", "kind", "fact"), DISTURBED)
 def test_a_disturbance_has_a_kind_and_names_the_culprit(telemetry, kind, fact):
     found = disturbance_in(telemetry, DEFAULTS)
-    assert (found.kind, str(found)) == (kind, fact)
+    assert (found.kind, disturbance_fact(found)) == (kind, fact)
     assert disturbance_in(telemetry, ALL_ALLOWED) is None
 
 
@@ -189,7 +191,7 @@ def test_a_run_too_short_to_sample_is_not_disturbed():
 def test_a_driver_that_does_not_answer_is_a_disturbance(uuids, who):
     found = watched(None, *uuids, hung=True).disturbance
     assert found.kind is DisturbanceKind.DRIVER_SILENT
-    assert str(found).startswith(f"{who} stopped answering")
+    assert disturbance_fact(found).startswith(f"{who} stopped answering")
 
 
 def test_what_was_sampled_before_the_driver_hung_is_reported_first():
@@ -214,7 +216,7 @@ def before(*uses: float | None, knows_pids: bool = False, uuids: tuple[str, ...]
 def test_a_gpu_in_use_before_a_run_is_shared_where_processes_can_not_be_seen():
     found, looks = before(0.9, 0.4)
     assert (found.kind, looks) == (DisturbanceKind.GPU_SHARED, 2)
-    assert str(found).startswith("other work used 40 % of GPU-3b1c before the run")
+    assert disturbance_fact(found).startswith("other work used 40 % of GPU-3b1c before the run")
 
 
 @pytest.mark.parametrize(("uses", "looks"), [((0.0, 0.9), 1), ((0.9, 0.02), 2), ((None, 0.9), 1)])

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_tfperf.bench.disturbance import LOOK_SECONDS, look_before_recording, watch_idly
+from pytest_tfperf.bench.disturbance import LOOK_SECONDS, Load, look_before_recording, watch_idly
 from pytest_tfperf.core.disturbance import NO_LIMITS, DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.reports.invalid import accepted_load, refused_load
 
 QUIET = Telemetry(seconds=1.0, usable_cores=2, other_cpu_fraction_mean=0.1, idle_fraction_mean=0.9)
 BUSY = Telemetry(
@@ -28,9 +28,10 @@ def shown(*seconds: Telemetry | None) -> Callable[[], Telemetry | None]:
 
 
 def test_a_busy_machine_is_refused_with_the_limit_and_the_option() -> None:
-    with pytest.raises(MeasurementError) as refused:
-        look_before_recording(DisturbanceLimits(), shown(BUSY, BUSY, BUSY))
-    assert str(refused.value) == (
+    limits = DisturbanceLimits()
+    refused = look_before_recording(limits, shown(BUSY, BUSY, BUSY)).refused
+    assert refused is not None
+    assert str(refused_load(refused, limits)) == (
         f"--update-baselines: {FACT}, and the limit is tfperf_busy=0.25. Nothing was measured. Free the machine of "
         "other work; or record all the same with a higher limit, as in -o tfperf_busy=1: the new rows then say so"
     )
@@ -38,12 +39,13 @@ def test_a_busy_machine_is_refused_with_the_limit_and_the_option() -> None:
 
 @pytest.mark.parametrize("seconds", [(QUIET,), (BUSY, QUIET), (BUSY, BUSY, QUIET), (None,)])
 def test_a_machine_that_is_quiet_for_a_second_is_taken(seconds: tuple[Telemetry | None, ...]) -> None:
-    assert look_before_recording(DisturbanceLimits(), shown(*seconds)) == ""
+    assert look_before_recording(DisturbanceLimits(), shown(*seconds)) == Load()
 
 
 def test_a_load_that_the_user_accepts_is_remarked() -> None:
-    said = look_before_recording(NO_LIMITS, shown(BUSY))
-    assert said == f"{FACT}, and tfperf_busy=1 accepts it: the new rows will say so"
+    accepted = look_before_recording(NO_LIMITS, shown(BUSY)).accepted
+    assert accepted is not None
+    assert accepted_load(accepted, NO_LIMITS) == f"{FACT}, and tfperf_busy=1 accepts it: the new rows will say so"
 
 
 def test_the_real_machine_can_be_looked_at() -> None:

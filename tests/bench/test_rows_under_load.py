@@ -13,6 +13,8 @@ from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.judging.validity import load_of
+from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.summary import summary
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -26,7 +28,7 @@ RATES = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
 def recorded(folder: Path, *telemetry: Telemetry, rates: list[float] = RATES) -> Baseline:
     runs = tuple(replace(run_at(1000.0), telemetry=one) for one in telemetry)
     recorder = BaselineRecorder(BaselineStore(folder, published=None))
-    recorder.record(measurement(throughput(*rates), runs=runs))
+    recorder.record(measurement(throughput(*rates), runs=runs), load_note(load_of(runs), len(runs)))
     return recorder.changes[0].new
 
 

@@ -6,7 +6,7 @@ import pytest
 from played import PlayedLauncher, steady
 from played_session import PlayedSession
 
-from pytest_tfperf.bench.session_verdicts import session_verdicts
+from pytest_tfperf.bench.machine_session import session_verdicts
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import MeasurementError

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
-from pytest_tfperf.safe_text import one_line, printable, shortened, without_passwords
+from pytest_tfperf.lines import one_line, printable, shortened, without_passwords
 
 # What a password may have without %XX: a URL's end of the user, and a text's own line end or gap, are not among it.
 PASSWORDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_characters='"'), min_size=1)

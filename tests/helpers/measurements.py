@@ -8,11 +8,10 @@ from dataclasses import fields
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.reads import Reads
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.session_verdicts import (
     Change,
@@ -30,7 +29,7 @@ WORKLOAD = Workload(model="resnet50", batch_size=64)
 KEY = Key(WORKLOAD.id, "1x8")
 TEST = "perf_tests/test_a.py::test_b[1]"
 NOISE = Noise(between_runs=0.012, degrees_of_freedom=36, rows=9)
-BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, "other processes used 43 % of 2 cores, most of it make (pid 4711)")
+BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, 0.43, culprit="make (pid 4711)", cores=2)
 
 
 def run(seconds: Sequence[float] = (0.064,), examples_per_step: int = 64, **more: Any) -> Run:

@@ -24,7 +24,7 @@ BOX = Topology(
     machine_name="box",
 )
 PLAN = Plan(steps=40, warmup_steps=1)
-BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, "other processes used 90 % of 2 cores")
+BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, 0.9, cores=2)
 
 
 @dataclass(kw_only=True)
@@ -166,7 +166,7 @@ class Notes:
     def ended(self, run: Run) -> None:
         self.runs.append(run)
 
-    def disturbed(self, fact: str) -> None:
+    def disturbed(self, disturbance: Disturbance) -> None:
         pass
 
     def done(self) -> None:

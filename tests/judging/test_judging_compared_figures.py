@@ -10,7 +10,7 @@ import pytest
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.verdict import Outcome, Want
-from pytest_tfperf.judging.compared_figures import ComparedFigure, judge_compared, settled
+from pytest_tfperf.judging.figures import ComparedFigure, judge_compared, settled
 from pytest_tfperf.judging.pairs import ErrorRates
 
 LOSS = Figure("loss")

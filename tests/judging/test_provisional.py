@@ -20,8 +20,13 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.provisional import MOST_RUNS, provisional_baseline, provisional_baselines
-from pytest_tfperf.judging.reference import Reference, reference_for
+from pytest_tfperf.judging.reference import (
+    MOST_RUNS,
+    Reference,
+    provisional_baseline,
+    provisional_baselines,
+    reference_for,
+)
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
 
 

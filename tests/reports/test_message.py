@@ -22,7 +22,7 @@ from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
-from pytest_tfperf.reports.advice import ADVICE
+from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
 from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
 
 DOCUMENT = baseline(
@@ -163,10 +163,10 @@ def test_the_likeliest_cause_of_a_diverged_loss_comes_first(of: dict[str, Any], 
 @pytest.mark.parametrize("kind", DisturbanceKind)
 def test_each_disturbance_is_named_and_has_advice(kind: DisturbanceKind) -> None:
     found = measurement(
-        discarded=(run(disturbance=Disturbance(kind, "it was disturbed")),),
+        discarded=(run(disturbance=Disturbance(kind)),),
         verdict=Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED),
     )
-    assert headline(found).endswith(": INVALID: it was disturbed")
+    assert headline(found).endswith(f": INVALID: {disturbance_fact(Disturbance(kind))}")
     assert line("next", found) == ADVICE[kind] != ""
 
 

@@ -13,7 +13,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.unrecorded import unrecorded
+from pytest_tfperf.reports.summary import unrecorded
 
 FIRST = UnrecordedTests(
     tests=3,

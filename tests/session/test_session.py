@@ -18,7 +18,7 @@ from pytest_tfperf.core.settings import Settings, Update
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError, WorkloadError
-from pytest_tfperf.session.outcomes import why_missing_is_an_error
+from pytest_tfperf.session.outcomes import missing_as_error
 from pytest_tfperf.session.report import closing, has_time_for, header, seconds_left
 from pytest_tfperf.session.session import Session
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -78,11 +78,17 @@ def test_faulty_parameters_are_listed_before_the_first_test(tmp_path: Path) -> N
 # When a skip is an error
 
 
+def in_place_of(made: Session, error: NoData | NotEnoughDevices) -> str:
+    """The text of the error in a skip's place; "" if the test may skip."""
+    found = missing_as_error(made, error)
+    return "" if found is None else str(found)
+
+
 def missing(folder: Path, *, name: str = "box", wanted: int = 8, **row: Any) -> str:
     """What is said of a test that wants so many GPUs, where the named machine's file has a measured row of eight."""
     known: Baseline = baseline(**{"gpu": "Tesla P100"} | row)
     BaselineStore(folder / "baselines", published=None).update(known.machine, {known.key: known})
-    return why_missing_is_an_error(session(folder, machine=name), NotEnoughDevices(SEVEN, wanted=wanted))
+    return in_place_of(session(folder, machine=name), NotEnoughDevices(SEVEN, wanted=wanted))
 
 
 def test_gpus_that_a_named_machine_was_measured_on_are_missing(tmp_path: Path) -> None:
@@ -91,9 +97,7 @@ def test_gpus_that_a_named_machine_was_measured_on_are_missing(tmp_path: Path) -
 
 def test_gpus_of_a_driver_that_fails_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_found(monkeypatch, replace(NO_GPU, driver_fault=True))
-    assert why_missing_is_an_error(session(tmp_path), NotEnoughDevices(SEVEN, wanted=8)).startswith(
-        f"{SEVEN}. A driver is"
-    )
+    assert in_place_of(session(tmp_path), NotEnoughDevices(SEVEN, wanted=8)).startswith(f"{SEVEN}. A driver is")
 
 
 @pytest.mark.parametrize(
@@ -112,11 +116,11 @@ def test_other_tests_that_lack_gpus_may_skip(tmp_path: Path, known: dict[str, An
 
 @pytest.mark.parametrize(("launcher", "said"), [("local", ""), ("external --nodes=2", "needs 3 nodes")])
 def test_missing_nodes_are_an_error_where_a_launcher_was_named(tmp_path: Path, launcher: str, said: str) -> None:
-    assert why_missing_is_an_error(session(tmp_path, launcher=launcher), NotEnoughNodes("needs 3 nodes")) == said
+    assert in_place_of(session(tmp_path, launcher=launcher), NotEnoughNodes("needs 3 nodes")) == said
 
 
 def test_missing_data_is_an_error(tmp_path: Path) -> None:
-    assert why_missing_is_an_error(session(tmp_path), NoData("no data")) == "no data"
+    assert in_place_of(session(tmp_path), NoData("no data")) == "no data"
 
 
 # How long it takes

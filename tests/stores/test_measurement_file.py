@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measurements import BUSY, measurement, pair, run, throughput, verdict
 
+from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Want, Wants
 from pytest_tfperf.errors import TfperfError
@@ -51,6 +52,13 @@ def test_what_an_earlier_version_wrote_of_what_is_missing_is_read(fields: dict[s
 )
 def test_a_baseline_that_an_earlier_version_recorded_is_read(count: int, recording: Wants | None) -> None:
     assert _read_with({}, runs_wanted=count).recording == recording
+
+
+def test_a_disturbance_that_an_earlier_version_kept_as_a_sentence_keeps_its_kind() -> None:
+    text = json.loads(measurement_file.render([measurement(runs=(run([0.064], disturbance=BUSY),))]))
+    text["measurements"][0]["runs"][0]["disturbance"] = {"kind": "other processes", "fact": "other processes used 9 %"}
+    [found] = measurement_file.parse(json.dumps(text), "old.json")
+    assert found.runs[0].disturbance == Disturbance(DisturbanceKind.OTHER_PROCESSES)
 
 
 def _read_with(fields: dict[str, Any], *, runs_wanted: int = 0, **more: Any) -> Measurement:

@@ -13,7 +13,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.core.selection import Selection
 
 BASE: Final[Setting[str]] = Setting(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, final
 
-from pytest_tfperf.bench.other_side import Terms
+from pytest_tfperf.bench.comparing import Terms
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
@@ -132,8 +132,8 @@ def _require_tests(root: Path, selection: Selection, checkout: Checkout) -> dict
     if inside and len(lacking) == len(inside):
         names = ", ".join(f"{one}/" for one in sorted(set(inside.values())))
         raise TfperfError(
-            f"the base {checkout.name} has no folder {names}, so it has nothing to compare with. Merge the tests "
-            "first; until then measure without --tfperf-base"
+            f"the base {checkout.name} has no folder {names}, so it has nothing to compare with",
+            next_step="Merge the tests first; until then measure without --tfperf-base",
         )
     return lacking
 
@@ -145,7 +145,8 @@ def _there(lock: Path, checkout: Checkout, option: str) -> Path:
     there = checkout.folder / real.relative_to(checkout.repository) if inside else real
     if not there.is_file():
         raise TfperfError(
-            f"{option}-lock: the base {checkout.name} has no {lock.name} there. Name a file that it has, or leave the "
-            "option out: the base then runs with the packages of this Python"
+            f"{option}-lock: the base {checkout.name} has no {lock.name} there",
+            next_step="Name a file that it has, or leave the "
+            "option out: the base then runs with the packages of this Python",
         )
     return there

@@ -10,7 +10,7 @@ from typing import Final, final
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.step import State
-from pytest_tfperf.judging.changes import changes_of
+from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.workers.git_history import Commit, commit_named, commits_after, require_repository

@@ -68,7 +68,9 @@ class PackageStates:
             lock.parent.mkdir(parents=True, exist_ok=True)
             lock.write_text(self._lock(index), "utf-8")
         except OSError as error:
-            raise TfperfError(f"{lock} can't be written: {error.strerror}. Free some space, or give --dir") from None
+            raise TfperfError(
+                f"{lock} can't be written: {error.strerror}", next_step="Free some space, or give --dir"
+            ) from None
         python = environment_of(lock, self._folder / "environments")
         return State(name=self.names[index], kind=self.noun, python=str(python))
 
@@ -94,7 +96,7 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise TfperfError(f"{path} can't be read: {why}. Name a lock, as `pip freeze` writes it") from None
+        raise TfperfError(f"{path} can't be read: {why}", next_step="Name a lock, as `pip freeze` writes it") from None
 
 
 def _requirements(text: str) -> dict[str, str]:

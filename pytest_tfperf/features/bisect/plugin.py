@@ -13,7 +13,7 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.core.session_verdicts import SessionRecord
 
 STEP: Final[Setting[Path | None]] = Setting(

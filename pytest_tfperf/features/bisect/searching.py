@@ -259,7 +259,7 @@ class Searching:
         except FileNotFoundError:
             return Kept()
         except (OSError, ValueError, TfperfError) as error:
-            raise TfperfError(f"{self._file} can't be read: {error}. Begin anew with --again") from None
+            raise TfperfError(f"{self._file} can't be read: {error}", next_step="Begin anew with --again") from None
 
     def _keep(self, kept: Kept) -> None:
         self._kept = kept
@@ -274,7 +274,9 @@ class Searching:
             else:
                 files.replace(path, json.dumps(plain(value)).encode())
         except OSError as error:
-            raise TfperfError(f"{path} can't be written: {error.strerror}. Free some space, or give --dir") from None
+            raise TfperfError(
+                f"{path} can't be written: {error.strerror}", next_step="Free some space, or give --dir"
+            ) from None
 
 
 def _session(test: str, step_file: Path) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, final
 
-from pytest_tfperf.bench.comparing import Effort
-from pytest_tfperf.bench.other_side import Terms
+from pytest_tfperf.bench.comparing import Effort, Terms
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.step import State, Step
@@ -66,8 +65,8 @@ class TwoStates:
         is_other_python = not self._step.b.folder and self._step.b.python != sys.executable
         if is_other_python and isinstance(subject, Command) and not subject.runs_this_python:
             raise TfperfError(
-                f"{subject.id}: {subject.argv[0]} runs with the same packages in each environment. Begin the command "
-                'with sys.executable, as in [sys.executable, "train.py"]'
+                f"{subject.id}: {subject.argv[0]} runs with the same packages in each environment",
+                next_step='Begin the command with sys.executable, as in [sys.executable, "train.py"]',
             )
 
     def close(self) -> None:

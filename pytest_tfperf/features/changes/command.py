@@ -50,7 +50,7 @@ def add_to_history(actions: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.judging.changes import changes_of
+    from pytest_tfperf.judging.lasting_changes import changes_of
 
     if arguments.session or arguments.until or arguments.commit:
         raise TfperfError(

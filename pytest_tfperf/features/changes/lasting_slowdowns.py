@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.session_verdicts import Change, ChangeKind
-from pytest_tfperf.judging.changes import changes_of
+from pytest_tfperf.judging.lasting_changes import changes_of
 
 _Series = tuple[str, Key]
 _STILL_LOST = 0.5

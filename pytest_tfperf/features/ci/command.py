@@ -39,7 +39,8 @@ def _run(arguments: argparse.Namespace) -> int:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise TfperfError(
-            f"{arguments.file} can't be read: {why}. A session writes it: TFPERF_COMMENT={arguments.file} pytest ..."
+            f"{arguments.file} can't be read: {why}",
+            next_step=f"A session writes it: TFPERF_COMMENT={arguments.file} pytest ...",
         ) from None
     try:
         done = Place.of(os.environ).post("\n\n".join(paragraphs(text, _MOST_CHARACTERS)), arguments.name)

@@ -174,9 +174,9 @@ class Place:
         except urllib.error.HTTPError as error:
             if error.code in (401, 403, 404):
                 raise NotPosted(f"the token may not write comments here ({error.code} {error.reason})") from None
-            raise TfperfError(f"{method} {url}: {error.code} {error.reason}. Run the job again") from None
+            raise TfperfError(f"{method} {url}: {error.code} {error.reason}", next_step="Run the job again") from None
         except (OSError, ValueError) as error:
-            raise TfperfError(f"{method} {url}: {error}. Run the job again") from None
+            raise TfperfError(f"{method} {url}: {error}", next_step="Run the job again") from None
 
 
 def _github(variables: Mapping[str, str]) -> dict[str, Any]:

@@ -14,13 +14,12 @@ from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.lines import plain
+from pytest_tfperf.lines import plain, printable, without_passwords
 from pytest_tfperf.reports.comparisons import message_of, sides
 from pytest_tfperf.reports.figures import compared_figure_rows, figure_rows
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, reference_kind, result_rank
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.session_verdicts import in_one_sentence, session_clauses, text_of
-from pytest_tfperf.safe_text import printable, without_passwords
 
 Result = Measurement | Comparison
 Row = dict[str, str | None]

@@ -15,12 +15,11 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import markdown
-from pytest_tfperf.lines import plain
+from pytest_tfperf.lines import plain, printable
 from pytest_tfperf.reports.comparisons import message_of
 from pytest_tfperf.reports.figures import figure_properties
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.session_verdicts import text_of
-from pytest_tfperf.safe_text import printable
 from pytest_tfperf.stores import files
 
 _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
@@ -99,7 +98,8 @@ def _explaining(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise TfperfError(
-            f"{path}: the Markdown summary can't be written: {error.strerror}. Free space, or correct its permissions"
+            f"{path}: the Markdown summary can't be written: {error.strerror}",
+            next_step="Free space, or correct its permissions",
         ) from None
 
 

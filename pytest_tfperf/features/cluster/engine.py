@@ -84,7 +84,7 @@ def find_engine(text: str) -> Engine | None:
     try:
         engine: Engine = getattr(import_module(f"{__package__}.engines.{name}"), name.capitalize())(options)
     except TfperfError as error:
-        raise TfperfError(f"--tfperf-launcher={text}: {error}") from None
+        raise error.at(f"--tfperf-launcher={text}") from None
     return engine
 
 
@@ -138,15 +138,18 @@ class EngineProcess:
     def failure(self, what: str) -> MeasurementError:
         """The error for ranks that did not all join, with the end of the command's output."""
         if self._process is None:
-            return MeasurementError(f"{what}. Ranks: python -m pytest_tfperf.training.rank --repeat, on each node")
+            return MeasurementError(
+                f"{what}", next_step="Ranks: python -m pytest_tfperf.training.rank --repeat, on each node"
+            )
         status = self.exit_status(1.0)
         how = "still runs" if status is None else describe_exit(status)
         who = f"{self._name}: a rank" if status is not None and status > 128 else self._name  # mpirun passes it on
         log = read_end(self._log)
         return MeasurementError(
-            f"{what}. {who} {how}; the end of its output ({self._log}):",
+            f"{what}",
             *last_lines(log),
             brief=f"{what}. {who} {how}: {last_line(log)} ({self._log})",
+            next_step=f"{who} {how}; the end of its output ({self._log}):",
         )
 
     def end(self) -> None:

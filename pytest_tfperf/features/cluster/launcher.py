@@ -153,7 +153,8 @@ class RankListener:
         except OSError as error:
             name = "tfperf_port" if port else "tfperf_interface"
             raise MeasurementError(
-                f"ranks can't call {host}:{port or 'any port'} of this machine: {error}. Change the ini value {name}"
+                f"ranks can't call {host}:{port or 'any port'} of this machine: {error}",
+                next_step=f"Change the ini value {name}",
             ) from None
         self.address, _, self._key = self.listener.address.rpartition(":")
         self._key_file, self._key_folder = key_file, key_folder.absolute()
@@ -215,8 +216,8 @@ class ClusterLauncher:
         progress("start")
         if not self._engine.starts_ranks and self._interpreter.python != sys.executable:
             raise MeasurementError(
-                f"ranks that something else starts can't run in another environment, {self._interpreter.python}. "
-                "For --tfperf-against and reference environments use another --tfperf-launcher"
+                f"ranks that something else starts can't run in another environment, {self._interpreter.python}",
+                next_step="For --tfperf-against and reference environments use another --tfperf-launcher",
             )
         # Other nodes' GPUs have other UUIDs, and each node counts its own cores.
         job = replace(job, devices=replace(job.devices, gpu_uuids=()), cores=None)

@@ -114,7 +114,9 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Worklo
     found = [figure for figure in found if not figure.machine or arguments.machine in (None, figure.machine)]
     if not found:
         of = f" of {arguments.machine}" if arguments.machine else ""
-        raise TfperfError(f"{side} has no figures{of} to compare. `tfperf history` lists sessions and machines")
+        raise TfperfError(
+            f"{side} has no figures{of} to compare", next_step="`tfperf history` lists sessions and machines"
+        )
     return side, found
 
 
@@ -232,12 +234,12 @@ def rows_of_path(path: Path) -> Rows:
         TfperfError: it is missing or can't be read whole.
     """
     if not path.exists():
-        raise TfperfError(f"{path}: there is no such file or folder. Name another one")
+        raise TfperfError(f"{path}: there is no such file or folder", next_step="Name another one")
     files = [file for file in sorted(path.glob("*.csv")) if is_name(file.stem)] if path.is_dir() else [path]
     try:
         return _parsed((file.stem if path.is_dir() else "", file.read_bytes(), str(file)) for file in files)
     except OSError as error:
-        raise TfperfError(f"{error.filename} can't be read: {error.strerror}. Name another one") from None
+        raise TfperfError(f"{error.filename} can't be read: {error.strerror}", next_step="Name another one") from None
 
 
 def rows_of_revision(revision: str, folder: Path) -> Rows:
@@ -271,8 +273,10 @@ def _git(folder: Path, *arguments: str) -> bytes:
             ["git", "-C", str(folder.absolute().parent), *arguments], capture_output=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise TfperfError(f"git can't be run: {error}. Name two files instead of revisions") from None
+        raise TfperfError(f"git can't be run: {error}", next_step="Name two files instead of revisions") from None
     if done.returncode:
         asked, said = arguments[-1].removesuffix("^{commit}"), os.fsdecode(done.stderr).strip()
-        raise TfperfError(f"{asked}: there is no such file, and git knows no such revision ({said}). Name another one")
+        raise TfperfError(
+            f"{asked}: there is no such file, and git knows no such revision ({said})", next_step="Name another one"
+        )
     return done.stdout

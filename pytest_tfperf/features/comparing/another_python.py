@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pytest_tfperf.bench.other_side import Terms
+from pytest_tfperf.bench.comparing import Terms
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.interpreters import Interpreter
@@ -31,8 +31,8 @@ class AnotherPython:
         """Refuse a program that would run with the same packages on both sides."""
         if isinstance(subject, Command) and not subject.runs_this_python:
             raise TfperfError(
-                f"{subject.id}: {subject.argv[0]} runs with the same packages on both sides of --tfperf-against. "
-                'Begin the command with sys.executable, as in [sys.executable, "train.py"]'
+                f"{subject.id}: {subject.argv[0]} runs with the same packages on both sides of --tfperf-against",
+                next_step='Begin the command with sys.executable, as in [sys.executable, "train.py"]',
             )
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.comparing import OtherSide
 
 
 def _python(text: str) -> Path:

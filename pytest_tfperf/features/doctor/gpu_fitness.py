@@ -186,7 +186,8 @@ def _power_limit(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:
 
 
 def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[Finding]:
-    if why := slowed_down(now):
+    if throttle := now.slowed_down_by():
+        why = slowed_down(throttle, now.temperature_celsius_max)
         fix = f"check cooling and power supply: nvidia-smi -i {index} -q -d TEMPERATURE,POWER,PERFORMANCE"
         yield Finding(Check.GPU_CLOCKS, Level.UNFIT, f"GPU {index}: {why}", fix)
         return

@@ -15,10 +15,9 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.explain.words import explained
-from pytest_tfperf.lines import rendered
+from pytest_tfperf.lines import rendered, shortened
 from pytest_tfperf.reports.measurement_table import measurement_json
 from pytest_tfperf.reports.table import shown_names
-from pytest_tfperf.safe_text import shortened
 
 _MOST_NAMED: Final = 10
 

@@ -24,13 +24,13 @@ from pytest_tfperf.features.page.headline import clauses
 from pytest_tfperf.features.page.one_test import facts_of_test
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
 from pytest_tfperf.features.page.run_facts import figure
-from pytest_tfperf.judging.changes import changes_of
+from pytest_tfperf.judging.lasting_changes import changes_of
+from pytest_tfperf.lines import printable
 from pytest_tfperf.reports.comparisons import in_brief, reason_of
 from pytest_tfperf.reports.figures import compared_figure_rows
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.reports.table import shown_names
-from pytest_tfperf.safe_text import printable
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.baselines import BaselineStore

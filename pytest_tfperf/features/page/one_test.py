@@ -17,11 +17,11 @@ from pytest_tfperf.features.page.changes import since
 from pytest_tfperf.features.page.past import series_facts
 from pytest_tfperf.features.page.run_facts import day, figure, run_facts
 from pytest_tfperf.lines import plain
-from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.figures import bad_figures, figure_fact
-from pytest_tfperf.reports.measurement_table import outcome_alone, reference_kind
-from pytest_tfperf.reports.message import expected_rate, headline, message, why_invalid
+from pytest_tfperf.reports.invalid import why_invalid
+from pytest_tfperf.reports.measurement_table import is_gain, outcome_alone, reference_kind
+from pytest_tfperf.reports.message import expected_rate, headline, message
 from pytest_tfperf.reports.numbers import change as signed
 from pytest_tfperf.reports.numbers import percent, whole_percent
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.features.page.run_facts import day
+from pytest_tfperf.lines import shortened
 from pytest_tfperf.reports.numbers import change, duration, rate
-from pytest_tfperf.safe_text import shortened
 
 if TYPE_CHECKING:
     from jinja2 import Template

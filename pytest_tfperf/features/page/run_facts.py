@@ -16,6 +16,7 @@ from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import run_value
+from pytest_tfperf.reports.invalid import disturbance_fact
 
 _MOST_POINTS = 300
 """The most windows of one run, or values of one series of its telemetry, that a plot can show."""
@@ -57,7 +58,7 @@ def _run(run: Run, kind: str, is_training: bool) -> dict[str, Any]:
         "rate": figure(value.examples_per_sec),
         "low": figure(value.examples_per_sec * math.exp(-half)),
         "high": figure(value.examples_per_sec * math.exp(half)),
-        "disturbance": str(run.disturbance or ""),
+        "disturbance": disturbance_fact(run.disturbance) if run.disturbance else "",
         "compile_seconds": figure(run.compile_seconds, 4),
         "warmup": len(warmup),
         "end_seconds": [figure(end, 6) for end in itertools.accumulate(w.seconds for w in (*warmup, *windows))],

@@ -76,8 +76,8 @@ def _create(arguments: argparse.Namespace) -> int:
     rows = [row for row in BaselineStore(arguments.baselines).load(machine).values() if row.is_measured]
     if not rows:
         raise TfperfError(
-            f"{arguments.baselines / machine}.csv has no baselines that were measured. Record them with "
-            "pytest --update-baselines, or name another machine with --machine=NAME"
+            f"{arguments.baselines / machine}.csv has no baselines that were measured",
+            next_step="Record them with pytest --update-baselines, or name another machine with --machine=NAME",
         )
     store = ReferenceStore(arguments.dir, baselines=arguments.baselines, root=root())
     status = EXIT_GREEN

@@ -79,9 +79,9 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
     try:
         tensorflow, faults = try_imports(environment.python, functions, environment.moved(root))
     except TfperfError as error:
-        why = str(error).partition("\n")[0]
+        why = str(error.lines[0])
         raise TfperfError(
-            f"the reference environment {environment.name} can't be used: {why}. {_next_step(environment)}"
+            f"the reference environment {environment.name} can't be used: {why}", next_step=_next_step(environment)
         ) from None
     for id, own in needed.items():
         if why := "; ".join(faults[name] for name in own if name in faults):

@@ -90,8 +90,8 @@ class ReferenceStore:
         lock, repository = read_lock(path), repository_of(self._root)
         if repository is None:
             raise TfperfError(
-                f"git finds no repository at {self._root}, so the code of {row.commit} can't be checked out. Call it "
-                f"in the project's repository, {NAME_ONE}"
+                f"git finds no repository at {self._root}, so the code of {row.commit} can't be checked out",
+                next_step=f"Call it in the project's repository, {NAME_ONE}",
             )
         require_commit(repository, row.commit)  # before minutes go into packages
         with self._alone(progress):
@@ -187,8 +187,8 @@ class ReferenceStore:
                 yield
         except OSError as error:
             raise TfperfError(
-                f"{error.filename or self._folder} can't be written: {error.strerror}. Make room or make it writable, "
-                "or name another folder with --dir"
+                f"{error.filename or self._folder} can't be written: {error.strerror}",
+                next_step="Make room or make it writable, or name another folder with --dir",
             ) from None
 
 

@@ -94,7 +94,8 @@ def _request(arguments: argparse.Namespace) -> Request:
     folder: Path | None = arguments.baselines
     if folder is not None and not folder.is_dir():
         raise TfperfError(
-            f"--baselines={folder}: there is no such folder. Name one that holds MACHINE.csv, or leave --baselines out"
+            f"--baselines={folder}: there is no such folder",
+            next_step="Name one that holds MACHINE.csv, or leave --baselines out",
         )
     # With neither, exported measurements are judged against the baselines that they were recorded with.
     named = folder or arguments.machine

@@ -52,10 +52,12 @@ def describe(log: Log, workload: Workload, topology: str | None) -> LogDescripti
         TfperfError: the log's header contradicts the user, or does not state the topology.
     """
     if found := list(_contradictions(log.header, workload, topology)):
-        raise TfperfError(f"{log.name} is of something else: {'; '.join(found)}. Correct the options")
+        raise TfperfError(f"{log.name} is of something else: {'; '.join(found)}", next_step="Correct the options")
     topology = topology or log.header.topology
     if topology is None:
-        raise TfperfError(f"{log.name} does not state how many nodes and devices it ran on. Give --topology=NxM")
+        raise TfperfError(
+            f"{log.name} does not state how many nodes and devices it ran on", next_step="Give --topology=NxM"
+        )
     return LogDescription(log, workload, topology)
 
 

@@ -20,6 +20,7 @@ from pytest_tfperf.features.replay.tf_cnn_log import Log
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference, reference_for, require_same_unit
+from pytest_tfperf.judging.validity import invalid
 from pytest_tfperf.stores import files, measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -137,7 +138,8 @@ def _judged_log(described: LogDescription, request: Request, *, tests: int) -> J
     if stated.on_cpus and found.baseline is not None and found.baseline.gpu:
         raise TfperfError(
             f"{described.log.name}: {stated.facts[DEVICES]}, and the baseline of {request.machine} is of "
-            f"{found.baseline.gpu}. Name the machine that the log is of with --machine=NAME"
+            f"{found.baseline.gpu}",
+            next_step="Name the machine that the log is of with --machine=NAME",
         )
     measurement = Measurement(
         test="",
@@ -201,7 +203,7 @@ def _decided(recorded: Measurement, found: Reference, tolerance: Tolerance) -> t
     undisturbed = tuple(run for run in recorded.runs if run.disturbance is None)
     gave_up = recorded.verdict is not None and recorded.verdict.reason is Reason.DISTURBED
     if gave_up or not undisturbed:
-        return recorded, Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED)
+        return recorded, invalid(None)
     measurement = replace(recorded, runs=undisturbed, throughput=summarise(undisturbed))
     return measurement, _judged(measurement, found, tolerance, max_runs=len(undisturbed))
 

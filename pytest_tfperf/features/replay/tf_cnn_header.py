@@ -143,7 +143,9 @@ def header_of(facts: Iterable[Fact], name: str, *, only_training: bool = False) 
         for fact in block:
             first = found.setdefault(fact.name, fact)
             if _comparable(first.value) != _comparable(fact.value):
-                raise DocumentError(f"{name}: {first}, and {fact}: the log holds several runs. {_one_run(first, fact)}")
+                raise DocumentError(
+                    f"{name}: {first}, and {fact}: the log holds several runs", next_step=_one_run(first, fact)
+                )
     return Header(found)
 
 

@@ -176,7 +176,8 @@ def parse(text: str, name: str, *, only_training: bool = False) -> Log:
     if printed and not totals:
         raise DocumentError(
             f"{name}, line {printed[0][0]}: {printed[0][1][0].strip()[:80]!r} is a sentence, or has a label that no "
-            "step line has, and there is no other total. Give the whole log, as tf_cnn_benchmarks prints it"
+            "step line has, and there is no other total",
+            next_step="Give the whole log, as tf_cnn_benchmarks prints it",
         )
     if not totals:
         raise DocumentError(f"{name}: {_why_no_total(text, header, steps)}")
@@ -205,8 +206,8 @@ def _step(line: str, number: int, name: str) -> _Step:
     if found is None:
         raise DocumentError(
             f"{name}, line {number}: {line.strip()[:80]!r} has rates or a loss, but is not as tf_cnn_benchmarks prints "
-            "it: '10 images/sec: 56.9 +/- 0.1 (jitter = 0.2) 7.848'. Remove what stands before it, join a wrapped "
-            "line, or part joined ones"
+            "it: '10 images/sec: 56.9 +/- 0.1 (jitter = 0.2) 7.848'",
+            next_step="Remove what stands before it, join a wrapped line, or part joined ones",
         )
     label, rate = _label(line[: found.start("step")]), to_float(found["mean_rate"])
     return _Step(int(found["step"]), rate, _loss(found["rest"], number, name), label)
@@ -219,7 +220,9 @@ def _loss(rest: str, number: int, name: str) -> float | None:
     if _LOSS.fullmatch(loss):
         return float(loss)
     if loss.lstrip("+-")[:1].isdigit():
-        raise DocumentError(f"{name}, line {number}: the loss {loss[:40]!r} is not a number. Repair the line")
+        raise DocumentError(
+            f"{name}, line {number}: the loss {loss[:40]!r} is not a number", next_step="Repair the line"
+        )
     not_finite = _NOT_FINITE.search(rest)
     return float(not_finite[0]) if not_finite else None  # a wrapper's field is no loss
 
@@ -239,7 +242,8 @@ def _examples_per_sec(total: re.Match[str], number: int, name: str) -> float:
     value = float(total["total"]) if is_whole else math.nan
     if not 0 < value < math.inf:
         raise DocumentError(
-            f"{name}, line {number}: {total[0].strip()[:80]!r} is not a throughput. Replay a run that completed"
+            f"{name}, line {number}: {total[0].strip()[:80]!r} is not a throughput",
+            next_step="Replay a run that completed",
         )
     return value
 
@@ -250,26 +254,27 @@ def _of_one_run(totals: Sequence[_Total], steps: Sequence[_Step], name: str, *, 
     trained = [total for total in totals if not total.is_evaluation]
     if not trained:
         raise DocumentError(
-            f"{name}, line {evaluated[0].line}: the total is an evaluation's, which no workload is. Give the log of "
-            "training or of --forward_only"
+            f"{name}, line {evaluated[0].line}: the total is an evaluation's, which no workload is",
+            next_step="Give the log of training or of --forward_only",
         )
     if evaluated and not only_training:
         raise DocumentError(
-            f"{name}: the total {trained[0]} is of training, and {evaluated[0]} of an evaluation. Leave the evaluation "
-            "out with --only=training"
+            f"{name}: the total {trained[0]} is of training, and {evaluated[0]} of an evaluation",
+            next_step="Leave the evaluation out with --only=training",
         )
     low, high = (pick(trained, key=lambda total: total.examples_per_sec) for pick in (min, max))
     if high.examples_per_sec > _SAME_RUN * low.examples_per_sec:
         raise DocumentError(
-            f"{name}: the totals {low} and {high} images/sec can't be of one run. Give each run's log as a file of its "
-            "own"
+            f"{name}: the totals {low} and {high} images/sec can't be of one run",
+            next_step="Give each run's log as a file of its own",
         )
     last_step = max((step.number for step in steps), default=0)
     workers = sum(step.number == last_step for step in steps)
     if steps and len(trained) > workers:
         raise DocumentError(
             f"{name}: {len(trained)} totals, {trained[0]} to {trained[-1]}, but {workers} line(s) of the last step, "
-            f"{last_step}: the log holds several runs. Give each run's log as a file of its own"
+            f"{last_step}: the log holds several runs",
+            next_step="Give each run's log as a file of its own",
         )
     return trained
 
@@ -285,8 +290,8 @@ def _check_rates(totals: Sequence[float], steps: Sequence[_Step], name: str) -> 
     if not rate * (1 - slack - _BETWEEN_STEPS) - rounded <= total <= rate * (1 + slack) + rounded:
         raise DocumentError(
             f"{name}: the total is {total:g} images/sec, but the steps' own rates add up to {rate:g} at step {last}, "
-            "and both are means since the first step. The log may hold several runs, or only some workers of one: give "
-            "all lines of one run"
+            "and both are means since the first step",
+            next_step="The log may hold several runs, or only some workers of one: give all lines of one run",
         )
 
 

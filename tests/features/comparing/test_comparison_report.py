@@ -23,6 +23,7 @@ from pytest_tfperf.errors import ThroughputRegression, WorkloadError
 from pytest_tfperf.features.comparing.ratios import PublishedRatio, check_ratio, require_limit, require_ratio
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import comparison_table, headline, in_brief, latest_comparisons, message
+from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.summary import comparison_summary
 
 INPUT_BOUND = Breakdown(
@@ -49,7 +50,7 @@ def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
           b           900.0 images/s: tensorflow 2.21.0
           tolerance   2 %: down to a ratio of 0.98
           pairs       -10.0 %  -10.4 %  -9.6 %: slower by more than the tolerance in 3 fresh pairs
-          discarded   -40.0 %: other processes used 43 % of 2 cores, most of it make (pid 4711)
+          discarded   -40.0 %: other processes used 43 % of 2 cores, the busiest was make (pid 4711)
           b's input   the limit: the pipeline alone gives 910.0 images/s
           b's slower  the input pipeline: on device data the same training gives 2,000 images/s
           environment tensorflow 2.16.2 -> 2.21.0
@@ -77,7 +78,7 @@ def test_a_pass_names_no_slower_part_and_no_rerun() -> None:
         ),
         (
             INVALID,
-            f"tensorflow 2.21.0 against tensorflow 2.16.2 on 8x Tesla P100 (box): INVALID: {BUSY}",
+            f"tensorflow 2.21.0 against tensorflow 2.16.2 on 8x Tesla P100 (box): INVALID: {disturbance_fact(BUSY)}",
         ),
     ],
     ids=["level", "faster", "same software", "no interval", "two workloads", "invalid"],
@@ -113,7 +114,7 @@ def test_an_invalid_comparison_has_a_next_step(found: Comparison, advice: str) -
         (comparison(), "REGRESSED: b is 10 % slower than a, ratio 0.900"),
         (
             INVALID,
-            f"INVALID: {BUSY}",
+            f"INVALID: {disturbance_fact(BUSY)}",
         ),
     ],
     ids=["slower", "invalid"],

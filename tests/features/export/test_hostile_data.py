@@ -12,7 +12,7 @@ from measurements import measurement, throughput, verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.features.export import otava_files
-from pytest_tfperf.safe_text import csv_cell
+from pytest_tfperf.lines import csv_cell
 from pytest_tfperf.stores.history import History
 
 # Clears the screen, and sets the title of a terminal; both in the forms of seven and of eight bits.

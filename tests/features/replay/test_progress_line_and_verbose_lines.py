@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.run import Plan, Run, Window
 from pytest_tfperf.core.throughput import window_statistics
 from pytest_tfperf.features.replay.tf_cnn_log import parse
 from pytest_tfperf.reports.progress_line import ProgressLine
+
+BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, 0.61, cores=2)
 
 SAVE, RESTORE, CLEAR = "\x1b7", "\x1b8", "\x1b[K"
 TEST = "perf_tests/test_a.py::test_b[1]"
@@ -135,7 +138,7 @@ def test_a_pipe_gets_a_plain_line_every_30_seconds() -> None:
 def test_a_further_run_says_what_it_is_for() -> None:
     terminal = Terminal(200)
     terminal.line.why = "in doubt: 2 more runs at least"
-    terminal.line.disturbed("other processes used 61 % of 2 cores")
+    terminal.line.disturbed(BUSY)
     terminal.line.begin("confirmation run")
     terminal.line.phase("start")
     assert terminal.written[-1].endswith(
@@ -146,7 +149,7 @@ def test_a_further_run_says_what_it_is_for() -> None:
 
 def test_a_disturbance_is_told_of_the_next_run_only() -> None:
     terminal = Terminal(200)
-    terminal.line.disturbed("other processes used 61 % of 2 cores")
+    terminal.line.disturbed(BUSY)
     for _ in range(2):
         terminal.line.begin("run")
         terminal.line.phase("start")
@@ -155,7 +158,7 @@ def test_a_disturbance_is_told_of_the_next_run_only() -> None:
 
 def test_a_disturbance_is_not_told_of_another_test() -> None:
     terminal = Terminal(200)
-    terminal.line.disturbed("other processes used 61 % of 2 cores")
+    terminal.line.disturbed(BUSY)
     terminal.line.test = "another"
     terminal.line.begin("run")
     terminal.line.phase("start")

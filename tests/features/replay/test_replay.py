@@ -424,7 +424,7 @@ def test_real_measurements_are_judged_from_their_windows(
 def test_a_real_loss_of_ten_percent_and_a_busy_machine_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["replay", str(REAL / "busy.json")])
     said = capsys.readouterr().out
-    assert "other processes used 70 % of 2 cores, above all python (pid " in said
+    assert "other processes used 70 % of 2 cores, the busiest was python (pid " in said
     pytest.LineMatcher(said.splitlines()).fnmatch_lines(
         [
             "*busy.json: sleeping-b4-replicated-device on * (recorded): *, 10.8 % slower than 177.8",

@@ -37,7 +37,9 @@ class Mpirun:
 
     def __init__(self, options: Sequence[str]) -> None:
         if shutil.which("mpirun") is None:
-            raise TfperfError("there is no mpirun on PATH. Install Open MPI (Debian: apt install openmpi-bin)")
+            raise TfperfError(
+                "there is no mpirun on PATH", next_step="Install Open MPI (Debian: apt install openmpi-bin)"
+            )
         self._options = _with_absolute_files(options)
         hosts = hosts_named_by(self._options)
         self.most_nodes = len(hosts) if hosts else None

@@ -36,7 +36,9 @@ class Slurm:
 
     def __init__(self, options: Sequence[str]) -> None:
         if shutil.which("srun") is None:
-            raise TfperfError("there is no srun on PATH. Run pytest where Slurm's commands are (slurm-client)")
+            raise TfperfError(
+                "there is no srun on PATH", next_step="Run pytest where Slurm's commands are (slurm-client)"
+            )
         self._options = list(options)
         self._in_allocation = "SLURM_JOB_ID" in os.environ
         nodes = os.environ.get("SLURM_JOB_NUM_NODES") or os.environ.get("SLURM_NNODES")

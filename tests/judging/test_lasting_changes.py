@@ -14,7 +14,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.session_verdicts import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.judging.changes import changes_of, common_drifts
+from pytest_tfperf.judging.lasting_changes import changes_of, common_drifts
 
 SESSIONS, AT = 80, 50
 

@@ -1,0 +1,96 @@
+"""What makes a result INVALID: disturbed runs, a loss or a figure that is no number. Nothing else decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import overload
+
+from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
+from pytest_tfperf.core.throughput import Throughput
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+
+
+@overload
+def invalid(throughput: None) -> Verdict: ...
+@overload
+def invalid(throughput: Throughput) -> Verdict | None: ...
+
+
+def invalid(throughput: Throughput | None) -> Verdict | None:
+    """The verdict INVALID on a throughput that means nothing; None where it can be judged.
+
+    Args:
+        throughput: of the runs that count; None where each fresh run was disturbed, so that none counts.
+    """
+    if throughput is not None and not throughput.is_diverged:
+        return None
+    return Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED if throughput is None else Reason.DIVERGED)
+
+
+def invalid_figure(
+    known: FigureVerdict, values: Sequence[float | None], *, beside: Iterable[float] = ()
+) -> FigureVerdict | None:
+    """The verdict INVALID on a figure that a run lacks, or that is no number; None where it can be judged.
+
+    Args:
+        known: the verdict with what is known so far.
+        values: of each run that is judged; None where the run could not tell it.
+        beside: what they are compared with.
+    """
+    reason: FigureReason | None = None
+    if None in values:
+        reason, known = FigureReason.NOT_MEASURED, replace(known, value=None, change=None)
+    elif not all(isfinite(value) for value in (*values, *beside) if value is not None):
+        reason = FigureReason.NOT_FINITE
+    return None if reason is None else replace(known, outcome=Outcome.INVALID, reason=reason)
+
+
+def disturbance_in(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
+    """The first disturbance above its limit, of a GPU or else of the host; None if there is none.
+
+    Smaller disturbances show in the spread of windows and of repeated runs.
+    """
+    on_gpus = [_gpu_disturbance(gpu, limits) for gpu in telemetry.gpus]
+    return next(filter(None, on_gpus), None) or _host_disturbance(telemetry, limits)
+
+
+def load_of(runs: Iterable[Run]) -> list[Disturbance]:
+    """What disturbed runs that count only because the user set other limits than ours, one for each such run."""
+    found = [disturbance_in(run.telemetry, DisturbanceLimits()) for run in runs if run.telemetry is not None]
+    return [one for one in found if one is not None]
+
+
+def busiest(shares: Mapping[str, float] | None) -> tuple[str, float]:
+    """The process, or GPU, with the largest share; "" and 0 without any."""
+    return max((shares or {}).items(), key=lambda item: item[1], default=("", 0.0))
+
+
+def _gpu_disturbance(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbance | None:
+    if (throttle := gpu.slowed_down_by(limits.gpu_samples_fraction)) is not None:
+        return Disturbance(
+            DisturbanceKind.GPU_SLOWED_DOWN, gpu=gpu.uuid, throttle=throttle, celsius=gpu.temperature_celsius_max
+        )
+    process, used = busiest(gpu.other_processes)
+    if used > limits.gpu_utilisation_fraction:
+        return Disturbance(DisturbanceKind.GPU_SHARED, used, culprit=process, gpu=gpu.uuid)
+    return None
+
+
+def _host_disturbance(host: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
+    others, idle = host.other_cpu_fraction_mean or 0.0, host.idle_fraction_mean or 0.0
+    # Other processes that only use idle cores do not slow us down.
+    if others > limits.other_cpu_fraction and idle <= limits.idle_fraction:
+        process, _ = busiest(host.other_processes)
+        return Disturbance(DisturbanceKind.OTHER_PROCESSES, others, culprit=process, cores=host.usable_cores)
+    stolen = host.steal_fraction_mean or 0.0
+    if stolen > limits.steal_fraction:
+        return Disturbance(DisturbanceKind.STEAL, stolen, cores=host.usable_cores)
+    swapped = host.swap_bytes_per_sec_mean or 0.0
+    if swapped > limits.swap_bytes_per_sec:
+        return Disturbance(DisturbanceKind.SWAPPING, swapped)
+    return None

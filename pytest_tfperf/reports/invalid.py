@@ -1,0 +1,204 @@
+"""The words of what is INVALID: what disturbed a run, what became of a loss, and what to do about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pytest_tfperf.core.baseline import UNDER_LOAD
+from pytest_tfperf.core.command import Command, Subject
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.disturbance import NO_LIMITS, Disturbance, DisturbanceKind, DisturbanceLimits
+from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.throughput import Throughput, summarise
+from pytest_tfperf.core.verdict import Reason, Verdict
+from pytest_tfperf.core.workload import Optimizer, Precision
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.lines import Line
+from pytest_tfperf.reports.numbers import whole_percent
+from pytest_tfperf.reports.telemetry import slowed_down
+
+
+def invalid_measurement(m: Measurement, verdict: Verdict) -> str:
+    """The outcome of an INVALID measurement, and why."""
+    return f"{verdict.outcome}: {why_invalid(m, verdict)}"
+
+
+def invalid_comparison(c: Comparison) -> str:
+    """The outcome of an INVALID comparison, and why: the loss, or what disturbed its last pair."""
+    disturbance = c.discarded_pairs[-1].disturbance if c.discarded_pairs else None
+    sides = (("a", c.a), ("b", c.b)) if all(pair.disturbance is None for pair in c.pairs) else ()
+    diverged = ((name, side) for name, side in sides if side.throughput.is_diverged)
+    losses = [f"{name}'s {loss_fact(side.throughput, side.workload)}" for name, side in diverged]
+    why = losses[0] if losses else disturbance_fact(disturbance) if disturbance else str(Reason.DISTURBED)
+    return "; ".join(filter(None, (f"{c.of_ratio}: {why}", c.reason)))
+
+
+def worded(error: InvalidMeasurement) -> MeasurementError:
+    """An error with values in words: the outcome, why, and what to do about a loss."""
+    verdict, subject, runs = error.verdict, error.subject, error.runs
+    fact = f"{verdict.outcome}: {_why(verdict, subject, summarise(runs), runs)}"
+    below = [Line(loss_advice(subject), "next")] if verdict.reason is Reason.DIVERGED else []
+    return MeasurementError(fact, *below, where=error.where)
+
+
+def why_invalid(m: Measurement, verdict: Verdict) -> str:
+    """Why a measurement is INVALID."""
+    return _why(verdict, m.workload, m.throughput, _all_runs(m))
+
+
+def advice_on_measurement(m: Measurement, verdict: Verdict) -> Iterator[Line]:
+    """What to do about an INVALID measurement."""
+    if verdict.reason is Reason.DIVERGED:
+        yield Line(loss_advice(m.workload), "next")
+    elif found := [run.disturbance for run in _all_runs(m) if run.disturbance]:
+        yield Line(ADVICE[found[-1].kind], "next")
+
+
+def advice_on_comparison(c: Comparison) -> Iterator[Line]:
+    """What to do about an INVALID comparison."""
+    if diverged := [side for side in (c.a, c.b) if side.throughput.diverged]:
+        yield Line(loss_advice(diverged[0].workload), "next")
+    elif c.discarded_pairs and (disturbance := c.discarded_pairs[-1].disturbance):
+        yield Line(ADVICE[disturbance.kind], "next")
+
+
+def disturbance_fact(one: Disturbance) -> str:
+    """What disturbed a run, without advice: "other processes used 43 % of 2 cores, the busiest was make (pid 4711)"."""
+    amount = one.amount or 0.0
+    used, cores = whole_percent(amount), "1 core" if one.cores == 1 else f"{one.cores} cores"
+    match one.kind:
+        case DisturbanceKind.GPU_SLOWED_DOWN if one.throttle is not None:
+            return f"{one.gpu} was {slowed_down(one.throttle, one.celsius)}"
+        case DisturbanceKind.DRIVER_SILENT:
+            who = "the GPU driver" if one.gpu else "the kernel"
+            return f"{who} stopped answering during the run; dmesg may show why (for a GPU: NVRM: Xid)"
+    if one.amount is None:
+        return str(one.kind)
+    match one.kind:
+        case DisturbanceKind.OTHER_PROCESSES:
+            culprit = f", the busiest was {one.culprit}" if one.culprit else ""
+            return f"other processes used {used} of {cores}{culprit}"
+        case DisturbanceKind.STEAL:
+            return f"the hypervisor gave {used} of {cores} to other virtual machines (steal time)"
+        case DisturbanceKind.SWAPPING:
+            return f"the machine swapped {amount / 2**20:.0f} MiB/s"
+        case DisturbanceKind.GPU_SHARED if one.culprit:
+            return f"{one.culprit} also ran on {one.gpu} and used up to {used} of it"
+        case DisturbanceKind.GPU_SHARED:
+            return (
+                f"other work used {used} of {one.gpu} before the run; this container does not see whose "
+                "(docker run --pid=host does)"
+            )
+        case DisturbanceKind.NOT_STEADY:
+            return f"never settled: {_unsteady(amount, one.windows)}"
+    return str(one.kind)
+
+
+def load_note(load: Sequence[Disturbance], runs: int) -> str:
+    """The note of a row whose runs, so many in all, were disturbed as the user accepts it; "" for no load."""
+    if not load:
+        return ""
+    fact = disturbance_fact(replace(load[0], culprit=""))  # a pid means nothing in a file that is kept
+    return f"{UNDER_LOAD}{fact.replace(';', ',')} ({len(load)} of {runs} runs)"
+
+
+def accepted_load(one: Disturbance, limits: DisturbanceLimits) -> str:
+    """The remark on a load under which new rows are recorded only because these limits accept it."""
+    return f"{disturbance_fact(one)}, and {_given(limits, one.kind)} accepts it: the new rows will say so"
+
+
+def refused_load(one: Disturbance, limits: DisturbanceLimits) -> MeasurementError:
+    """The error where a load is beyond the limits, so that no rows are recorded."""
+    return MeasurementError(
+        f"--update-baselines: {disturbance_fact(one)}, and the limit is {_given(limits, one.kind)}",
+        next_step=f"Nothing was "
+        "measured. Free the machine of other work; or record all the same with a higher limit, as in "
+        f"-o {_given(NO_LIMITS, one.kind)}: the new rows then say so",
+    )
+
+
+def loss_fact(throughput: Throughput, subject: Subject) -> str:
+    """When the loss stopped being a finite number: "loss became NaN by step 45, in window 3 of run 2".
+
+    A command's steps are not named: it may print rates only, and the steps before its first line are unknown.
+    """
+    loss, since = throughput.loss, throughput.diverged
+    text = "loss became " + ("NaN" if loss is None or math.isnan(loss) else "infinite")
+    if since is None:
+        return text
+    window = f"window {since.window}" if since.window else "the warm-up"
+    run = f" of run {since.run}" if len(throughput.runs) > 1 else ""
+    step = "" if isinstance(subject, Command) else f" by step {since.step:,},"
+    return f"{text}{step} in {window}{run}"
+
+
+def _given(limits: DisturbanceLimits, kind: DisturbanceKind) -> str:
+    """A limit as the user gives it: "tfperf_busy=0.25"."""
+    name, value = limits.of(kind)
+    return f"{name}={value:g}"
+
+
+def _higher(kind: DisturbanceKind) -> str:
+    """The option that accepts a disturbance, with its default: "-o tfperf_busy=1 (default 0.25)"."""
+    _, default = DisturbanceLimits().of(kind)
+    return f"-o {_given(NO_LIMITS, kind)} (default {default:g})"
+
+
+ADVICE = {
+    DisturbanceKind.OTHER_PROCESSES: (
+        f"end the other processes, or accept more of them: {_higher(DisturbanceKind.OTHER_PROCESSES)}"
+    ),
+    DisturbanceKind.STEAL: f"use a machine that is not shared, or accept steal time: {_higher(DisturbanceKind.STEAL)}",
+    DisturbanceKind.SWAPPING: f"free memory, or accept swapping: {_higher(DisturbanceKind.SWAPPING)}",
+    DisturbanceKind.GPU_SLOWED_DOWN: (
+        f"check cooling and power supply, or accept it: {_higher(DisturbanceKind.GPU_SLOWED_DOWN)}"
+    ),
+    DisturbanceKind.GPU_SHARED: (
+        "end the other process, choose another GPU with CUDA_VISIBLE_DEVICES, or accept it: "
+        f"{_higher(DisturbanceKind.GPU_SHARED)}"
+    ),
+    DisturbanceKind.DRIVER_SILENT: "look for the cause in dmesg (for a GPU, NVRM: Xid); a hung driver needs a reboot",
+    DisturbanceKind.NOT_STEADY: (
+        "give the test more warmup_steps or steps (a script of yours: more readings), and look for other work on the "
+        "machine"
+    ),
+}
+"""The next step after a run that was disturbed in this way."""
+
+
+def loss_advice(workload: Subject) -> str:
+    """What to try after the loss of this workload became NaN or infinite, the most likely cause first."""
+    if isinstance(workload, Command):
+        return "look in the program's data for NaN, and try a lower learning rate"
+    steps = []
+    if workload.precision is Precision.MIXED_FLOAT16:
+        steps.append("try precision='float32', because float16 overflows above 65,504")
+    if workload.optimizer is Optimizer.MOMENTUM:
+        steps.append("try optimizer='sgd', which takes smaller steps")
+    steps.append("look in the input pipeline for NaN and for labels outside of the model's classes")
+    steps.append("train the model without pytest-tfperf at the same learning rate, 0.01")
+    return "; ".join(steps)
+
+
+def _why(verdict: Verdict, subject: Subject, throughput: Throughput, runs: Sequence[Run]) -> str:
+    """Why the verdict on these runs is INVALID: the loss, or the last disturbance."""
+    if verdict.reason is Reason.DIVERGED:
+        return f"{loss_fact(throughput, subject)}; the throughput of a diverged run is not reported"
+    disturbances = [run.disturbance for run in runs if run.disturbance]
+    each = f" (each of {len(runs)} fresh runs was disturbed)" if 1 < len(runs) == len(disturbances) else ""
+    return f"{disturbance_fact(disturbances[-1]) if disturbances else verdict.reason}{each}"
+
+
+def _all_runs(m: Measurement) -> list[Run]:
+    return [*m.runs, *m.discarded, *(run for pair in m.discarded_pairs for run in (pair.a, pair.b) if run.disturbance)]
+
+
+def _unsteady(change: float, windows: tuple[int, int] | None) -> str:
+    """How far the windows of a run are apart, a fraction: its last from its first, or the lower of two speeds."""
+    size = f"{abs(100 * change):.0f} %"
+    if windows is None:
+        return f"the throughput {'falls' if change < 0 else 'rises'} by {size} from its first to its last third"
+    return f"{windows[0]} windows are {size} slower than the other {windows[1]}"
