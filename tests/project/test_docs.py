@@ -211,6 +211,11 @@ def test_the_readme_is_short() -> None:
     assert [line for line in lines if len(line) > 100] == []
 
 
+def test_the_docs_are_short_enough_to_be_read() -> None:
+    assert len(DOCS) <= 14
+    assert sum(len(page.read_text().split()) for page in DOCS) <= 15_500
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "README.md"], ids=lambda page: page.name)
 def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
     outside = [line for block in prose(page) for line in block.splitlines() if not line.lstrip().startswith("|")]
