@@ -2,8 +2,8 @@
 
     python benchmarks/verdict.py [--sessions 400] [--seed 1] [--processes 2] [--only WORD ...]
 
-Prints the tables of docs/statistics.md in Markdown: percent, with Wilson's 95 % intervals. `--only` takes
-the situations whose name holds one of the words.
+Prints tables in Markdown, whose rows that matter most are in docs/statistics.md: percent, with Wilson's 95 % intervals.
+`--only` takes the situations whose name holds one of the words.
 
 A simulated run is one value: the test's own level, what the session does to all tests (standard deviation 1 %) and to
 this one, what the worker does (`sb`), and what 100 windows leave uncertain (0.4 %). Baselines are recorded in a session

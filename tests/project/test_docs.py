@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md")]
 PAGES = [*TOP, *DOCS]
-INSIDE = {"architecture.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md", "performance.md", "statistics.md"}
+INSIDE = {"architecture.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md", "statistics.md"}
 """Pages for those who change the package: they may name what is inside."""
 
 # An image's alternative text may hold a bracketed link, so only the part in parentheses is read.
@@ -209,6 +209,11 @@ def test_the_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
     assert len(lines) <= 100
     assert [line for line in lines if len(line) > 100] == []
+
+
+def test_the_docs_are_short_enough_to_be_read() -> None:
+    assert len(DOCS) <= 14
+    assert sum(len(page.read_text().split()) for page in DOCS) <= 15_500
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "README.md"], ids=lambda page: page.name)

@@ -64,7 +64,7 @@ def add_to(commands: Commands) -> None:
         "--format",
         choices=("html", "json"),
         default="html",
-        help="html (default) or json; for tables like the documents' see `tfperf export`",
+        help="html (default) or json",
     )
 
 
