@@ -27,7 +27,7 @@ from pytest_tfperf import Workload
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.features.cluster.engines.slurm import Slurm
-from pytest_tfperf.features.cluster.launcher import ClusterLauncher, RankListener
+from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankListener
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.local import LocalLauncher

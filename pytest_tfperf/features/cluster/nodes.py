@@ -10,7 +10,7 @@ import psutil
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.features.cluster.launcher import ClusterLauncher, RankListener
+from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankListener
 from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
