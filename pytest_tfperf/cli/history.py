@@ -8,8 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, history_place, open_history
-from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
+from pytest_tfperf.console.arguments import (
+    Commands,
+    add_command,
+    date_or_age,
+    history_filters,
+    history_place,
+    nothing_left,
+    open_history,
+    wanted,
+)
 from pytest_tfperf.console.output import show, show_csv, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.past import PastResult

@@ -11,8 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, folder, history_place, open_history
-from pytest_tfperf.console.filters import LATEST, session_id
+from pytest_tfperf.console.arguments import (
+    LATEST,
+    STATUSES,
+    Commands,
+    add_command,
+    folder,
+    history_place,
+    open_history,
+    session_id,
+)
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.machine_key import is_name

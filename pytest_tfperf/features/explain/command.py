@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history
-from pytest_tfperf.console.filters import session_id
+from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history, session_id
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement

@@ -8,8 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, folder, history_place, open_history
-from pytest_tfperf.console.filters import nothing_left, session_id
+from pytest_tfperf.console.arguments import (
+    Commands,
+    add_command,
+    date_or_age,
+    folder,
+    history_place,
+    nothing_left,
+    open_history,
+    session_id,
+)
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement

@@ -1,4 +1,4 @@
-"""The facts of one test: its outcome, the change that was judged, its history, runs and figures, and what to do next."""
+"""The facts of one test: its outcome, the change that was judged, its history, runs, figures, and what to do next."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Ranks that run as tasks of a Ray cluster: a placement group of one bundle for each node.
 
-Run as a module: start the ranks, and wait for them."""
+Run as a module: start the ranks, and wait for them.
+"""
 
 from __future__ import annotations
 
