@@ -22,11 +22,9 @@ from pytest_tfperf.console.output import show
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.core.reads import RateIs, Reads
-from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.workers.launcher import PreparedCommand
 
 _SECONDS: Final = 20.0
 _SHOWN: Final = 8
@@ -86,6 +84,9 @@ def _run(given: argparse.Namespace) -> int:
 
 def _lines(command: Command, seconds: float) -> list[str]:
     """What the program prints in so many seconds."""
+    from pytest_tfperf.programs.command_run import CommandRun
+    from pytest_tfperf.workers.launcher import PreparedCommand
+
     splitter, lines = LineSplitter(), []
     with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
         prepared = PreparedCommand(

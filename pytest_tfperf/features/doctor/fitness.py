@@ -96,11 +96,11 @@ class Observed:
     throttled: int = 0
 
 
-def observe(seconds: float, root: Path = ROOT) -> Observed:
+def observe(seconds: float) -> Observed:
     """Watch the host; this process sleeps meanwhile."""
     import psutil
 
-    host, throttled = HostUsage(), _times_throttled(root)
+    host, throttled = HostUsage(), _times_throttled(ROOT)
     psutil.cpu_percent(percpu=True)
     time.sleep(seconds)
     busy, swap = psutil.cpu_percent(percpu=True), known(psutil.swap_memory)
@@ -109,7 +109,7 @@ def observe(seconds: float, root: Path = ROOT) -> Observed:
         memory_bytes=psutil.virtual_memory().total,
         swap_used_bytes=0 if swap is None else swap.used,
         busy={cpu: percent / 100 for cpu, percent in zip(cpu_numbers(len(busy)), busy, strict=True)},
-        throttled=_times_throttled(root) - throttled,
+        throttled=_times_throttled(ROOT) - throttled,
     )
 
 

@@ -24,7 +24,6 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.past import key_of
 from pytest_tfperf.features.page.render import page
 from pytest_tfperf.stores import files
@@ -72,12 +71,12 @@ def add_to(commands: Commands) -> None:
         "--format",
         choices=("html", "json"),
         default="html",
-        help="html (default) or json; for tables like the documents' see `tfperf export`",
+        help="html (default) or json",
     )
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.page.facts import report_source
+    from pytest_tfperf.features.page.facts import ReportSource, report_facts, report_source  # imports NumPy
 
     is_page = arguments.format == "html"
     path: Path | None = arguments.output or (_PAGE if is_page else None)
