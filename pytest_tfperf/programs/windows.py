@@ -19,7 +19,7 @@ from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.given import FigureLines
 from pytest_tfperf.programs.reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
-from pytest_tfperf.programs.sources import is_running_average
+from pytest_tfperf.programs.reader import is_running_average
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
