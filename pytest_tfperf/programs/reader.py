@@ -214,7 +214,6 @@ _RANK = re.compile(
 _COUNTER = re.compile(r"\b(?:step|iter|iteration|it|batch|global_step)s?\W{0,3}(\d{1,12})", re.IGNORECASE)
 _LEAST_OF_ANOTHER = 3  # lines of a second series; one or two may be a total at the end
 _LEAST_READINGS = 80  # from which a running average can be told
-_SHOWN_COLUMNS = 120
 
 
 def step_in(line: str) -> int | None:
@@ -273,13 +272,13 @@ class Sources:
         # A number that never changes, as "batch 32", is no counter.
         if min(self._repeated, self._advanced) >= _LEAST_OF_ANOTHER and self._repeated > 0.7 * self._advanced:
             raise Unreadable(
-                f"most steps have several lines, as {line.strip()[:_SHOWN_COLUMNS]!r}: several processes seem to print "
+                f"most steps have several lines, as {line.strip()[:SHOWN_COLUMNS]!r}: several processes seem to print "
                 "into one output",
                 "let one process print the rate of all, or give reads=Reads(pattern=...) that finds one line of a step",
             )
 
     def _refuse(self, line: str, *, by_rank: bool) -> None:
-        shown = " and ".join(repr(each.strip()[:_SHOWN_COLUMNS]) for each in (self._first_line, line))
+        shown = " and ".join(repr(each.strip()[:SHOWN_COLUMNS]) for each in (self._first_line, line))
         ranks = "let one rank print the rate of all, or " if by_rank else ""
         raise Unreadable(
             f"two series of rates are in one output: {shown}",
