@@ -67,11 +67,11 @@ def start(rounds: int) -> None:
         launchers: dict[str, Launcher] = {"local": end.enter_context(local())}
         if "SLURM_CONF" in os.environ:
             folder = Path(end.enter_context(tempfile.TemporaryDirectory()))
-            entrance = end.enter_context(closing(RankListener("127.0.0.1", 0, None, folder)))
+            rank_listener = end.enter_context(closing(RankListener("127.0.0.1", 0, None, folder)))
             launchers["slurm"] = ClusterLauncher(
                 Slurm([]),
                 launchers["local"],
-                lambda: entrance,
+                lambda: rank_listener,
                 logs=folder,
                 silence_seconds=300,
                 interpreter=Interpreter(sys.executable),
