@@ -13,7 +13,7 @@ from itertools import pairwise
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.reads import SAY_HOW_MANY, RateIs
 from pytest_tfperf.programs.formats import FORMATS, Bars, FormatLines, KerasLines
-from pytest_tfperf.programs.given import FieldLines, ParsedLines, PatternLines, rate_field
+from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_field
 from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unread, Unreadable
 from pytest_tfperf.programs.unit_lines import UnitLines
 

@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
             f"{arguments.file} can't be read: {why}. A session writes it: TFPERF_COMMENT={arguments.file} pytest ..."
         ) from None
     try:
-        done = Place.of(os.environ).post("\n\n".join(paragraphs(text, _MOST_CHARACTERS)), arguments.name)
+        done = PullRequest.of(os.environ).post("\n\n".join(paragraphs(text, _MOST_CHARACTERS)), arguments.name)
         show(f"{done} the comment")
     except NotPosted as error:
         show(f"no comment, because {error}. The job's summary has the same")
@@ -75,7 +75,7 @@ class NotPosted(TfperfError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PullRequest:
     """Where the comments of one pull request are.
 
     Args:
