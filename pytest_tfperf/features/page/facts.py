@@ -18,10 +18,9 @@ from pytest_tfperf.core.session_verdicts import Change, SessionVerdict, red_mach
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.change_facts import change_facts, machine_changes, previous_facts
-from pytest_tfperf.features.page.curves import document_facts, scaling_facts
+from pytest_tfperf.features.page.curves import document_facts, figure, scaling_facts
 from pytest_tfperf.features.page.one_test import facts_of_test, figure_facts
 from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
-from pytest_tfperf.features.page.run_facts import figure
 from pytest_tfperf.judging.changes import changes_of
 from pytest_tfperf.reports.comparisons import in_brief, reason_of
 from pytest_tfperf.reports.figures import compared_figure_rows

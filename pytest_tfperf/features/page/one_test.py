@@ -18,8 +18,8 @@ from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.core.telemetry import merged
 from pytest_tfperf.core.verdict import Against, Outcome, Reason
 from pytest_tfperf.features.page.change_facts import change_facts, since
+from pytest_tfperf.features.page.curves import day, figure, run_facts
 from pytest_tfperf.features.page.past import SeriesKey, key_of, series_facts
-from pytest_tfperf.features.page.run_facts import day, figure, run_facts
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.advice import is_gain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
