@@ -101,7 +101,7 @@ def observe(seconds: float) -> Observed:
     """Watch the host; this process sleeps meanwhile."""
     import psutil
 
-    host, throttled = HostUsage(), _times_throttled(ROOT)
+    host, throttled = HostUsage(), _times_throttled()
     psutil.cpu_percent(percpu=True)
     time.sleep(seconds)
     busy, swap = psutil.cpu_percent(percpu=True), known(psutil.swap_memory)
@@ -110,7 +110,7 @@ def observe(seconds: float) -> Observed:
         memory_bytes=psutil.virtual_memory().total,
         swap_used_bytes=0 if swap is None else swap.used,
         busy={cpu: percent / 100 for cpu, percent in zip(cpu_numbers(len(busy)), busy, strict=True)},
-        throttled=_times_throttled(ROOT) - throttled,
+        throttled=_times_throttled() - throttled,
     )
 
 
@@ -284,10 +284,10 @@ def _cpu_list(text: str) -> list[int]:
     return found
 
 
-def _times_throttled(root: Path) -> int:
+def _times_throttled() -> int:
     """How often a quota held our control group back; 0 where the kernel does not count it."""
-    for file in ("sys/fs/cgroup/cpu.stat", "sys/fs/cgroup/cpu/cpu.stat"):
-        for line in text_of(root / file).splitlines():
+    for file in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
+        for line in text_of(Path(file)).splitlines():
             name, _, count = line.partition(" ")
             if name == "nr_throttled" and count.isdecimal():
                 return int(count)
