@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.features import hookimpl
-from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.selection import Choice, Selection
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
@@ -18,6 +17,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
+    from pytest_tfperf.core.past import PastResult
     from pytest_tfperf.stores.history import History
 
 BUDGET: Final[Setting[float | None]] = Setting(
@@ -138,6 +138,8 @@ def candidates(
         failed: the tests that failed last time, for whatever reason.
         past: results of earlier sessions, in any order; those with an injected slowdown are ignored.
     """
+    from pytest_tfperf.core.past import moment
+
     last: dict[str, list[PastResult | Comparison]] = {}
     for result in sorted(past, key=lambda one: moment(one.time)):
         if _is_slowed_on_purpose(result):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.features import hookimpl
-from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.core.session_verdicts import Change, ChangeKind, DriftVerdict, SessionVerdict
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
+    from pytest_tfperf.core.past import PastResult
+    from pytest_tfperf.core.session_verdicts import Change, SessionVerdict
     from pytest_tfperf.stores.history import History
 
 FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
@@ -34,6 +34,8 @@ def session_verdicts(
     """A red verdict for each machine with a lasting slowdown."""
     if not settings.of(FAIL_ON_DRIFT):
         return
+    from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionVerdict
+
     for machine in machines:
         if found := lasting_slowdowns(history.results(machine=machine), session):
             yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))
@@ -55,6 +57,7 @@ def lasting_slowdowns(results: Sequence[PastResult], session: str) -> list[Chang
         results: of one machine, oldest first.
         session: the session's id.
     """
+    from pytest_tfperf.core.session_verdicts import ChangeKind
     from pytest_tfperf.judging.changes import changes_of  # imports NumPy
 
     order = {name: place for place, name in enumerate(dict.fromkeys(result.session for result in results))}
