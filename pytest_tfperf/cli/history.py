@@ -8,8 +8,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, history_place, open_history
-from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
+from pytest_tfperf.console.arguments import (
+    Commands,
+    add_command,
+    date_or_age,
+    history_filters,
+    history_place,
+    nothing_left,
+    open_history,
+    wanted,
+)
 from pytest_tfperf.console.output import show, show_csv, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.past import PastResult
@@ -39,7 +47,7 @@ def add_to(commands: Commands) -> Commands:
             "tfperf history --csv > measurements.csv",
             "tfperf history --session=latest --json",
             "tfperf history --export --session ID -o session.json",
-            "tfperf history --prune --older-than=365d",
+            "tfperf history --prune=365d",
         ),
         parents=[history_place(), history_filters()],
     )
@@ -47,10 +55,7 @@ def add_to(commands: Commands) -> Commands:
     action.add_argument("--csv", action="store_true", help="print every measurement as CSV")
     action.add_argument("--json", action="store_true", help="print every measurement as JSON, with the fields of --csv")
     action.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
-    action.add_argument("--prune", action="store_true", help="delete what is older than --older-than says")
-    history.add_argument(
-        "--older-than", type=date_or_age, metavar="AGE", help="what --prune deletes: 90d, or 2026-01-31"
-    )
+    action.add_argument("--prune", type=date_or_age, metavar="AGE", help="delete what is older: 90d, or 2026-01-31")
     history.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the export to FILE, not to stdout")
     actions: Commands = history.add_subparsers(metavar="ACTION")
     return actions
@@ -59,8 +64,6 @@ def add_to(commands: Commands) -> Commands:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.output and not arguments.export:
         raise TfperfError("-o belongs to an export: add --export")
-    if bool(arguments.older_than) != arguments.prune:
-        raise TfperfError("--prune and --older-than belong together: tfperf history --prune --older-than=365d")
     history = open_history(arguments)
     if arguments.prune:
         return _prune(history, arguments)
@@ -105,9 +108,9 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
 def _prune(history: History, arguments: argparse.Namespace) -> int:
     if any(value is not None for value in wanted(arguments, history).values()):
         raise TfperfError("--prune deletes by age only: leave --session, --test, --machine and the like out")
-    measured, compared = history.prune(arguments.older_than)
+    measured, compared = history.prune(arguments.prune)
     deleted = f"{counted(measured, 'measurement')} and {counted(compared, 'comparison')}"
-    before = arguments.older_than.isoformat(sep=" ", timespec="minutes")
+    before = arguments.prune.isoformat(sep=" ", timespec="minutes")
     show(f"{history.database}: deleted {deleted} from before {before}")
     return EXIT_GREEN
 

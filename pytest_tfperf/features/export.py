@@ -18,8 +18,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history
-from pytest_tfperf.console.filters import history_filters, nothing_left, wanted
+from pytest_tfperf.console.arguments import (
+    Commands,
+    add_command,
+    history_filters,
+    history_place,
+    nothing_left,
+    open_history,
+    wanted,
+)
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.figure import Better

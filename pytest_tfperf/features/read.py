@@ -25,7 +25,6 @@ from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.workers.launcher import PreparedCommand
 
 _SECONDS: Final = 20.0
 _SHOWN: Final = 8
@@ -85,6 +84,8 @@ def _run(given: argparse.Namespace) -> int:
 
 def _lines(command: Command, seconds: float) -> list[str]:
     """What the program prints in so many seconds."""
+    from pytest_tfperf.workers.launcher import PreparedCommand
+
     splitter, lines = LineSplitter(), []
     with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
         prepared = PreparedCommand(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    event,
 )
 
 SCHEMA: Final = 1
@@ -143,6 +145,8 @@ for _index in (
     Index("tfperf_by_test", MEASUREMENTS.c.test, MEASUREMENTS.c.made),
 ):
     _index.ddl_if(dialect="sqlite")
-# PostgreSQL refuses a row whose indexed text has more than 2,700 bytes, unless it keeps a hash of it only.
+# PostgreSQL refuses a row whose indexed text has more than 2,700 bytes, unless it keeps a hash of it only. These are no
+# `Index`, because one with an option of PostgreSQL's imports all its drivers, which few sessions need.
 for _name in ("session", "test", "machine"):
-    Index(f"tfperf_hash_{_name}", MEASUREMENTS.c[_name], postgresql_using="hash").ddl_if(dialect="postgresql")
+    _hashed = DDL(f'CREATE INDEX tfperf_hash_{_name} ON {MEASUREMENTS.name} USING hash ("{_name}")')  # type: ignore[no-untyped-call]
+    event.listen(MEASUREMENTS, "after_create", _hashed.execute_if(dialect="postgresql"))

@@ -15,8 +15,7 @@ from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
 from pytest_tfperf.training.batches import count
 from pytest_tfperf.training.inputs import Batch, naming_its_end, placed, spec_of_batch
-from pytest_tfperf.training.optimizer import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale
-from pytest_tfperf.training.steps import require_own_training
+from pytest_tfperf.training.steps import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale, require_own_training
 from pytest_tfperf.training.strategies import is_plain_fit
 
 

@@ -118,9 +118,10 @@ def _current(root: Path, search: Sequence[str]) -> list[str]:
             continue
         seen.add(key)
         origin = _origin(found)
-        if "dir_info" not in origin:
+        source = source_folder(origin)
+        if source is None:
             requirements[key] = _requirement(found, origin)
-        elif not Path(unquote(urlsplit(origin["url"]).path)).resolve().is_relative_to(root):
+        elif not source.is_relative_to(root):
             from_folders.append(key)
     header = [
         "# The packages that baselines were recorded with; `tfperf reference create` installs them.",
@@ -147,13 +148,23 @@ def _requirement(found: Distribution, origin: dict[str, Any]) -> str:
 
 
 def _origin(found: Distribution) -> dict[str, Any]:
-    """PEP 610's direct_url.json; {} for a package from an index."""
+    """As `direct_url`; a package that lies beside its source is of that folder."""
     location = Path(str(found.locate_file("")))
     if location.name not in ("site-packages", "dist-packages"):
         # The metadata lies beside the source, so an index may have another package of that name.
         return {"url": location.absolute().as_uri(), "dir_info": {}}
+    return direct_url(found)
+
+
+def direct_url(found: Distribution) -> dict[str, Any]:
+    """Where pip got a package, PEP 610's direct_url.json; {} for one from an index."""
     origin: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
     return origin
+
+
+def source_folder(origin: dict[str, Any]) -> Path | None:
+    """The folder that a `direct_url` names, links followed; None for a wheel, an archive, a repository or an index."""
+    return Path(unquote(urlsplit(origin["url"]).path)).resolve() if "dir_info" in origin else None
 
 
 def unrepeatable(row: Baseline) -> str:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import Any, final
-from urllib.parse import unquote, urlsplit
+from typing import final
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
@@ -21,6 +20,7 @@ from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.workers.git_worktree import run_git
 from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand
+from pytest_tfperf.workers.lock import direct_url, source_folder
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
 
@@ -247,22 +247,16 @@ def _copies(repository: Path) -> dict[str, str]:
     return {
         name: found.name
         for found in distributions()
-        if _comes_from(found, repository) and not _origin(found).get("dir_info", {}).get("editable")
+        if _comes_from(found, repository) and not direct_url(found).get("dir_info", {}).get("editable")
         for name in _names(found)
     }
 
 
 def _comes_from(found: Distribution, repository: Path) -> bool:
-    origin = _origin(found)
-    if "dir_info" not in origin or found.name == "pytest-tfperf":  # workers run the driver's copy of it
+    source = source_folder(direct_url(found))
+    if source is None or found.name == "pytest-tfperf":  # workers run the driver's copy of it
         return False
-    return Path(unquote(urlsplit(origin["url"]).path)).resolve().is_relative_to(repository)
-
-
-def _origin(found: Distribution) -> dict[str, Any]:
-    """PEP 610's direct_url.json; {} for a package from an index."""
-    origin: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
-    return origin
+    return source.is_relative_to(repository)
 
 
 def _names(found: Distribution) -> set[str]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pytest_tfperf.hardware.process_memory import ProcessMemory
+from pytest_tfperf.hardware.sampler import ProcessMemory
 
 MIB = 2**20
 HOLDS = "import sys; held = b'x' * ({mib} << 20); print('ready', flush=True); sys.stdin.read()"

@@ -77,7 +77,7 @@ def test_ranks_run_in_the_tasks_of_a_ray_cluster(project: Project, address: str)
 def test_ranks_of_a_job_on_gpus_run_on_the_nodes_that_have_them(tmp_path: Path) -> None:
     rank = ["sh", "-c", f"echo $CUDA_VISIBLE_DEVICES > {tmp_path}/$TFPERF_RANK"]
     with cluster(1, 0, 1) as found:
-        command = [sys.executable, "-m", "pytest_tfperf.features.cluster.ray_job", f"--address={found}"]
+        command = [sys.executable, "-m", "pytest_tfperf.features.cluster.engines.ray", f"--address={found}"]
         wanted = ["--nodes=2", "--ranks-per-node=1", "--gpus=1", "--"]
         done = subprocess.run([*command, *wanted, *rank], env=os.environ | LOOPBACK, check=False)
     assert done.returncode == 0

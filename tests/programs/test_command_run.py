@@ -18,9 +18,8 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features.cluster.launcher import ClusterLauncher
-from pytest_tfperf.features.references.environment import ReferenceEnvironment
-from pytest_tfperf.features.references.launchers import ReferenceLaunchers
+from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher
+from pytest_tfperf.features.references.environment import ReferenceEnvironment, ReferenceLaunchers
 from pytest_tfperf.programs import command_run
 from pytest_tfperf.programs.command_run import BoundedLog, CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter

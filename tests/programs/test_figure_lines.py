@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.programs.figures import FigureLines
+from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.reading import Unreadable
 
 EVAL = Figure("eval_loss", field="eval.loss")

@@ -27,7 +27,8 @@ from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Want, Wants
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.team.push import Pushed, push, push_new
+from pytest_tfperf.features.team.plugin import push_new
+from pytest_tfperf.features.team.push import Pushed, push
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import FIGURES as FIGURES_TABLE

@@ -11,7 +11,7 @@ import tensorflow as tf
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.inputs import feed
 from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline, loop_for
-from pytest_tfperf.training.optimizer import cross_entropy, weight_penalty
+from pytest_tfperf.training.steps import cross_entropy, weight_penalty
 from pytest_tfperf.training.strategies import strategy_for
 
 

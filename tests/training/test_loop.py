@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from building import assert_same, build, first_batch, weights, whole_gradient
 
-from pytest_tfperf.training.optimizer import LEARNING_RATE, cross_entropy
+from pytest_tfperf.training.steps import LEARNING_RATE, cross_entropy
 
 LEARNABLE = {"input_pipeline": "feeds:learnable"}
 

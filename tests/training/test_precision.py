@@ -7,7 +7,7 @@ import tensorflow as tf
 from building import build, nodes, weights
 
 from pytest_tfperf.core.workload import Optimizer, Precision
-from pytest_tfperf.training.optimizer import LEARNING_RATE, GradientDescent, loss_scale
+from pytest_tfperf.training.steps import LEARNING_RATE, GradientDescent, loss_scale
 
 
 @pytest.mark.parametrize("precision", Precision)

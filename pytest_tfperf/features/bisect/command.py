@@ -62,9 +62,8 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.bisect.commits import CommitStates, range_of
-    from pytest_tfperf.features.bisect.packages import PackageStates
     from pytest_tfperf.features.bisect.searching import Searching
+    from pytest_tfperf.features.bisect.states import CommitStates, PackageStates, range_of
 
     tolerance = None if arguments.tolerance is None else Tolerance.of(arguments.tolerance)
     if arguments.packages and (arguments.good or arguments.bad):

@@ -40,8 +40,7 @@ def other_side(settings: Settings) -> OtherSide | None:
     path = settings.of(STEP)
     if path is None:
         return None
-    from pytest_tfperf.features.bisect.sides import TwoStates
-    from pytest_tfperf.features.bisect.step import read_step
+    from pytest_tfperf.features.bisect.step import TwoStates, read_step
 
     return TwoStates(read_step(path), settings.root)
 
@@ -60,10 +59,11 @@ def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
 @hookimpl
 def usage_status(arguments: Sequence[str]) -> int | None:
     """For `git bisect run`, which takes pytest's 4 for bad: a commit may lack the test's file or break conftest.py."""
+    if GIT_BISECT.spelled not in arguments and not os.environ.get("TFPERF_GIT_BISECT"):
+        return None
     from pytest_tfperf.features.bisect.step import SKIP
 
-    is_wanted = GIT_BISECT.spelled in arguments or os.environ.get("TFPERF_GIT_BISECT")
-    return SKIP if is_wanted else None
+    return SKIP
 
 
 @hookimpl

@@ -81,9 +81,9 @@ def comparisons(states: int) -> int:
     return 2 + math.ceil(math.log2(states)) if states > 1 else 2
 
 
-def error_rates(states: int, total: float = TOTAL_ERROR) -> ErrorRates:
+def error_rates(states: int) -> ErrorRates:
     """The share of one comparison in either direction, among so many states that may be the first bad one."""
-    share = total / comparisons(states)
+    share = TOTAL_ERROR / comparisons(states)
     return ErrorRates(false_alarms=share, false_passes=share)
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, final
+from typing import final
 
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.plain_json import build, plain
@@ -27,35 +27,14 @@ from pytest_tfperf.features.bisect.search import (
     error_rates,
     threshold_of,
 )
-from pytest_tfperf.features.bisect.step import Answered, Found, State, Step, read_answer, write
+from pytest_tfperf.features.bisect.states import States
+from pytest_tfperf.features.bisect.step import Answered, Found, Step, read_answer, write
 from pytest_tfperf.judging.pairs import Decision
 from pytest_tfperf.reports.numbers import change, counted, duration
 from pytest_tfperf.reports.table import aligned
 from pytest_tfperf.stores import files
 
 _LAST_LINES = 15
-
-
-class States(Protocol):
-    """What is searched, in order; state 0 is good."""
-
-    @property
-    def noun(self) -> str:
-        """What one of them is."""
-
-    @property
-    def key(self) -> Sequence[str]:
-        """What tells this search from others."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Of each state."""
-
-    def state(self, index: int) -> State:
-        """How it is measured; a TfperfError skips it."""
-
-    def about(self, index: int) -> list[tuple[str, str]]:
-        """What to show of the one that was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,23 @@
-"""`--tfperf-budget`."""
+"""`--tfperf-budget`: which tests a session measures, and in which order, if there is not enough time for all."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.features import hookimpl
+from pytest_tfperf.core.selection import Choice, Selection
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
-    from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.past import PastResult
-    from pytest_tfperf.core.selection import Choice, Selection
     from pytest_tfperf.stores.history import History
 
 BUDGET: Final[Setting[float | None]] = Setting(
@@ -40,9 +42,6 @@ def select(
     budget = settings.of(BUDGET)
     if budget is None:
         return None
-    from pytest_tfperf.core.selection import Choice
-    from pytest_tfperf.features.budget.choosing import LONG, candidates, choose
-
     now, remarks = datetime.now(UTC), []
     past: list[PastResult | Comparison] = []
     try:
@@ -67,7 +66,134 @@ def select(
 @hookimpl
 def remarks(settings: Settings, left_out: Mapping[str, float], in_brief: bool) -> list[str]:
     """What was left out."""
-    from pytest_tfperf.features.budget.choosing import counted_left_out, named_left_out
-
     budget = settings.of(BUDGET) or 0.0
     return [(counted_left_out if in_brief else named_left_out)(left_out, budget)] if left_out else []
+
+
+LONG: Final = timedelta(days=7)
+"""A test that was not measured for this long comes before important ones, so that no test waits for ever."""
+
+_UNSETTLED = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A test that may be measured.
+
+    Args:
+        test: pytest's node id.
+        seconds: how long it will probably take, with its confirmation.
+        is_important: it is marked `important`.
+        is_unsettled: it failed, regressed, stayed inconclusive or was INVALID last time.
+        measured: when it was last measured; None for never.
+    """
+
+    test: str
+    seconds: float
+    is_important: bool = False
+    is_unsettled: bool = False
+    measured: datetime | None = None
+
+
+class Chosen(NamedTuple):
+    """The tests to run, the most informative first, and those that are left out."""
+
+    run: tuple[Candidate, ...]
+    left_out: tuple[Candidate, ...]
+
+
+def choose(candidates: Iterable[Candidate], budget_seconds: float, now: datetime) -> Chosen:
+    """Take the tests in the order of how much their result tells, and leave out each that would exceed the budget.
+
+    The order is: unsettled; never measured, or not for a week; important; the others. Within a group, the test that has
+    waited longest is first. If no test fits, the first one runs alone.
+    """
+    ordered = sorted(candidates, key=lambda one: _rank(one, now))
+    run: list[Candidate] = []
+    left_out: list[Candidate] = []
+    total = 0.0
+    for one in ordered:
+        if total + one.seconds <= budget_seconds:
+            run.append(one)
+            total += one.seconds
+        else:
+            left_out.append(one)
+    if left_out and not run:
+        run.append(left_out.pop(0))
+    return Chosen(tuple(run), tuple(left_out))
+
+
+def candidates(
+    seconds: Mapping[str, float],
+    *,
+    important: Collection[str] = (),
+    failed: Collection[str] = (),
+    past: Iterable[PastResult | Comparison] = (),
+) -> list[Candidate]:
+    """A candidate for each test.
+
+    Args:
+        seconds: how long each test will probably take.
+        important: the tests that are marked `important`.
+        failed: the tests that failed last time, for whatever reason.
+        past: results of earlier sessions, in any order; those with an injected slowdown are ignored.
+    """
+    from pytest_tfperf.core.past import moment
+
+    last: dict[str, list[PastResult | Comparison]] = {}
+    for result in sorted(past, key=lambda one: moment(one.time)):
+        if _is_slowed_on_purpose(result):
+            continue
+        found = last.get(result.test, [])
+        same_session = bool(found) and found[0].session == result.session  # a test may make several calls
+        last[result.test] = [*found, result] if same_session else [result]
+    return [
+        Candidate(
+            test=test,
+            seconds=expected,
+            is_important=test in important,
+            is_unsettled=test in failed or any(one.outcome in _UNSETTLED for one in last.get(test, ())),
+            measured=moment(last[test][-1].time) if test in last else None,
+        )
+        for test, expected in seconds.items()
+    ]
+
+
+def _rank(one: Candidate, now: datetime) -> tuple[int, float]:
+    waited = float("inf") if one.measured is None else (now - one.measured).total_seconds()
+    if one.is_unsettled:
+        group = 0
+    elif waited > LONG.total_seconds():
+        group = 1
+    else:
+        group = 2 if one.is_important else 3
+    return group, -waited
+
+
+def _is_slowed_on_purpose(result: PastResult | Comparison) -> bool:
+    if isinstance(result, Comparison):
+        return "injected_slowdown" in result.b.environment
+    return result.is_slowed_on_purpose
+
+
+def counted_left_out(left_out: Mapping[str, float], budget: float) -> str:
+    """How many tests there is no time for; `left_out` has the seconds that each would take."""
+    return f"{_how_many(left_out, budget)}; the end of the session names them"
+
+
+def named_left_out(left_out: Mapping[str, float], budget: float) -> str:
+    """The same with the tests' names, in one line. A test that is longer than the whole budget is marked."""
+    from pytest_tfperf.reports.numbers import duration
+
+    names = (
+        f"{test} (alone about {duration(seconds)}, longer than the budget)" if seconds > budget else test
+        for test, seconds in left_out.items()
+    )
+    return f"{_how_many(left_out, budget)}: {', '.join(names)}"
+
+
+def _how_many(left_out: Mapping[str, float], budget: float) -> str:
+    from pytest_tfperf.reports.numbers import counted, duration
+
+    tests = counted(len(left_out), "test")
+    return f"--tfperf-budget of {duration(budget)} leaves out {tests} of about {duration(sum(left_out.values()))}"

@@ -7,8 +7,14 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 
-from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, history_place, open_history
-from pytest_tfperf.console.filters import nothing_left
+from pytest_tfperf.console.arguments import (
+    Commands,
+    add_command,
+    date_or_age,
+    history_place,
+    nothing_left,
+    open_history,
+)
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.past import moment as parsed

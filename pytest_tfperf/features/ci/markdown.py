@@ -1,4 +1,4 @@
-"""The Markdown summary of a session: one sentence, a table, and the messages of what needs action."""
+"""A session in Markdown: its summary, and the shorter comment on a pull request."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import html
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.session_verdicts import SessionVerdict
+from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import plain, printable, without_passwords
 from pytest_tfperf.reports.comparisons import message_of, sides
-from pytest_tfperf.reports.figures import compared_figure_rows, figure_rows
+from pytest_tfperf.reports.figures import bad_figures, compared_figure_rows, figure_fact, figure_rows
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, reference_kind, result_rank
-from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.numbers import change, counted
 from pytest_tfperf.reports.session_verdicts import in_one_sentence, session_clauses, text_of
 
 Result = Measurement | Comparison
@@ -35,7 +36,7 @@ _SAYS = {
 }
 _NEEDS_ACTION = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
 
-_MOST_CHARACTERS = 300  # in a table's cell: a test's id may have ten thousand
+_MOST_CHARACTERS = 200  # of a test's id, which may have ten thousand, and of other short texts
 _MOST_BYTES = 500_000  # in all messages; GitHub drops a summary of more than 1 MiB
 
 _SPECIAL = re.compile(r"[\\`*_\[\]~#]")
@@ -189,3 +190,71 @@ def _details(word: str, test: str, text: str) -> str:
     fence = "`" * max(3, ticks + 1)
     summary = f"<summary>{word} {html.escape(_short(_one_line(test)))}</summary>"
     return f"<details>{summary}\n\n{fence}text\n{printable(text)}\n{fence}\n\n</details>"
+
+
+# The comment on a pull request
+
+_MOVED: Final = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
+_MOST_ROWS: Final = 15
+
+
+def comment(record: SessionRecord, rerun: RerunCommand) -> str:
+    """The comment's Markdown; a few lines where nothing moved."""
+    moved = sorted(
+        (
+            one
+            for one in record.results
+            if one.is_decided and outcome_of(one) in _MOVED and (_change(one) is not None or bad_figures(one))
+        ),
+        key=lambda one: (ACT_FIRST.index(outcome_of(one)), _change(one) or 0.0),
+    )
+    blocks = [f"**{as_text(counted_outcomes(record.results, record.not_measured))}**"]
+    if moved:
+        rows = "\n".join(f"| {' | '.join(row)} |" for one in moved[:_MOST_ROWS] for row in _rows(one))
+        blocks.append(f"| outcome | test | change | 95 % CI | by |\n| --- | --- | --- | --- | --- |\n{rows}")
+    if len(moved) > _MOST_ROWS:
+        blocks.append(f"and {len(moved) - _MOST_ROWS} more: the job's summary has all of them.")
+    blocks += [as_text(_short(remark)) for remark in record.remarks]
+    blocks += [f"could not be measured: {as_text(_short(test))}" for test in list(record.not_measured)[:_MOST_ROWS]]
+    if moved:
+        command = rerun.of(moved[0].test).replace("`", "'")
+        blocks.append(f"Again: `{command}`")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _rows(one: Result) -> Iterator[Iterable[str]]:
+    """One of the throughput, and one of each figure that is worse."""
+    if (of_rate := _of_rate(one)) in _MOVED and _change(one) is not None:
+        yield _row(one, of_rate)
+    for figure in bad_figures(one):
+        pairs = counted(len(one.pairs), "pair") if isinstance(one, Comparison) else counted(len(one.runs), "run")
+        yield f"{figure.outcome}", as_text(_short(one.test)), as_text(figure_fact(figure)), "", pairs
+
+
+def _of_rate(one: Result) -> Outcome | None:
+    """The outcome of the throughput alone."""
+    if isinstance(one, Comparison):
+        return one.of_ratio
+    return None if one.verdict is None else one.verdict.outcome
+
+
+def _row(one: Result, of_rate: Outcome | None) -> Iterator[str]:
+    yield f"{of_rate}"
+    yield as_text(_short(one.test))
+    yield change(_change(one) or 0.0)
+    if isinstance(one, Comparison):
+        yield f"{change(one.low - 1)} to {change(one.high - 1)}"
+        yield counted(len(one.pairs), "pair")
+    else:
+        yield ""
+        yield counted(len(one.runs), "run")
+
+
+def _change(one: Result) -> float | None:
+    """As a fraction; None where there was nothing to compare with."""
+    if isinstance(one, Comparison):
+        return one.ratio - 1
+    verdict = one.verdict
+    return (
+        None if verdict is None else (verdict.change if verdict.confirmed_change is None else verdict.confirmed_change)
+    )

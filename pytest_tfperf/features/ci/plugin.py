@@ -59,7 +59,7 @@ def session_ended(settings: Settings, record: SessionRecord) -> Iterator[str]:
 
     yield from outputs(settings, record, settings.of(MARKDOWN))
     if (path := settings.of(COMMENT)) is not None and record.selection:
-        from pytest_tfperf.features.ci.comment import comment
+        from pytest_tfperf.features.ci.markdown import comment
 
         files.replace(path, comment(record, settings.rerun).encode(errors="backslashreplace"))
         yield f"comment for a pull request: {path}"

@@ -10,7 +10,7 @@ import psutil
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.cluster.engine import Engine
-from pytest_tfperf.features.cluster.launcher import ClusterLauncher, RankListener
+from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankListener
 from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
@@ -70,14 +70,14 @@ class ClusterNodes:
             read_key(self._key_file)
         _ = self._address
         if not self._engine.starts_ranks:
-            _ = self._entrance  # ranks that run already call from now on
+            _ = self._rank_listener  # ranks that run already call from now on
 
     def launcher(self, local: Launcher, interpreter: Interpreter) -> Launcher:
         """See `Nodes.launcher`."""
         return ClusterLauncher(
             self._engine,
             local,
-            lambda: self._entrance,
+            lambda: self._rank_listener,
             logs=self._folder / "logs",
             silence_seconds=self._silence_seconds,
             interpreter=interpreter,
@@ -85,8 +85,8 @@ class ClusterNodes:
 
     def close(self) -> None:
         """See `Nodes.close`."""
-        if "_entrance" in self.__dict__:  # it was made
-            self._entrance.close()
+        if "_rank_listener" in self.__dict__:  # it was made
+            self._rank_listener.close()
 
     @cached_property
     def _address(self) -> str:
@@ -94,7 +94,7 @@ class ClusterNodes:
         return find_address(self._interface)
 
     @cached_property
-    def _entrance(self) -> RankListener:
+    def _rank_listener(self) -> RankListener:
         """Where ranks connect; made for the first job with ranks."""
         return RankListener(self._address, self._port, self._key_file, self._folder)
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, folder, history_place, open_history
-from pytest_tfperf.console.filters import LATEST, session_id
+from pytest_tfperf.console.arguments import (
+    LATEST,
+    STATUSES,
+    Commands,
+    add_command,
+    folder,
+    history_place,
+    open_history,
+    session_id,
+)
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.machine_key import is_name
@@ -31,6 +37,7 @@ from pytest_tfperf.reports.figures import shown, written
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.stores import baseline_file, measurement_file
+from pytest_tfperf.workers.git_worktree import run_git
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -249,10 +256,10 @@ def rows_of_revision(revision: str, folder: Path) -> Rows:
         TfperfError: git knows no such revision, or a file of it can't be read whole.
     """
     folder = folder.resolve()  # "." has no name
-    commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
-    files = os.fsdecode(_git(folder, "ls-tree", "-z", "--name-only", commit, "--", f"{folder.name}/")).split("\0")
+    commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").strip()
+    files = _git(folder, "ls-tree", "-z", "--name-only", commit, "--", f"{folder.name}/").split("\0")
     return _parsed(
-        (Path(name).stem, _git(folder, "show", f"{commit}:./{name}"), f"{revision}:{name}")
+        (Path(name).stem, _git(folder, "show", f"{commit}:./{name}").encode(), f"{revision}:{name}")
         for name in files
         if name.endswith(".csv") and is_name(Path(name).stem)
     )
@@ -266,16 +273,11 @@ def _parsed(files: Iterable[tuple[str, bytes, str]]) -> Rows:
     }
 
 
-def _git(folder: Path, *arguments: str) -> bytes:
+def _git(folder: Path, *arguments: str) -> str:
     """What git prints in the folder above; the folder itself may be of another revision."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder.absolute().parent), *arguments], capture_output=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise TfperfError(f"git can't be run: {error}", next_step="Name two files instead of revisions") from None
+    done = run_git(folder.absolute().parent, *arguments)
     if done.returncode:
-        asked, said = arguments[-1].removesuffix("^{commit}"), os.fsdecode(done.stderr).strip()
+        asked, said = arguments[-1].removesuffix("^{commit}"), done.stderr.strip()
         raise TfperfError(
             f"{asked}: there is no such file, and git knows no such revision ({said})", next_step="Name another one"
         )

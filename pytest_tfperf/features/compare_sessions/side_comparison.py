@@ -121,7 +121,6 @@ class SideComparison:
 _INTERVAL = 0.025  # beyond either end of a 95 % interval
 
 _RowId = tuple[str, Key]
-_Rates = Mapping[_RowId, WorkloadRate]
 
 
 def rates_of_measurements(measurements: Iterable[Measurement]) -> list[WorkloadRate]:

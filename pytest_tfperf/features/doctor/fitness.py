@@ -13,6 +13,7 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.hardware.host import ROOT, cpu_quota, host_facts, text_of
 from pytest_tfperf.hardware.host_usage import HostUsage, cpu_numbers, known, pid_in
+from pytest_tfperf.reports.numbers import whole_percent
 
 
 class Level(StrEnum):
@@ -96,11 +97,11 @@ class Observed:
     throttled: int = 0
 
 
-def observe(seconds: float, root: Path = ROOT) -> Observed:
+def observe(seconds: float) -> Observed:
     """Watch the host; this process sleeps meanwhile."""
     import psutil
 
-    host, throttled = HostUsage(), _times_throttled(root)
+    host, throttled = HostUsage(), _times_throttled()
     psutil.cpu_percent(percpu=True)
     time.sleep(seconds)
     busy, swap = psutil.cpu_percent(percpu=True), known(psutil.swap_memory)
@@ -109,7 +110,7 @@ def observe(seconds: float, root: Path = ROOT) -> Observed:
         memory_bytes=psutil.virtual_memory().total,
         swap_used_bytes=0 if swap is None else swap.used,
         busy={cpu: percent / 100 for cpu, percent in zip(cpu_numbers(len(busy)), busy, strict=True)},
-        throttled=_times_throttled(root) - throttled,
+        throttled=_times_throttled() - throttled,
     )
 
 
@@ -147,7 +148,7 @@ def _usage(seen: Observed, root: Path) -> Iterator[Finding]:
         yield Finding(Check.LOAD, level, fact, "wait until it falls: uptime" if high else "")
     if now.steal_fraction_mean is not None:
         level = _level(now.steal_fraction_mean, unfit=_LIMITS.steal_fraction, notable=0.02)
-        fact = f"the hypervisor gave {_percent(now.steal_fraction_mean)} of {cores} to other virtual machines"
+        fact = f"the hypervisor gave {whole_percent(now.steal_fraction_mean)} of {cores} to other virtual machines"
         fix = "" if level is Level.OK else "use a machine that is not shared (a dedicated or metal instance)"
         yield Finding(Check.STEAL, level, fact, fix)
     yield _swap(seen)
@@ -165,13 +166,13 @@ def _others(now: Telemetry, cores: str, root: Path) -> Finding:
     level = _level(used, unfit=_LIMITS.other_cpu_fraction, notable=_NOTABLE)
     if level is Level.UNFIT and (now.idle_fraction_mean or 0.0) > _LIMITS.idle_fraction:
         level = Level.WARNING  # they take nothing that a run needs
-    fact = f"used {_percent(used)} of {cores}"
+    fact = f"used {whole_percent(used)} of {cores}"
     if level is Level.OK:
         return Finding(Check.OTHER_PROCESSES, level, fact)
     named = {name: share for name, share in (now.other_processes or {}).items() if share >= _LEAST_NAMED}
     can_end = [name for name in named if _can_end(pid_in(name), root)]
     busiest = sorted(can_end, key=lambda name: -named[name])[:3]
-    fact += "".join(f"; {name} {_percent(named[name])}" for name in busiest)
+    fact += "".join(f"; {name} {whole_percent(named[name])}" for name in busiest)
     if used - sum(named[name] for name in busiest) >= _LEAST_NAMED:
         fact += "; the rest: the kernel, and processes that were small or short-lived or can't be seen"
     listed = f"ps -fp {','.join(map(pid_in, busiest))}" if busiest else "top"
@@ -283,10 +284,10 @@ def _cpu_list(text: str) -> list[int]:
     return found
 
 
-def _times_throttled(root: Path) -> int:
+def _times_throttled() -> int:
     """How often a quota held our control group back; 0 where the kernel does not count it."""
-    for file in ("sys/fs/cgroup/cpu.stat", "sys/fs/cgroup/cpu/cpu.stat"):
-        for line in text_of(root / file).splitlines():
+    for file in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
+        for line in text_of(Path(file)).splitlines():
             name, _, count = line.partition(" ")
             if name == "nr_throttled" and count.isdecimal():
                 return int(count)
@@ -295,10 +296,6 @@ def _times_throttled(root: Path) -> int:
 
 def _level(value: float, *, unfit: float, notable: float) -> Level:
     return Level.UNFIT if value > unfit else Level.WARNING if value > notable else Level.OK
-
-
-def _percent(fraction: float) -> str:
-    return f"{fraction * 100:.0f} %"
 
 
 def _gib(size_bytes: int) -> str:

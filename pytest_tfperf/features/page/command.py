@@ -8,15 +8,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, folder, history_place, open_history
-from pytest_tfperf.console.filters import nothing_left, session_id
+from pytest_tfperf.console.arguments import (
+    Commands,
+    add_command,
+    date_or_age,
+    folder,
+    history_place,
+    nothing_left,
+    open_history,
+    session_id,
+)
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.past import key_of
 from pytest_tfperf.features.page.render import page
 from pytest_tfperf.stores import files
@@ -69,7 +76,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.page.facts import report_source
+    from pytest_tfperf.features.page.facts import ReportSource, report_facts, report_source  # imports NumPy
 
     is_page = arguments.format == "html"
     path: Path | None = arguments.output or (_PAGE if is_page else None)

@@ -1,16 +1,25 @@
-"""Throughput over devices, and each figure of the documents beside this machine's."""
+"""What the page draws as curves: a run's windows and telemetry over time, throughput over devices, documents beside it.
+
+Figures have few digits, because a year of sessions has 100,000 of them.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past import moment
+from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.page.run_facts import figure
+from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.table import shown_names
 
 
@@ -110,3 +119,109 @@ def _devices(topology: str) -> tuple[int, int]:
     """The number of devices and of nodes in a topology such as "2x4"."""
     parts = [int(part) for part in topology.split("x") if part.isdecimal()]
     return math.prod(parts) or 1, parts[0] if parts else 1
+
+
+_MOST_POINTS = 300
+"""The most windows of one run, or values of one series of its telemetry, that a plot can show."""
+
+_CONFIDENCE = 1.96
+
+_OF_THE_HOST = {
+    "load": "load_average_mean",
+    "cpu_mhz": "cpu_mhz_median",
+    "other_cpu": "other_cpu_fraction_mean",
+    "steal": "steal_fraction_mean",
+}
+_OF_A_GPU = {
+    "celsius": "temperature_celsius_max",
+    "sm_mhz": "sm_clock_mhz_median",
+    "watts": "power_watts_mean",
+    "utilisation": "utilisation_fraction_mean",
+}
+
+
+def run_facts(measurement: Measurement) -> list[dict[str, Any]]:
+    """All runs of the session, including discarded ones, in order within each kind."""
+    kinds = [
+        *((run, "run") for run in measurement.runs),
+        *(one for pair in measurement.pairs for one in ((pair.a, "reference"), (pair.b, "now"))),
+        *((run, "discarded") for run in measurement.discarded),
+        *((run, "discarded") for pair in measurement.discarded_pairs for run in (pair.a, pair.b)),
+    ]
+    is_training = not isinstance(measurement.workload, Command)
+    return [_run(run, kind, is_training) for run, kind in kinds]
+
+
+def _run(run: Run, kind: str, is_training: bool) -> dict[str, Any]:
+    value = run_value(run)
+    half = _CONFIDENCE * value.error
+    warmup, windows = _merged(run.warmup), _merged(run.windows)
+    return {
+        "kind": kind,
+        "rate": figure(value.examples_per_sec),
+        "low": figure(value.examples_per_sec * math.exp(-half)),
+        "high": figure(value.examples_per_sec * math.exp(half)),
+        "disturbance": disturbance_fact(run.disturbance) if run.disturbance else "",
+        "compile_seconds": figure(run.compile_seconds, 4),
+        "warmup": len(warmup),
+        "end_seconds": [figure(end, 6) for end in itertools.accumulate(w.seconds for w in (*warmup, *windows))],
+        "rates": [figure(run.examples_per_step * w.steps / w.seconds) for w in (*warmup, *windows)],
+        "telemetry": _telemetry(run, 0.0 if is_training else sum(w.seconds for w in run.warmup)),
+    }
+
+
+def _merged(windows: Sequence[Window]) -> list[Window]:
+    """The windows; neighbours are merged if there are more than a plot can show."""
+    each = math.ceil(len(windows) / _MOST_POINTS) or 1
+    groups = [windows[i : i + each] for i in range(0, len(windows), each)]
+    return [Window(sum(w.steps for w in group), sum(w.seconds for w in group)) for group in groups]
+
+
+def _telemetry(run: Run, start: float) -> dict[str, Any] | None:
+    """Series over time, from `start` seconds after the beginning of the run's first window; None without telemetry.
+
+    The telemetry of a command's run starts after its warm-up.
+    """
+    polls = run.polls or ((run.telemetry,) if run.telemetry else ())
+    if not polls:
+        return None
+    each = math.ceil(len(polls) / _MOST_POINTS)
+    ends = list(itertools.accumulate(poll.seconds for poll in polls))
+    return {
+        "start_seconds": figure(start, 4),
+        "end_seconds": [figure(end, 4) for end in ends[::each]],
+        "series": list(_series(polls[::each])),
+    }
+
+
+def _series(polls: Sequence[Telemetry]) -> Iterator[dict[str, Any]]:
+    for what, name in _OF_THE_HOST.items():
+        yield from _one_series(what, "host", [getattr(poll, name) for poll in polls])
+    for index in range(max(len(poll.gpus) for poll in polls)):
+        for what, name in _OF_A_GPU.items():
+            values = [getattr(poll.gpus[index], name) if index < len(poll.gpus) else None for poll in polls]
+            yield from _one_series(what, f"GPU {index}", values)
+
+
+def _one_series(what: str, device: str, values: Sequence[float | None]) -> Iterator[dict[str, Any]]:
+    if any(value is not None for value in values):
+        yield {"what": what, "device": device, "values": [figure(value, 4) for value in values]}
+
+
+_DIGITS = 5
+
+
+def figure(value: float | None, digits: int = _DIGITS) -> float | None:
+    """The value with this many significant digits; None for infinity and NaN, which JSON can't hold."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded):
+        return None
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def day(time: str) -> str:
+    """A date as people write it: "17 Nov 2026"; a text that is no time stays as it is."""
+    parsed = moment(time)
+    return time if parsed.year == 1 else f"{parsed.day} {parsed:%b %Y}"

@@ -1,24 +1,28 @@
-"""The facts of one test: its outcome, the change that was judged, its history, its runs, and what to do next."""
+"""The facts of one test: its outcome, the change that was judged, its history, runs, figures, and what to do next."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.figure import Better
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.core.telemetry import merged
 from pytest_tfperf.core.verdict import Against, Outcome, Reason
-from pytest_tfperf.features.page.changes import since
-from pytest_tfperf.features.page.past import series_facts
-from pytest_tfperf.features.page.run_facts import day, figure, run_facts
+from pytest_tfperf.features.page.change_facts import change_facts, since
+from pytest_tfperf.features.page.curves import day, figure, run_facts
+from pytest_tfperf.features.page.past import SeriesKey, key_of, series_facts
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.figures import bad_figures, figure_fact
+from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows, prefix_of
 from pytest_tfperf.reports.invalid import why_invalid
 from pytest_tfperf.reports.measurement_table import is_gain, outcome_alone, reference_kind
 from pytest_tfperf.reports.message import expected_rate, headline, message
@@ -208,3 +212,65 @@ def _commands(m: Measurement, rerun: RerunCommand, red: Collection[str]) -> list
     if label := labels.get(outcome) if outcome else None:
         commands.append({"label": label, "command": f"{rerun.of(m.test)} --update-baselines"})
     return commands
+
+
+def figure_facts(
+    m: Measurement,
+    series: Mapping[SeriesKey, Sequence[PastResult]],
+    sessions: Mapping[str, int],
+    changes: Sequence[Change],
+) -> list[dict[str, Any]]:
+    """For each figure a table's cells by column, and its plot; None where no session measured it."""
+    rows = figure_rows([m], all_of_them=True)
+    found = [series.get(key_of(m)._replace(figure=one.figure.name), ()) for one in m.figures]
+    return [
+        row | {"plot": _plot(one, results, sessions, changes) if results else None}
+        for row, one, results in zip(rows, m.figures, found, strict=True)
+    ]
+
+
+def _plot(
+    one: FigureVerdict, series: Sequence[PastResult], sessions: Mapping[str, int], changes: Sequence[Change]
+) -> dict[str, Any]:
+    """All values in one unit that is easy to read, GiB in place of bytes."""
+    unit, size = one.figure.unit or "", 1
+    if unit == "bytes":
+        unit, size = prefix_of(max(result.examples_per_sec for result in series))
+    scaled = [
+        replace(
+            result,
+            examples_per_sec=result.examples_per_sec / size,
+            reference=None if result.reference is None else result.reference / size,
+        )
+        for result in series
+    ]
+    low, high = _accepted(one)
+    return {
+        "unit": unit,
+        "reference": figure(one.baseline.reference / size) if one.baseline else None,
+        "accepted_low": None if low is None else figure(low / size),
+        "accepted_high": None if high is None else figure(high / size),
+        "fails": [figure(value / size) for value in _fails(one)],
+        "history": series_facts(scaled, sessions),
+        "changes": change_facts(changes, scaled),
+    }
+
+
+def _accepted(one: FigureVerdict) -> tuple[float | None, float | None]:
+    """The lowest and the highest accepted value; None for no bound, both where it has no baseline."""
+    if one.baseline is None:
+        return None, None
+    reference, better = one.baseline.reference, one.figure.better
+    accepted = one.figure.accepted(reference)
+    return (
+        None if better is Better.LOWER else reference - accepted,
+        None if better is Better.HIGHER else reference + accepted,
+    )
+
+
+def _fails(one: FigureVerdict) -> list[float]:
+    """The values beyond which it fails: its thresholds and its limit."""
+    found = [] if one.figure.limit is None else [one.figure.limit]
+    if one.baseline is not None and one.threshold is not None:
+        found += [one.baseline.reference - sign * one.threshold for sign in one.figure.signs]
+    return found

@@ -15,7 +15,7 @@ from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.verdict import Against, Outcome
-from pytest_tfperf.features.page.run_facts import figure
+from pytest_tfperf.features.page.curves import figure
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 

@@ -12,7 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.past import moment
-from pytest_tfperf.features.page.run_facts import day
+from pytest_tfperf.features.page.curves import day
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.reports.numbers import change, duration, rate
 

@@ -1,18 +1,35 @@
-"""`--tfperf-profile-on-regression`."""
+"""`--tfperf-profile-on-regression`: a few more steps of a task under TensorFlow's profiler.
+
+The traces are kept where TensorBoard and XProf find them:
+FOLDER/<test>/<session>/plugins/profile/<call>/<host>.xplane.pb.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.features import hookimpl
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.profile import OpTime, Profile, Trace, grown, largest
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.errors import MeasurementError, TfperfError
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.one_run import RunEngine
-    from pytest_tfperf.bench.task import Profiler
+    from pytest_tfperf.bench.task import Profiler, Task
     from pytest_tfperf.stores.history import History
 
 FOLDER: Final[Setting[Path | None]] = Setting(
@@ -30,8 +47,6 @@ def check_stores(settings: Settings) -> None:
     """Refuse a folder that can't be written."""
     folder = settings.of(FOLDER)
     if folder is not None and not settings.smoke:
-        from pytest_tfperf.features.profiles.profiler import TraceStore
-
         TraceStore(folder).prepare()
 
 
@@ -41,6 +56,143 @@ def profiler(settings: Settings, engine: RunEngine, history: History) -> Profile
     folder = settings.of(FOLDER)
     if folder is None:
         return None
-    from pytest_tfperf.features.profiles.profiler import TaskProfiler, TraceStore
-
     return TaskProfiler(engine, TraceStore(folder), settings.root, history.profile_of).profile
+
+
+_MOST_CHARACTERS = 100  # file systems allow 255 bytes
+
+
+@final
+class TraceStore:
+    """The folder of all traces.
+
+    Args:
+        folder: need not exist before.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prepare(self) -> None:
+        """Make the folder and write into it once, so that a fault shows before the first measurement.
+
+        Raises:
+            TfperfError: it can't be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            raise TfperfError(
+                f"--tfperf-profile-on-regression: {self.folder} can't be written: {error.strerror}; name another folder"
+            ) from None
+
+    def write(self, test: str, session: str, call: str, traces: Sequence[Trace]) -> Path:
+        """Write the traces of one call's processes, rank 0 first; returns the folder of the test in this session.
+
+        Raises:
+            OSError: they can't be written; what was written of them is removed.
+        """
+        top = self.folder / file_name(test) / file_name(session)
+        folder = top / "plugins" / "profile" / file_name(call)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for rank, trace in enumerate(traces):
+                if rank and not trace.ops:  # it only lends its devices to rank 0
+                    continue
+                host = trace.host if len(traces) == 1 else f"rank{rank}-{trace.host}"
+                data = zlib.decompress(base64.b64decode(trace.xspace))
+                (folder / f"{file_name(host)}.xplane.pb").write_bytes(data)
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # those with other traces stay
+                for empty in (folder.parent, folder.parent.parent, top, top.parent):
+                    empty.rmdir()
+            raise
+        return top
+
+
+def file_name(text: str) -> str:
+    """A name that any file system takes, and that differs for any other text.
+
+    >>> file_name("tests/test_a.py::test_b[8-é]")
+    'tests-test_a.py-test_b-8-a2a2d6c7'
+    """
+    name = re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-.")[:_MOST_CHARACTERS]
+    if name and name == text:
+        return name
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{name}-{digest}".lstrip("-")
+
+
+TRACED_SECONDS = 2.0
+MOST_STEPS = 20
+"""A trace of more steps takes long to open, and tells nothing new."""
+
+_OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profiler in it"
+
+
+class TaskProfiler:
+    """Profiles tasks that were measured; one for a session.
+
+    The verdict does not depend on the profile, so failures are only reported.
+
+    Args:
+        engine: starts the worker.
+        traces: stores the traces.
+        root: pytest's rootdir.
+        profile_of: returns the profile that was taken when a baseline was recorded; None if there is none.
+    """
+
+    def __init__(
+        self, engine: RunEngine, traces: TraceStore, root: Path, profile_of: Callable[[Baseline], Profile | None]
+    ) -> None:
+        self._engine = engine
+        self._traces = traces
+        self._root = root
+        self._profile_of = profile_of
+
+    def profile(self, task: Task, measured: Measurement) -> Profile:
+        """The profile of a fresh worker, compared with that of the task's baseline."""
+        if isinstance(task.workload, Command):
+            return Profile(fault=_OWN_PROGRAM)
+        throughput = measured.throughput
+        seconds = throughput.examples_per_step / throughput.examples_per_sec
+        steps = max(1, min(MOST_STEPS, round(TRACED_SECONDS / seconds)))
+        try:
+            traces = self._engine.trace(task.side, task.topology, task.plan, steps)
+        except MeasurementError as error:
+            return Profile(fault=error.brief)
+        except (TfperfError, OSError) as error:
+            return Profile(fault=str(error))
+        ops, folder = largest(traces[0].ops), ""
+        fault = next((trace.fault for trace in traces if trace.fault), "")
+        if not fault:
+            try:
+                call = f"{task.index + 1}-{task.workload.id}"
+                folder = self._shown(self._traces.write(task.test, measured.session, call, traces))
+            except OSError as error:
+                fault = f"{self._shown(self._traces.folder)} can't be written: {error.strerror}"
+        before = self._before(task)
+        return Profile(
+            folder=folder,
+            logdir=self._shown(self._traces.folder),
+            fault=fault,
+            steps=steps,
+            ops=ops,
+            grown=grown(ops, before) if before else (),
+        )
+
+    def _before(self, task: Task) -> tuple[OpTime, ...]:
+        """The operations of the task's own baseline; a floor does not count, because another machine measured it."""
+        row = task.reference.baseline
+        if row is None or not row.is_measured or not task.reference.is_own_row:
+            return ()
+        with suppress(TfperfError):  # the history broke during the session
+            if before := self._profile_of(row):
+                return before.ops
+        return ()
+
+    def _shown(self, path: Path) -> str:
+        return str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)

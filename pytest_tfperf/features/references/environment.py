@@ -1,15 +1,20 @@
-"""The reference environment: the Python and the user's code that a baseline was recorded with, kept runnable."""
+"""The Python and the user's code that a baseline was recorded with, kept runnable, and its launchers in a session."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
-from pytest_tfperf.workers.interpreters import find_python, try_imports
+from pytest_tfperf.workers.interpreters import find_python, require_python, try_imports
+from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.lock import forget_locks, read_lock, unrepeatable, unrepeatable_commit, write_lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,3 +105,101 @@ def _own_functions(workload: Workload) -> list[str]:
     """The user's functions that a workload needs, as "package.module:function"; our own are always there."""
     functions = (catalogue.resolve_model(workload.model), catalogue.resolve_pipeline(workload.input_pipeline))
     return [function for function in functions if not function.startswith("pytest_tfperf.")]
+
+
+class ReferenceLaunchers:
+    """The reference environments that a session's baselines name; one for a session.
+
+    Args:
+        find: returns the environment that serves a baseline; raises TfperfError if there is none.
+        launch: returns a launcher that starts workers in an environment.
+        root: pytest's rootdir.
+        baselines: the folder that holds the locks of new baselines.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[Baseline], ReferenceEnvironment],
+        launch: Callable[[ReferenceEnvironment], Launcher],
+        root: Path,
+        baselines: Path = Path(),
+    ) -> None:
+        self._find = find
+        self._launch = launch
+        self._root = root
+        self._baselines = baselines
+        self._locks: dict[str, str] = {}
+        self._usable: dict[tuple[str, Key], ReferenceEnvironment] = {}
+        self._launchers: dict[ReferenceEnvironment, Launcher] = {}
+
+    def check(self, rows: Iterable[Baseline]) -> list[str]:
+        """Check the environments of these baselines, each once, because it imports TensorFlow.
+
+        Returns a sentence for each reason why baselines have no reference environment, with their number. Those are
+        judged without one.
+        """
+        by_lock: dict[tuple[str, str], list[Baseline]] = {}
+        for row in rows:
+            by_lock.setdefault((row.lock, row.commit), []).append(row)
+        served: dict[ReferenceEnvironment, list[Baseline]] = {}
+        missing: Counter[str] = Counter()
+        for alike in by_lock.values():
+            try:
+                served.setdefault(self._find(alike[0]), []).extend(alike)
+            except TfperfError as error:
+                missing[str(error)] += len(alike)
+        for environment, its_rows in served.items():
+            missing += self._try(environment, its_rows)
+        return [
+            f"{'1 baseline has' if count == 1 else f'{count} baselines have'} no reference environment: {why}"
+            for why, count in missing.items()
+        ]
+
+    @property
+    def serves_any(self) -> bool:
+        """Whether `check` found a usable environment of any baseline."""
+        return bool(self._usable)
+
+    def launcher_for(self, row: Baseline | None) -> Launcher | None:
+        """The launcher of the environment that serves a baseline; None if `check` found none that is usable."""
+        environment = None if row is None else self._usable.get((row.machine, row.key))
+        if environment is None:
+            return None
+        if environment not in self._launchers:
+            self._launchers[environment] = self._launch(environment)
+        return self._launchers[environment]
+
+    def before_recording(self, commit: str) -> str:
+        """Why environments of what is recorded at this commit can't be built again; "" where they can."""
+        return unrepeatable_commit(commit)
+
+    def lock(self, row: Baseline) -> Baseline:
+        """The new row with the lock of the packages that are installed here, which is written beside the baselines."""
+        if row.machine not in self._locks:  # the packages stay the same, and listing them is slow
+            self._locks[row.machine] = write_lock(self._baselines, row.machine, root=self._root)
+        return replace(row, lock=self._locks[row.machine])
+
+    def recorded(self, row: Baseline, rows: Iterable[Baseline]) -> list[str]:
+        """Delete locks that no row of the machine names; says how the row's environment will differ."""
+        forget_locks(self._baselines, row.machine, {one.lock for one in rows})
+        return [text for text in (unrepeatable(row), *read_lock(self._baselines / row.lock).warnings) if text]
+
+    def _try(self, environment: ReferenceEnvironment, rows: list[Baseline]) -> Counter[str]:
+        """Note which rows can be measured in the environment; returns why others can't, with their number."""
+        subjects = {row.key.workload: parse_subject(row.key.workload) for row in rows}
+        workloads = [one for one in subjects.values() if isinstance(one, Workload)]
+        commands = [one.id for one in subjects.values() if not isinstance(one, Workload)]
+        faults: dict[str, str] = {}
+        if commands:  # they may train with any package
+            try:
+                require_python(environment.python)
+            except TfperfError as error:
+                faults |= dict.fromkeys(commands, str(error))
+        if workloads:
+            try:
+                _, unknown = check(environment, workloads, self._root)
+                faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
+            except TfperfError as error:
+                faults |= dict.fromkeys([one.id for one in workloads], str(error))
+        self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in faults}
+        return Counter(faults[row.key.workload] for row in rows if row.key.workload in faults)

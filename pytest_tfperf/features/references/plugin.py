@@ -34,7 +34,7 @@ SETTINGS: Final = (REFERENCE,)
 @hookimpl
 def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) -> References:
     """The one that was named, or those that `tfperf reference` has built."""
-    from pytest_tfperf.features.references.launchers import ReferenceLaunchers
+    from pytest_tfperf.features.references.environment import ReferenceLaunchers
     from pytest_tfperf.features.references.store import ReferenceStore
     from pytest_tfperf.workers.interpreters import Interpreter
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
 
 if TYPE_CHECKING:
@@ -132,32 +127,3 @@ def _set_mark(local: Database, server_id: str, table: Table, made: int) -> None:
     adding = sqlite.insert(PUSHED).values(server=server_id, kind=table.name, made=made)
     with local.writing() as connection:
         connection.execute(adding.on_conflict_do_update(index_elements=["server", "kind"], set_={"made": made}))
-
-
-SESSION_SECONDS: Final = 5.0
-"""How long a session waits for its push."""
-
-
-def push_new(folder: Path, url: HistoryUrl, seconds: float = SESSION_SECONDS) -> str:
-    """Send what earlier pushes did not deliver; returns why some of it was not sent, "" where all was.
-
-    What has arrived when the time is over stays. The process is killed then, because a driver may wait for a name
-    server, or for a network that drops packets, longer than any limit of its own.
-    """
-    command = [sys.executable, "-P", "-m", "pytest_tfperf.cli", "history", "push", "--new", "--history", str(folder)]
-    try:
-        done = subprocess.run(
-            command,
-            env=os.environ | {VARIABLE: url.secret},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"history not sent whole: {url} took more than {seconds:g} s. The next push sends the rest"
-    if done.returncode == 0:
-        return ""
-    said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    return f"history not sent: {said.removeprefix('tfperf: ')}. The next push sends it"

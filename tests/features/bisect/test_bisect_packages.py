@@ -12,7 +12,7 @@ from repositories import Repository
 from wheels import wheel
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.bisect.packages import PackageStates
+from pytest_tfperf.features.bisect.states import PackageStates
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from measurements import baseline, measurement, throughput, verdict
 
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.bisect.commits import range_of
+from pytest_tfperf.features.bisect.states import range_of
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 

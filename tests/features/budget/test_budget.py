@@ -12,7 +12,7 @@ from measurements import comparison
 
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.budget.choosing import Candidate, candidates, choose, named_left_out
+from pytest_tfperf.features.budget.plugin import Candidate, candidates, choose, named_left_out
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from past_results import past_result, past_results, quiet_tests
 
 from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.features.changes.lasting_slowdowns import lasting_slowdowns
+from pytest_tfperf.features.changes.plugin import lasting_slowdowns
 
 SESSIONS, AT = 80, 50
 LAST = f"s{SESSIONS - 1}"

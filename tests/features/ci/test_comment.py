@@ -17,7 +17,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.ci.comment import comment
+from pytest_tfperf.features.ci.markdown import comment
 
 GREEN, USAGE = 0, 4
 RERUN = RerunCommand(" --tfperf-base=origin/main")

@@ -19,7 +19,7 @@ from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.features.explain.words import explained
+from pytest_tfperf.features.explain import explained
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference

@@ -7,7 +7,7 @@ from measurements import KEY, baseline, measurement, run_at, verdict
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.explain.words import explained
+from pytest_tfperf.features.explain import explained
 
 
 def test_a_figure_that_regressed_is_explained_after_a_throughput_that_passed() -> None:

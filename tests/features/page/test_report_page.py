@@ -15,9 +15,9 @@ from measurements import baseline, measurement, session_verdict, throughput, ver
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.page.curves import figure, moment
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.render import page
-from pytest_tfperf.features.page.run_facts import figure, moment
 
 HOSTILE = st.text(st.sampled_from("<>&'\"/!-\u2028\u2029\\ scriptSCRIPT"), max_size=40)
 

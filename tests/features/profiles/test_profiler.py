@@ -19,7 +19,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import OpTime, Profile, Trace
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features.profiles.profiler import TaskProfiler, TraceStore
+from pytest_tfperf.features.profiles.plugin import TaskProfiler, TraceStore
 from pytest_tfperf.judging.reference import reference_for
 
 MEASURED = measurement(throughput(100.0, examples_per_step=1), session="today")

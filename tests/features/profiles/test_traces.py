@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.profile import OpTime, Trace
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.profiles.profiler import TraceStore, file_name
+from pytest_tfperf.features.profiles.plugin import TraceStore, file_name
 
 
 def trace(data: bytes = b"events", host: str = "vm") -> Trace:

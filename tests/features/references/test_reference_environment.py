@@ -17,8 +17,12 @@ from reference_projects import ReferenceProject, play_python
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError, TfperfError
-from pytest_tfperf.features.references.environment import ReferenceEnvironment, check, parse_reference
-from pytest_tfperf.features.references.launchers import ReferenceLaunchers
+from pytest_tfperf.features.references.environment import (
+    ReferenceEnvironment,
+    ReferenceLaunchers,
+    check,
+    parse_reference,
+)
 from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
 from pytest_tfperf.workers.lock import Lock, forget_locks, read_lock, write_lock
 

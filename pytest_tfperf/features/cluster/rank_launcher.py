@@ -179,7 +179,7 @@ class ClusterLauncher:
     Args:
         engine: starts the ranks.
         local: starts jobs of one process.
-        entrance: returns where ranks call; first called when there are any.
+        rank_listener: returns where ranks call; first called when there are any.
         logs: folder for the ranks' logs. A rank on a node without this folder writes to the engine's output.
         silence_seconds: how long a rank may take to call, and may send nothing.
         interpreter: runs the ranks.
@@ -189,7 +189,7 @@ class ClusterLauncher:
         self,
         engine: Engine,
         local: Launcher,
-        entrance: Callable[[], RankListener],
+        rank_listener: Callable[[], RankListener],
         *,
         logs: Path,
         silence_seconds: float,
@@ -197,7 +197,7 @@ class ClusterLauncher:
     ) -> None:
         self._engine = engine
         self._local = local
-        self._entrance = entrance
+        self._rank_listener = rank_listener
         self._files = WorkerFiles(logs.absolute())
         self._silence_seconds = silence_seconds
         self._interpreter = interpreter
@@ -221,17 +221,17 @@ class ClusterLauncher:
             )
         # Other nodes' GPUs have other UUIDs, and each node counts its own cores.
         job = replace(job, devices=replace(job.devices, gpu_uuids=()), cores=None)
-        number = self._entrance().new_job()
+        number = self._rank_listener().new_job()
         rank_command = self._interpreter.command("pytest_tfperf.training.rank")
         variables = [*_VARIABLES, *_settings()]
         gpus = job.devices.count if job.devices.kind is DeviceKind.GPU else 0
         command = self._engine.command(job.nodes, job.ranks_per_node, rank_command, variables, gpus)
         with ExitStack() as undo:
             log = self._files.worker_log(number, "engine")
-            with self._entrance().key_file() as key_file:
+            with self._rank_listener().key_file() as key_file:
                 engine = EngineProcess(self._engine, command, self._environment(number, key_file), log)
                 undo.callback(engine.end)
-                calls = wait_for_ranks(self._entrance().listener, job, str(number), self._silence_seconds, engine)
+                calls = wait_for_ranks(self._rank_listener().listener, job, str(number), self._silence_seconds, engine)
             runs = []
             for call in calls:
                 log = self._files.worker_log(number, f"rank{call.rank}")
@@ -273,7 +273,7 @@ class ClusterLauncher:
     def _environment(self, job: int, key_file: Path) -> dict[str, str]:
         environment = {
             **self._interpreter.environment(),
-            "TFPERF_ADDRESS": self._entrance().address,
+            "TFPERF_ADDRESS": self._rank_listener().address,
             "TFPERF_KEY_FILE": str(key_file),
             "TFPERF_JOB": str(job),
             "TF_CPP_MIN_LOG_LEVEL": "1",

@@ -10,8 +10,8 @@ from pytest_tfperf.core.measurement import Measurement, compared_names
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.features.page.curves import figure
 from pytest_tfperf.features.page.past import Past, is_valid, key_of, spell
-from pytest_tfperf.features.page.run_facts import figure
 
 _LEVEL = 10  # results whose median is the level before a change
 
