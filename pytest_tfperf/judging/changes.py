@@ -43,13 +43,14 @@ def changes_of(results: Iterable[PastResult]) -> list[Change]:
     """
     by_machine: dict[str, list[PastResult]] = {}
     for result in results:
-        if _counts(result):
+        if counts(result):
             by_machine.setdefault(result.machine, []).append(result)
     found = [change for name, of_machine in by_machine.items() for change in _of_machine(_arranged(name, of_machine))]
     return sorted(found, key=lambda change: moment(change.time))
 
 
-def _counts(result: PastResult) -> bool:
+def counts(result: PastResult) -> bool:
+    """Whether a result says something about the level of its series."""
     is_known = math.isfinite(result.examples_per_sec) and (result.examples_per_sec > 0 or result.figure is not None)
     return is_known and not result.is_slowed_on_purpose and result.outcome is not Outcome.INVALID
 

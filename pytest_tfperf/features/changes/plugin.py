@@ -18,7 +18,8 @@ FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
     name="fail_on_drift",
     default=False,
     parse=parse.flag,
-    help="fail the session while the history shows a lasting slowdown that no new baseline accepted",
+    help="fail the session while the history shows a lasting slowdown, or a figure that became worse for good, that no "
+    "new baseline accepted",
     of_one_session=True,
 )
 SETTINGS: Final = (FAIL_ON_DRIFT,)
@@ -28,12 +29,13 @@ SETTINGS: Final = (FAIL_ON_DRIFT,)
 def session_verdicts(
     settings: Settings, session: str, machines: Sequence[str], history: History
 ) -> Iterator[SessionVerdict]:
-    """A red verdict for each machine with a lasting slowdown."""
+    """A red verdict for each machine with a lasting slowdown, or a figure that became worse for good."""
     if not settings.of(FAIL_ON_DRIFT):
         return
     from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionVerdict
-    from pytest_tfperf.features.changes.lasting_slowdowns import lasting_slowdowns  # imports NumPy
+    from pytest_tfperf.features.changes.lasting_losses import lasting_losses  # imports NumPy
 
     for machine in machines:
-        if found := lasting_slowdowns(history.results(machine=machine), session):
+        results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
+        if found := lasting_losses(results, session):
             yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))
