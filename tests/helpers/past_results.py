@@ -29,7 +29,7 @@ def past_result(session: int, test: str, log_rate: float, **more: Any) -> PastRe
         "workload": "resnet50-b64",
         "topology": "1x1",
         "unit": "images",
-        "examples_per_sec": rate,
+        "value": rate,
         "low": rate * 0.99,
         "high": rate * 1.01,
         "outcome": Outcome.PASS,
@@ -57,7 +57,7 @@ def past_figure(figure: Figure, values: Sequence[float], **more: Any) -> list[Pa
     return [
         past_result(
             *(number, "test_0", 0.0),
-            **{"figure": figure, "unit": figure.unit, "examples_per_sec": value, "low": value, "high": value} | more,
+            **{"figure": figure, "unit": figure.unit, "value": value, "low": value, "high": value} | more,
         )
         for number, value in enumerate(values)
     ]

@@ -72,7 +72,7 @@ def test_machines_are_apart() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"outcome": Outcome.INVALID}, {"is_slowed_on_purpose": True}, {"examples_per_sec": 0.0}],
+    [{"outcome": Outcome.INVALID}, {"is_slowed_on_purpose": True}, {"value": 0.0}],
     ids=["invalid", "slowed on purpose", "no rate"],
 )
 def test_what_says_nothing_of_the_throughput_is_left_out(more: dict[str, object]) -> None:

@@ -81,7 +81,7 @@ def _figure_lasts(change: Change, last: Change, points: Sequence[PastResult], re
         reference: its baseline now.
     """
     sessions = [point.session for point in points]
-    values = [point.examples_per_sec for point in points]
+    values = [point.value for point in points]
     before = statistics.median(values[: sessions.index(change.session)][-_LEVEL:])
     start = reference if change.better is Better.SAME else before
     away = statistics.median(values[sessions.index(last.last_session) :][-_LEVEL:]) - start
