@@ -187,7 +187,7 @@ def figure_properties(m: Measurement | Comparison) -> dict[str, str | float | No
 
 def _why_not_measured(figure: Figure) -> str:
     if figure.name == PEAK_MEMORY:
-        return "not measured: neither the framework nor the system tells it here"
+        return "not measured: neither the framework nor the system tells it here, or it ended within a second"
     if figure.name == LOSS:
         return "not measured: the training gives no loss"
     return "not measured"
