@@ -56,7 +56,7 @@ FIGURES = """
         also = [*(["loss"] if "loss" in b else []), *([BLEU] if "eval" in a | b else [])]
         argvs = [[sys.executable, "prints.py", json.dumps(one)] for one in (a, b)]
         reads = Reads(field="rate", until_end=True)
-        throughput.compare_command(*argvs, names=("old", "new"), on=on, reads=reads, also=also)
+        throughput.compare_command(*argvs, names=("old", "new"), on=on, tolerance=0.05, reads=reads, also=also)
 """
 
 
