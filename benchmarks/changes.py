@@ -283,7 +283,7 @@ def _results(rates: Values) -> list[PastResult]:
             workload="w",
             topology="1x1",
             unit="images",
-            examples_per_sec=1000 * math.exp(rate),
+            value=1000 * math.exp(rate),
             low=0.0,
             high=0.0,
             outcome="PASS",

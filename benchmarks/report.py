@@ -63,10 +63,8 @@ def made_up(tests: int, count: int) -> ReportSource:
 
 def _earlier(one: Measurement, day: int, random: Random) -> PastResult:
     result, factor = as_result(one), random.gauss(1, 0.005)
-    rate = result.examples_per_sec * factor
-    return replace(
-        result, session=f"session-{day}", time=_time(day), examples_per_sec=rate, low=rate * 0.998, high=rate * 1.002
-    )
+    rate = result.value * factor
+    return replace(result, session=f"session-{day}", time=_time(day), value=rate, low=rate * 0.998, high=rate * 1.002)
 
 
 def _time(day: int) -> str:

@@ -19,7 +19,7 @@ PACKAGE: Final = "pytest_tfperf"
 CAPABILITIES: Final[Mapping[str, str]] = {
     "baselines": r"cli/baselines|reports/baselines|features/baselines",
     "budget": r"budget",
-    "changes": r"/changes|lasting_(?:changes|slowdowns)|drift_over_sessions|change_(?:points|shapes)|core/change\b",
+    "changes": r"/changes|lasting_\w+|drift_over_sessions|change_(?:points|shapes)|core/change\b",
     "ci": r"ci_outputs|annotations|junit|markdown|features/ci/",
     "cluster": r"cluster|engine|rank_calls|session_key|unresponsive|network",
     "compare_sessions": r"cli/compare|side_comparison|baseline_revisions|compare_sessions",

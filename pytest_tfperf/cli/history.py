@@ -137,7 +137,7 @@ def by_workload(results: Iterable[PastResult], width: int | None = None) -> list
         last = measured[-1]
         alike = [one for one in measured if one.unit == last.unit]
         valid = [one for one in alike if one.outcome is not Outcome.INVALID and not one.is_slowed_on_purpose]
-        median = statistics.median(one.examples_per_sec for one in valid or alike)
+        median = statistics.median(one.value for one in valid or alike)
         rows.append(
             {
                 "outcome": last.outcome_word or "measured",
@@ -146,9 +146,9 @@ def by_workload(results: Iterable[PastResult], width: int | None = None) -> list
                 "topology": topology,
                 "measured": str(len(measured)),
                 "median": rate(median),
-                "last": rate(last.examples_per_sec),
+                "last": rate(last.value),
                 "unit": f"{last.unit}/s",
-                "change": change(last.examples_per_sec / median - 1),
+                "change": change(last.value / median - 1),
                 "when": last.time,
                 "session": last.session,
             }

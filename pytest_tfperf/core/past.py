@@ -38,7 +38,7 @@ class PastResult:
         machine: the machine's key.
         workload, topology: the workload's id, and nodes x devices per node.
         unit: what was counted: "images", "tokens".
-        examples_per_sec: the throughput; of a figure its value in its unit, which may be 0 or negative.
+        value: the throughput in units per second; of a figure its value in its unit, which may be 0 or negative.
         low, high: its 95 % confidence interval; of a figure the value twice, because none is known.
         outcome: None where it was not judged, or not decided yet.
         is_provisional: whether it was judged against earlier sessions, for want of a row.
@@ -58,7 +58,7 @@ class PastResult:
     workload: str
     topology: str
     unit: str
-    examples_per_sec: float
+    value: float
     low: float
     high: float
     outcome: Outcome | None

@@ -148,15 +148,15 @@ class VerdictOn(StrEnum):
     TOGETHER = "together"
     """Software and machine, where nothing tells them apart."""
     DRIFT = "drift"
-    """A lasting slowdown over many sessions."""
+    """A lasting change for the worse over many sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftVerdict:
-    """Slowdowns that have lasted over sessions; they fail the session that shows them.
+    """Changes for the worse that have lasted over sessions; they fail the session that shows them.
 
     Args:
-        slowdowns: at least one.
+        slowdowns: at least one, of throughputs or figures; histories have this name.
     """
 
     slowdowns: tuple[Change, ...]

@@ -15,6 +15,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.reports.figures import shown
 from pytest_tfperf.reports.table import Columns, table
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.lock import unrepeatable
@@ -69,12 +70,17 @@ def _add(
 
 def _list(arguments: argparse.Namespace) -> int:
     store = BaselineStore(arguments.baselines)
-    machines = {name: [*store.load(name).values(), *store.figures(name).values()] for name in store.machines()}
+    machines = {name: _rows(store, name) for name in store.machines()}
     if arguments.json:
         show_json(plain(machines))
     else:
         show("\n".join(machine_table(machines, width())) or f"no baselines in {arguments.baselines}/")
     return EXIT_GREEN
+
+
+def _rows(store: BaselineStore, machine: str) -> list[Baseline]:
+    """Of throughputs, and then of figures."""
+    return [*store.load(machine).values(), *store.figures(machine).values()]
 
 
 def _stale(arguments: argparse.Namespace) -> int:
@@ -84,7 +90,7 @@ def _stale(arguments: argparse.Namespace) -> int:
     machines = store.machines()
     if arguments.machine and arguments.machine not in machines:
         raise TfperfError(one_of("machine", arguments.machine, machines))
-    rows = [row for name in machines for row in store.load(name).values() if row.is_measured]
+    rows = [row for name in machines for row in _rows(store, name) if row.is_measured]
     wanted = [row for row in rows if arguments.machine in (None, row.machine)]
     measured = _measured_lately(arguments, {row.machine for row in wanted})
     found = [(row, why) for row in wanted if (why := _reasons(row, measured.get(row.machine), arguments))]
@@ -100,14 +106,16 @@ def _stale(arguments: argparse.Namespace) -> int:
 def _measured_lately(arguments: argparse.Namespace, machines: Iterable[str]) -> dict[str, set[Key]]:
     """What the latest sessions of each machine measured; empty without such sessions, and without a history."""
     try:
-        results = open_history(arguments).results()
+        history = open_history(arguments)
+        results = [*history.results(), *history.figure_results()]
     except TfperfError as error:
         warn(str(error))
         results = []
     found = {}
     for machine in sorted(machines):
         here = [one for one in results if one.machine == machine]
-        sessions = list(dict.fromkeys(one.session for one in reversed(here)))[: arguments.sessions]
+        order = dict.fromkeys(one.session for one in reversed(here) if one.figure is None)
+        sessions = list(order)[: arguments.sessions]
         found[machine] = {one.key for one in here if one.session in sessions}
     return found
 
@@ -120,6 +128,8 @@ def _reasons(row: Baseline, measured: set[Key] | None, arguments: argparse.Names
     oldest = f"{arguments.older_than:%Y-%m-%d}" if arguments.older_than else ""
     if row.date < oldest:  # a row without a date is older than any
         reasons.append(f"recorded before {oldest}")
+    if row.key.figure:  # confirmed in the reference environment of its throughput's row
+        return reasons
     if row.lock and not (arguments.baselines / row.lock).exists():
         reasons.append(f"its lock {row.lock} is missing")
     elif unrepeatable(row):
@@ -157,6 +167,7 @@ def stale_table(stale: Iterable[tuple[Baseline, Sequence[str]]], width: int | No
             "machine": row.machine,
             "workload": row.key.workload,
             "topology": row.key.topology,
+            "figure": shown(row.key.figure) if row.key.figure else None,
             "date": row.date,
             "why": "; ".join(reasons),
         }

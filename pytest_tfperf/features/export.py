@@ -78,7 +78,7 @@ CONFIGURATION: Final = "otava.yaml"
 GROUP: Final = "all"
 """Otava's name for all series together."""
 
-_VALUE = "examples_per_sec"
+_RATE = "examples_per_sec"
 
 
 def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
@@ -90,7 +90,7 @@ def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
     """
     series: dict[str, list[PastResult]] = {}
     for one in results:
-        is_figure = math.isfinite(one.examples_per_sec) and one.outcome is not Outcome.INVALID
+        is_figure = math.isfinite(one.value) and one.outcome is not Outcome.INVALID
         if is_figure and not one.is_slowed_on_purpose:
             name = "/".join(filter(None, (one.machine, *one.key)))
             series.setdefault(one_line(name), []).append(one)
@@ -126,14 +126,14 @@ def _configuration(series: Mapping[str, PastResult]) -> str:
 
 
 def _metric(one: PastResult) -> str:
-    return one.key.figure or _VALUE
+    return one.key.figure or _RATE
 
 
 def _csv(results: Sequence[PastResult]) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(("time", _metric(results[-1]), "commit", "session", "test"))
-    columns = ("time", _VALUE, "commit", "session", "test")
+    columns = ("time", "value", "commit", "session", "test")
     rows.writerows([csv_cell(getattr(one, column)) for column in columns] for one in results)
     return text.getvalue()
 

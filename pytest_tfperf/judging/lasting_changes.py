@@ -43,14 +43,15 @@ def changes_of(results: Iterable[PastResult]) -> list[Change]:
     """
     by_machine: dict[str, list[PastResult]] = {}
     for result in results:
-        if _counts(result):
+        if counts(result):
             by_machine.setdefault(result.machine, []).append(result)
     found = [change for name, of_machine in by_machine.items() for change in _of_machine(_arranged(name, of_machine))]
     return sorted(found, key=lambda change: moment(change.time))
 
 
-def _counts(result: PastResult) -> bool:
-    is_known = math.isfinite(result.examples_per_sec) and (result.examples_per_sec > 0 or result.figure is not None)
+def counts(result: PastResult) -> bool:
+    """Whether a result says something about the level of its series."""
+    is_known = math.isfinite(result.value) and (result.value > 0 or result.figure is not None)
     return is_known and not result.is_slowed_on_purpose and result.outcome is not Outcome.INVALID
 
 
@@ -87,14 +88,14 @@ def _of_machine(machine: _Machine) -> Iterator[Change]:
             yield from _of_figure(list(measured.values()), machine.name, which)
             continue
         places = [place for place in measured if not math.isnan(drifts[place])]
-        rates = np.log([measured[place].examples_per_sec for place in places]) - drifts[places]
+        rates = np.log([measured[place].value for place in places]) - drifts[places]
         points = [measured[place] for place in places]
         yield from (_change(shape, points, machine.name, which) for shape in _found(rates))
 
 
 def _of_figure(points: Sequence[PastResult], machine: str, which: _Series) -> Iterator[Change]:
     """The changes of a figure that exceed its absolute tolerance; figures have no drift in common."""
-    values = np.array([point.examples_per_sec for point in points])
+    values = np.array([point.value for point in points])
     is_log = bool((values > 0).all())
     unit = 1.0 if is_log else float(np.median(np.abs(values))) or float(np.abs(values).max())
     least = (points[-1].figure and points[-1].figure.absolute) or 0.0
@@ -113,7 +114,7 @@ def _drifts(machine: _Machine) -> Values:
     series = [points for (_, key), points in machine.series.items() if not key.figure]
     rates = np.full((len(machine.sessions), len(series)), np.nan)
     for column, points in enumerate(series):
-        rates[list(points), column] = np.log([point.examples_per_sec for point in points.values()])
+        rates[list(points), column] = np.log([point.value for point in points.values()])
     drifts = common_drifts(rates)
     measured = (~np.isnan(rates)).sum(axis=1)
     has_most = 2 * measured[~np.isnan(drifts)].sum() > measured.sum()

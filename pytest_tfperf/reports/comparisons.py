@@ -9,11 +9,11 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.verdict import BAD_NEWS, Outcome
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.figures import bad_figures, compared_figure_lines, figure_fact
+from pytest_tfperf.reports.figures import bad_figures, compared_figure_lines, figure_fact, figures_to_blame
 from pytest_tfperf.reports.invalid import advice_on_comparison, disturbance_fact, invalid_comparison
 from pytest_tfperf.reports.measurement_table import (
     ACT_FIRST,
@@ -98,10 +98,9 @@ def sides(comparison: Comparison) -> tuple[str, str]:
 
 def message(comparison: Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> list[Line]:
     """A comparison in a few lines, the first of which stands alone; `rerun` measures it again."""
-    figures = bad_figures(comparison)
-    if figures and comparison.of_ratio not in BAD_NEWS:
+    if figures := figures_to_blame(comparison):
         return [*_of_figures(comparison, figures), *_lines(comparison, rerun)]
-    said = [Line(f"{one.outcome}: {figure_fact(one)}", "figure") for one in figures]
+    said = [Line(f"{one.outcome}: {figure_fact(one)}", "figure") for one in bad_figures(comparison)]
     return [Line(headline(comparison)), *said, *_lines(comparison, rerun)]
 
 
@@ -135,7 +134,7 @@ def headline(comparison: Comparison) -> str:
 def in_brief(comparison: Comparison) -> str:
     """The outcome of a judged comparison in a few words, for a line that names the test already."""
     c = comparison
-    if c.of_ratio not in BAD_NEWS and (figures := bad_figures(c)):
+    if figures := figures_to_blame(c):
         return "; ".join(f"{one.outcome}: {figure_fact(one)}" for one in figures)
     if c.of_ratio is Outcome.INVALID:
         return reason_of(c)

@@ -10,7 +10,7 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import FIRST_STEP, LOSS, PEAK_MEMORY, Better, Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import BAD_NEWS, Outcome, Rule
+from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Outcome, Rule
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted, percent
 from pytest_tfperf.reports.table import Columns, table
@@ -52,12 +52,21 @@ def prefix_of(value: float) -> tuple[str, int]:
 def bad_figures(m: Measurement | Comparison) -> list[FigureVerdict]:
     """Its figures that regressed, are in doubt, could not be measured, or lack the baseline that the throughput has.
 
-    Of a comparison also those that its other side does not give.
+    The worst come first. Of a comparison also those that its other side does not give.
     """
-    if isinstance(m, Comparison):
-        return [one for one in m.figures if one.outcome in (*BAD_NEWS, Outcome.NO_BASELINE)]
-    lacks = m.verdict is not None and m.verdict.outcome is not Outcome.NO_BASELINE
-    return [one for one in m.figures if one.outcome in BAD_NEWS or (lacks and one.outcome is Outcome.NO_BASELINE)]
+    lacks = isinstance(m, Comparison) or (m.verdict is not None and m.verdict.outcome is not Outcome.NO_BASELINE)
+    bad = (*BAD_NEWS, Outcome.NO_BASELINE) if lacks else BAD_NEWS
+    found = [one for one in m.figures if one.outcome in bad]
+    return sorted(found, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
+
+
+def figures_to_blame(m: Measurement | Comparison) -> list[FigureVerdict]:
+    """Its bad figures where the outcome is theirs and not the throughput's: a message begins with them."""
+    of_rate = m.of_ratio if isinstance(m, Comparison) else m.verdict.outcome if m.verdict else None
+    is_the_rates = of_rate in (Outcome.REGRESSED, Outcome.INVALID) or (
+        of_rate is Outcome.INCONCLUSIVE and m.outcome is Outcome.INCONCLUSIVE
+    )
+    return [] if is_the_rates else bad_figures(m)
 
 
 def figure_fact(one: FigureVerdict) -> str:
@@ -186,7 +195,7 @@ def figure_properties(m: Measurement | Comparison) -> dict[str, str | float | No
 
 def _why_not_measured(figure: Figure) -> str:
     if figure.name == PEAK_MEMORY:
-        return "not measured: neither the framework nor the system tells it here"
+        return "not measured: neither the framework nor the system tells it here, or it ended within a second"
     if figure.name == LOSS:
         return "not measured: the training gives no loss"
     return "not measured"

@@ -17,7 +17,7 @@ from pytest_tfperf.core.verdict import BAD_NEWS, Against, Consequence, Noise, Ou
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.breakdown import breakdown_lines
-from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines
+from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines, figures_to_blame
 from pytest_tfperf.reports.invalid import ADVICE, advice_on_measurement, disturbance_fact, invalid_measurement
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
@@ -35,12 +35,11 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
     """
     verdict = measurement.verdict
     assert verdict is not None, "only a judged measurement has a message"
-    figures = bad_figures(measurement)
-    if figures and verdict.outcome not in BAD_NEWS:
+    if figures := figures_to_blame(measurement):
         return _of_figures(measurement, verdict, figures, rerun)
     return [
         Line(headline(measurement)),
-        *(Line(f"{one.outcome}: {figure_fact(one)}", "figure") for one in figures),
+        *(Line(f"{one.outcome}: {figure_fact(one)}", "figure") for one in bad_figures(measurement)),
         *_facts(measurement, verdict),
         *_next_steps(measurement, verdict, rerun, hint),
     ]
@@ -114,7 +113,7 @@ def in_brief(measurement: Measurement) -> str:
     """The outcome of a judged measurement in a few words, for a line that names the test already."""
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
-    if verdict.outcome not in BAD_NEWS and (figures := bad_figures(measurement)):
+    if figures := figures_to_blame(measurement):
         return "; ".join(f"{one.outcome}: {figure_fact(one)}" for one in figures)
     if verdict.outcome is Outcome.INVALID:
         return invalid_measurement(measurement, verdict)

@@ -17,6 +17,7 @@ from pytest_tfperf.core.session_verdicts import (
     VerdictOn,
 )
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.reports.figures import shown
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.numbers import change, compared, percent
 from pytest_tfperf.reports.telemetry import HOST, state_lines
@@ -32,7 +33,7 @@ _SUBJECTS = {
 }
 _DRIFT_WORTH_SHOWING = 0.01
 _NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
-_SHOWN = 5  # slowdowns of a drift
+_SHOWN = 5  # changes of a drift
 _COMMIT = 10  # characters
 
 
@@ -118,24 +119,30 @@ def _machine(verdict: SessionVerdict, found: MachineVerdict) -> tuple[str, str]:
     return fact, f". Changed outside of it: {_changed(verdict, OUTSIDE)}. {state}{advice}"
 
 
-def _drift(machine: str, slowdowns: Sequence[Change]) -> tuple[str, str]:
+def _drift(machine: str, losses: Sequence[Change]) -> tuple[str, str]:
     """Why `--tfperf-fail-on-drift` fails a session."""
-    worst = sorted(slowdowns, key=lambda one: one.size)
+    worst = sorted(losses, key=lambda one: -abs(one.size))
     more, up_to = (f" and {len(worst) - 1} more", "up to ") if len(worst) > 1 else ("", "")
-    who = (worst[0].test or "all tests together") + more
-    lines = [f"  {_slowdown(one)}" for one in worst[:_SHOWN]]
+    who = _figure(worst[0], " of ") + (worst[0].test or "all tests together") + more
+    slower = "worse" if any(_figure(one) for one in worst) else "slower"
+    lines = [f"  {_loss(one)}" for one in worst[:_SHOWN]]
     if len(worst) > _SHOWN:
         lines.append(f"  and {len(worst) - _SHOWN} more")
     lines.append(
         f"`tfperf history changes --machine={machine}` lists all changes. Look for the cause between the two commits, "
         "or accept the new level: pytest --update-baselines"
     )
-    fact = f"drift on {machine}: {who} became slower for good, by {up_to}{percent(worst[0].size)}"
+    fact = f"drift on {machine}: {who} became {slower} for good, by {up_to}{percent(worst[0].size)}"
     return fact, "".join(f"\n{line}" for line in lines)
 
 
-def _slowdown(one: Change) -> str:
-    what = f" ({one.key.workload} on {one.key.topology})" if one.key else ""
+def _figure(one: Change, behind: str = "") -> str:
+    """The figure's name and what is to stand behind it; "" of a throughput."""
+    return f"{shown(one.key.figure)}{behind}" if one.key and one.key.figure else ""
+
+
+def _loss(one: Change) -> str:
+    what = f" ({_figure(one, ' of ')}{one.key.workload} on {one.key.topology})" if one.key else ""
     since = "little by little since" if one.kind is not ChangeKind.STEP else "since"
     commits = f", commits {commits_of(one)}" if commits_of(one) else ""
     interval = f"95 % CI {change(one.low)} to {change(one.high)}"

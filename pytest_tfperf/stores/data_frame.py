@@ -36,9 +36,9 @@ def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pa
     history = History(HistoryUrl(text) if is_url(text) else Path(place) / "history.sqlite")
     rates, figures = history.frame(**wanted), history.figure_results(**wanted)
     rows = [
-        {name: getattr(one, name) for name in rates.columns}
+        {name: getattr(one, name) for name in rates.columns if name != "examples_per_sec"}
         | {"examples_per_sec": math.nan, "outcome": one.outcome_word or None}
-        | {"figure": one.key.figure, "value": one.examples_per_sec}
+        | {"figure": one.key.figure, "value": one.value}
         for one in figures
     ]
     frame = rates.assign(figure="", value=rates["examples_per_sec"])

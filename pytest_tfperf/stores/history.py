@@ -276,7 +276,7 @@ class History:
         import pandas as pd
 
         found = self.results(**wanted)
-        rows = [[getattr(one, name) for name in _FRAME] for one in found]
+        rows = [[one.value if name == "examples_per_sec" else getattr(one, name) for name in _FRAME] for one in found]
         frame = pd.DataFrame(rows, columns=pd.Index(_FRAME))
         return frame.assign(outcome=pd.Series([one.outcome_word or None for one in found], dtype=object))
 

@@ -30,8 +30,9 @@ _M: Final = MEASUREMENTS.c
 # Not `plain_json.build`: a year has 70,000 results.
 _KINDS: Final = {name: get_args(hint) or hint for name, hint in get_type_hints(PastResult).items()}
 _RESULT: Final = tuple(f.name for f in fields(PastResult) if f.name not in ("is_provisional", "figure"))
+_OF_A_THROUGHPUT: Final = {"value": _M.examples_per_sec, "outcome": coalesce(_M.outcome, "")}
 _OF_A_FIGURE: Final = {name: FIGURES.c[name] for name in ("unit", "reference")} | {
-    **dict.fromkeys(("examples_per_sec", "low", "high"), FIGURES.c.value),
+    **dict.fromkeys(("value", "low", "high"), FIGURES.c.value),
     "outcome": coalesce(FIGURES.c.outcome, ""),
 }
 
@@ -95,13 +96,13 @@ def recorded(row: Baseline) -> Select[Any]:
 
 def results(wanted: Filters) -> Select[Any]:
     """The fields of a PastResult."""
-    columns = (_M[name] if name != "outcome" else coalesce(_M.outcome, "") for name in _RESULT)
+    columns = (_OF_A_THROUGHPUT[name] if name in _OF_A_THROUGHPUT else _M[name] for name in _RESULT)
     return in_order(select(*columns).where(*conditions(MEASUREMENTS, wanted)), MEASUREMENTS)
 
 
 def figure_results(wanted: Filters) -> Select[Any]:
     """The fields of a PastResult of each figure that was measured, and the figure's name."""
-    columns = (_OF_A_FIGURE.get(name, _M[name]).label(name) for name in _RESULT)
+    columns = ((_OF_A_FIGURE[name] if name in _OF_A_FIGURE else _M[name]).label(name) for name in _RESULT)
     found = select(*columns, FIGURES.c.figure).join_from(FIGURES, MEASUREMENTS, FIGURES.c.measurement == _M.id)
     return in_order(found.where(FIGURES.c.value.is_not(None), *conditions(MEASUREMENTS, wanted)), FIGURES)
 
@@ -122,8 +123,8 @@ def as_result(row: Iterable[Any], figure: Figure | None = None) -> PastResult:
     for name, value in values.items():
         if not isinstance(value, _KINDS[name]):
             raise TfperfError(f"{name} is {shortened(repr(value))}")
-    if not (-math.inf if figure else 0) < values["examples_per_sec"] < math.inf:
-        raise TfperfError(f"examples_per_sec is {values['examples_per_sec']}")
+    if not (-math.inf if figure else 0) < values["value"] < math.inf:
+        raise TfperfError(f"value is {values['value']}")
     return PastResult(**values, figure=figure)
 
 

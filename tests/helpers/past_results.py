@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 
@@ -28,7 +29,7 @@ def past_result(session: int, test: str, log_rate: float, **more: Any) -> PastRe
         "workload": "resnet50-b64",
         "topology": "1x1",
         "unit": "images",
-        "examples_per_sec": rate,
+        "value": rate,
         "low": rate * 0.99,
         "high": rate * 1.01,
         "outcome": Outcome.PASS,
@@ -48,6 +49,17 @@ def past_results(series: Mapping[str, NDArray[np.float64]], **more: Any) -> list
         for session in sessions
         for test, rates in series.items()
         if session < len(rates) and not math.isnan(rates[session])
+    ]
+
+
+def past_figure(figure: Figure, values: Sequence[float], **more: Any) -> list[PastResult]:
+    """A figure of the test `test_0`, session by session."""
+    return [
+        past_result(
+            *(number, "test_0", 0.0),
+            **{"figure": figure, "unit": figure.unit, "value": value, "low": value, "high": value} | more,
+        )
+        for number, value in enumerate(values)
     ]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from past_results import past_result, past_results, quiet_tests
+from past_results import past_figure, past_result, past_results, quiet_tests
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Figure
@@ -73,7 +72,7 @@ def test_machines_are_apart() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"outcome": Outcome.INVALID}, {"is_slowed_on_purpose": True}, {"examples_per_sec": 0.0}],
+    [{"outcome": Outcome.INVALID}, {"is_slowed_on_purpose": True}, {"value": 0.0}],
     ids=["invalid", "slowed on purpose", "no rate"],
 )
 def test_what_says_nothing_of_the_throughput_is_left_out(more: dict[str, object]) -> None:
@@ -136,17 +135,7 @@ def test_a_time_that_can_not_be_read_is_before_all_others() -> None:
 
 def memory(*mebibytes: float) -> list[PastResult]:
     """20 sessions of each peak memory."""
-    return of_figure(Figure("peak_memory"), [size * 2**20 for size in mebibytes for _ in range(20)])
-
-
-def of_figure(figure: Figure, values: Sequence[float]) -> list[PastResult]:
-    """A test's figure, session by session."""
-    return [
-        past_result(
-            number, "test_0", 0.0, figure=figure, unit=figure.unit, examples_per_sec=value, low=value, high=value
-        )
-        for number, value in enumerate(values)
-    ]
+    return past_figure(Figure("peak_memory"), [size * 2**20 for size in mebibytes for _ in range(20)])
 
 
 def test_a_figure_that_grows_is_a_change_for_the_worse() -> None:
@@ -165,7 +154,7 @@ def test_a_change_of_a_figure_within_its_absolute_tolerance_is_none() -> None:
 
 def test_a_figure_that_may_be_negative_changes_by_a_fraction_of_its_level_before() -> None:
     score = Figure("score", field="score", better="higher", absolute=0.1)
-    change = only(changes_of(of_figure(score, [-1.0] * 20 + [-1.5] * 20)))
+    change = only(changes_of(past_figure(score, [-1.0] * 20 + [-1.5] * 20)))
     assert (change.is_worse, change.size) == (True, pytest.approx(-0.5, abs=0.01))
 
 

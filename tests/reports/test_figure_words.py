@@ -70,6 +70,14 @@ def test_a_slower_throughput_is_named_before_its_figures() -> None:
     assert lines[1] == "  figure      REGRESSED: peak memory 18.3 GiB, 8.9 % more than 16.8 GiB"
 
 
+def test_a_regression_of_a_figure_is_named_before_a_throughput_in_doubt() -> None:
+    doubtful = verdict(Outcome.INCONCLUSIVE, -0.06, threshold=0.05)
+    loss = FigureVerdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE)
+    found = with_figures(loss, memory(), verdict=doubtful)
+    assert plain(message(found)).startswith("peak memory 18.3 GiB, 8.9 % more than 16.8 GiB: ")
+    assert in_brief(found).startswith("REGRESSED: peak memory ")
+
+
 @pytest.mark.parametrize(
     ("found", "text"),
     [
@@ -78,7 +86,8 @@ def test_a_slower_throughput_is_named_before_its_figures() -> None:
         ),
         pytest.param(
             memory(value=None, outcome=Outcome.INVALID, reason=FigureReason.NOT_MEASURED),
-            "peak memory: not measured: neither the framework nor the system tells it here",
+            "peak memory: not measured: neither the framework nor the system tells it here, or it ended within a "
+            "second",
             id="not-measured",
         ),
         pytest.param(

@@ -9,6 +9,7 @@ from typing import Any
 from expected import SameTexts
 from measurements import baseline, lasting_change, measurement, run_at, verdict
 
+from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.session_verdicts import (
     BriefVerdict,
     Change,
@@ -30,6 +31,8 @@ NOW = measurement(verdict=verdict(baseline=THEN), environment={"tensorflow": "2.
 UNKNOWN = measurement(verdict=Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE))
 STEP = lasting_change()
 DECLINE = lasting_change(test="test_a.py::test_c", kind=ChangeKind.DECLINE, size=-0.06, low=-0.07, high=-0.05)
+
+MEMORY = lasting_change(key=Key("resnet50-b64", "1x8", "peak_memory"), size=0.1, low=0.09, high=0.11)
 
 
 def drift(*slowdowns: Change) -> SessionVerdict:
@@ -108,6 +111,14 @@ def test_a_drift_of_several_counts_them_and_has_the_worst_first() -> None:
     assert headline == "drift on box: test_a.py::test_c and 1 more became slower for good, by up to 6 %"
     assert first.startswith("  test_a.py::test_c")
     assert "little by little since" in first
+
+
+def test_a_drift_of_a_figure_names_it_and_says_worse() -> None:
+    headline, first, *_ = text_of(drift(STEP, MEMORY)).split("\n")
+    assert (
+        headline == "drift on box: peak memory of test_a.py::test_b and 1 more became worse for good, by up to 10.0 %"
+    )
+    assert first.startswith("  test_a.py::test_b (peak memory of resnet50-b64 on 1x8): +10.0 % ")
 
 
 def test_a_drift_of_many_is_short() -> None:

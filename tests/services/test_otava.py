@@ -30,13 +30,13 @@ BEGAN = datetime(2026, 1, 1, 3, tzinfo=UTC)
 ONE = replace(
     as_result(measurement(session="s1", time=BEGAN.isoformat(), test="t.py::a", topology="1x1", commit="abc")),
     workload="w",
-    examples_per_sec=1000.0,
+    value=1000.0,
 )
 
 
 def daily(rates: list[float]) -> list[PastResult]:
     return [
-        replace(ONE, examples_per_sec=rate, session=f"s{day}", time=(BEGAN + timedelta(days=day)).isoformat())
+        replace(ONE, value=rate, session=f"s{day}", time=(BEGAN + timedelta(days=day)).isoformat())
         for day, rate in enumerate(rates)
     ]
 
@@ -54,7 +54,7 @@ def test_a_series_has_a_row_for_each_result() -> None:
 
 
 def test_a_figure_is_a_series_in_its_own_direction() -> None:
-    files = otava_files([ONE, replace(ONE, figure=Figure("peak_memory"), unit="bytes", examples_per_sec=2.0**30)])
+    files = otava_files([ONE, replace(ONE, figure=Figure("peak_memory"), unit="bytes", value=2.0**30)])
     tests = json.loads(files[CONFIGURATION])["tests"]
     assert [one["metrics"] for one in tests.values()] == [
         {"examples_per_sec": {"column": "examples_per_sec", "direction": 1}},

@@ -144,6 +144,13 @@ def test_figures_arrive_as_rows(local: History, url: str, server: Server, only_n
     ]
 
 
+def test_figures_are_read_from_a_server_as_from_a_file(local: History, url: str, server: Server) -> None:
+    local.append(judged(figures=FIGURES))
+    send(local, url)
+    found = history_at(url).figure_results()
+    assert (len(found), found) == (2, local.figure_results())
+
+
 def test_a_server_of_before_figures_takes_them(local: History, url: str, server: Server) -> None:
     local.append(judged("a"))
     send(local, url)

@@ -112,7 +112,7 @@ def test_results_of_figures_are_described_as_their_test_asked_for_them_last(path
 def test_a_result_of_a_figure_has_its_value_outcome_and_reference(path: Path) -> None:
     History(path).append(judged(MEMORY))
     (found,) = History(path).figure_results()
-    assert (found.key.figure, found.examples_per_sec, found.outcome, found.reference) == (
+    assert (found.key.figure, found.value, found.outcome, found.reference) == (
         *("peak_memory", 18.0),
         *(Outcome.REGRESSED, 16.0),
     )

@@ -123,7 +123,7 @@ def test_a_result_is_told_from_its_columns(history: History) -> None:
     (found,) = history.results(test=measured.test, machine=measured.machine)
     assert (found.key, found.name, found.commit, found.outcome) == (measured.key, "net", "c0ffee", "PASS")
     throughput = measured.throughput
-    assert (found.examples_per_sec, found.low, found.high) == (
+    assert (found.value, found.low, found.high) == (
         throughput.examples_per_sec,
         throughput.low,
         throughput.high,

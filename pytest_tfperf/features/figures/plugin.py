@@ -40,11 +40,12 @@ def session_ended(settings: Settings, record: SessionRecord, baselines: Baseline
         return
     checked = [one for one in record.results if isinstance(one, Measurement) and one.verdict is not None]
     for machine in dict.fromkeys(one.machine for one in checked):
-        asked = {one.key._replace(figure=figure.figure.name) for one in checked for figure in one.figures}
-        measured = {one.key for one in checked if one.machine == machine}
+        here = [one for one in checked if one.machine == machine]
+        asked = {one.key._replace(figure=figure.figure.name) for one in here for figure in one.figures}
+        measured = {one.key for one in here}
         for key in baselines.figures(machine):
             if key._replace(figure="") in measured and key not in asked:
                 yield (
                     f"{machine}.csv: the baseline of {key.figure} of {key.workload} on {key.topology} is stale: no "
-                    "test asks for it. Delete the row, or ask for the figure with also="
+                    "test of this session asks for it. Delete the row, or ask for the figure with also="
                 )

@@ -38,7 +38,7 @@ def since(
     valid = [one for one in series if is_valid(one)]
     if not valid:
         return None
-    is_slower = valid[-1].examples_per_sec < reference
+    is_slower = valid[-1].value < reference
     lasting = spell(valid, reference)
     if changes and (changes[-1]["size"] < 0) == is_slower:
         places = [place for place, one in enumerate(lasting) if one.session == changes[-1]["session"]]
@@ -74,7 +74,7 @@ def _levels(one: Change, series: Sequence[PastResult]) -> dict[str, Any]:
 
 
 def _level(results: Sequence[PastResult]) -> float | None:
-    return figure(statistics.median(one.examples_per_sec for one in results[-_LEVEL:])) if results else None
+    return figure(statistics.median(one.value for one in results[-_LEVEL:])) if results else None
 
 
 def previous_facts(before: Sequence[Measurement], now: Sequence[Measurement], past: Past) -> list[dict[str, Any]]:

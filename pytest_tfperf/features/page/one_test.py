@@ -235,11 +235,11 @@ def _plot(
     """All values in one unit that is easy to read, GiB in place of bytes."""
     unit, size = one.figure.unit or "", 1
     if unit == "bytes":
-        unit, size = prefix_of(max(result.examples_per_sec for result in series))
+        unit, size = prefix_of(max(result.value for result in series))
     scaled = [
         replace(
             result,
-            examples_per_sec=result.examples_per_sec / size,
+            value=result.value / size,
             reference=None if result.reference is None else result.reference / size,
         )
         for result in series

@@ -115,19 +115,19 @@ def _badness(one: PastResult | Measurement) -> tuple[int, float]:
     result = one if isinstance(one, PastResult) else as_result(one)
     rank = len(ACT_FIRST) if result.outcome is None else ACT_FIRST.index(result.outcome)
     sign = 1 if result.better is Better.HIGHER else -1
-    return rank, sign * result.examples_per_sec if result.outcome else 0.0
+    return rank, sign * result.value if result.outcome else 0.0
 
 
 def is_valid(one: PastResult) -> bool:
     """Whether its throughput or figure can be used."""
-    return one.outcome is not Outcome.INVALID and (one.examples_per_sec > 0 or one.figure is not None)
+    return one.outcome is not Outcome.INVALID and (one.value > 0 or one.figure is not None)
 
 
 def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> dict[str, Any]:
     """Columns of equal length: the session's index, the throughput or figure, its interval, reference, outcome."""
     return {
         "session": [sessions[one.session] for one in series],
-        "rate": [figure(one.examples_per_sec) for one in series],
+        "rate": [figure(one.value) for one in series],
         "low": [None if one.figure else figure(one.low) for one in series],
         "high": [None if one.figure else figure(one.high) for one in series],
         "reference": [figure(one.reference) for one in series],
@@ -137,10 +137,10 @@ def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> d
 
 def spell(series: Sequence[PastResult], reference: float) -> Sequence[PastResult]:
     """The latest results in a row that are nearer to the last one than to `reference`; at least the last one."""
-    now = math.log(series[-1].examples_per_sec)
+    now = math.log(series[-1].value)
     middle = (now + math.log(reference)) / 2
     start = len(series) - 1
-    while start > 0 and (math.log(series[start - 1].examples_per_sec) < middle) == (now < middle):
+    while start > 0 and (math.log(series[start - 1].value) < middle) == (now < middle):
         start -= 1
     return series[start:]
 
@@ -153,7 +153,7 @@ def drift_facts(past: Past, now: Sequence[Measurement]) -> list[dict[str, Any]]:
             continue
         end = moment(one.time)
         week = [
-            math.log(result.examples_per_sec)
+            math.log(result.value)
             for result in past.series.get(key_of(one), ())
             if result.session != one.session and is_valid(result) and timedelta() < end - moment(result.time) <= _WEEK
         ]
@@ -191,7 +191,7 @@ def as_result(one: Measurement) -> PastResult:
         workload=one.workload.id,
         topology=one.topology,
         unit=one.throughput.unit,
-        examples_per_sec=one.throughput.examples_per_sec,
+        value=one.throughput.examples_per_sec,
         low=one.throughput.low,
         high=one.throughput.high,
         outcome=verdict.outcome if verdict else None,
@@ -209,7 +209,7 @@ def figure_results(one: Measurement) -> list[PastResult]:
         replace(
             as_result(one),
             unit=each.figure.unit or "",
-            examples_per_sec=each.value,
+            value=each.value,
             low=each.value,
             high=each.value,
             outcome=each.outcome if each.is_decided else None,

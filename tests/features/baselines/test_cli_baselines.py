@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from measurements import KEY, baseline, measurement
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 
@@ -76,10 +79,10 @@ def reasons(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, list
     return {one["key"][0]: one["reasons"] for one in json.loads(capsys.readouterr().out)}
 
 
-def measured(project: Path, *sessions: tuple[str, Key]) -> None:
+def measured(project: Path, *sessions: tuple[str, Key], **more: Any) -> None:
     history = History(project / ".tfperf" / "history.sqlite")
     for session, key in sessions:
-        named = measurement(session=session, topology=key.topology)
+        named = measurement(session=session, topology=key.topology, **more)
         history.append(replace(named, workload=named.workload.parse(key.workload)))
 
 
@@ -106,6 +109,26 @@ def test_a_row_that_only_earlier_sessions_measured_is_stale(
 ) -> None:
     measured(repeatable, ("one", OTHER), ("two", KEY))
     assert reasons(capsys, "--sessions=1") == {OTHER.workload: ["no test of the last session measured it"]}
+
+
+def figure_row(name: str) -> Baseline:
+    return row(2.5, KEY._replace(figure=name), unit="", **GOOD)
+
+
+def test_the_row_of_a_figure_that_tests_no_longer_ask_for_is_stale(
+    repeatable: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(repeatable, figure_row("loss"), figure_row("bleu"))
+    measured(repeatable, ("one", OTHER), ("two", KEY), figures=(FigureVerdict(figure=Figure("loss"), value=2.5),))
+    assert tfperf("stale") == GREEN
+    assert [line[:4] for line in lines(capsys)] == [["box", KEY.workload, "1x8", "bleu"]]
+
+
+def test_the_row_of_a_figure_has_no_reference_environment_of_its_own(
+    repeatable: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(repeatable, row(2.5, KEY._replace(figure="loss"), unit=""))
+    assert reasons(capsys) == {}
 
 
 @pytest.mark.parametrize(("age", "is_old"), [("2026-01-02", False), ("2026-01-04", True)])

@@ -31,7 +31,7 @@ def past(test: str, outcome: str = "PASS", session: str = "s1", time: str = "202
         workload="w",
         topology="1x1",
         unit="images",
-        examples_per_sec=1.0,
+        value=1.0,
         low=1.0,
         high=1.0,
         outcome=Outcome(outcome),

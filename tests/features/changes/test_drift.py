@@ -9,13 +9,21 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from inner import ANY_THROUGHPUT, Project
+from measurements import KEY, baseline, measurement, verdict
 
 from pytest_tfperf import cli
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.features.changes.plugin import FAIL_ON_DRIFT, session_verdicts
+from pytest_tfperf.reports.session_verdicts import text_of
+from pytest_tfperf.stores.history import History
 
 TESTS = """
     import sys
@@ -136,3 +144,17 @@ def test_it_fails_no_session_that_does_not(slower: Project) -> None:
 def test_a_new_baseline_accepts_it(slower: Project) -> None:
     slower.baseline("program", unit="examples", **ANY_THROUGHPUT | {"reference": 900.0})
     assert slower.run("--tfperf-fail-on-drift").status == GREEN
+
+
+def test_a_figure_that_became_worse_for_good_is_one(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for day in range(DAYS):
+        memory = FigureVerdict(
+            figure=Figure("peak_memory"),
+            value=2.0**33 * (1.1 if day >= SLOWER_FROM else 1.0),
+            baseline=baseline(2.0**33, key=KEY._replace(figure="peak_memory"), unit="bytes"),
+        )
+        history.append(on_day(day, measurement(verdict=verdict(), figures=(memory,))))
+    settings = Settings(of_features={FAIL_ON_DRIFT.name: True})
+    (found,) = session_verdicts(settings, f"day-{DAYS - 1}", ["box"], history)
+    assert "peak memory of resnet50-b64-replicated-device on 1x8): +10.0 %" in text_of(found)

@@ -31,6 +31,76 @@ def test_a_check_compares_with_the_other_python_instead_of_a_baseline(slowed: Fi
     assert "b / a" in slowed.text
 
 
+# Figures
+
+FIGURES = """
+    import sys
+    from pytest_tfperf import Figure, Reads
+
+    def program(throughput, on, name, *also):
+        # Both sides print the same rate, so that only the figures differ.
+        argv = [sys.executable, "program.py"]
+        throughput.check_command(argv, name=name, on=on, reads=Reads(field="rate", until_end=True), also=also)
+
+    def test_workload(throughput, on):
+        throughput.check(tiny(), on=on, tolerance=0.3, also=("loss",))
+
+    def test_program(throughput, on):
+        program(throughput, on, "it", Figure("loss", better="lower"))
+
+    def test_is_new(throughput, on):
+        program(throughput, on, "new", Figure("bleu", field="bleu", better="higher"))
+"""
+PROGRAM = """
+    import json, os
+    bleu = {} if "PLAYED_MEBIBYTES" in os.environ else {"bleu": 3.0}
+    for step in range(9):
+        print(json.dumps({"rate": 100.0, "loss": 1.0 if "PLAYED_MEBIBYTES" in os.environ else 2.0} | bleu))
+"""
+
+
+@pytest.fixture(scope="module")
+def leaner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another Python, whose workers need half of the memory."""
+    path = tmp_path_factory.mktemp("leaner") / "python"
+    path.write_text(f'#!/bin/sh\nPLAYED_MEBIBYTES=100 exec {sys.executable} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(scope="module")
+def figures(played: Project, leaner: Path) -> Finished:
+    """A suite that asks for peak memory, and tests that ask for further figures."""
+    played.tests(FIGURES, "test_figures.py")
+    played.write("program.py", PROGRAM)
+    return played.run("test_figures.py", f"--tfperf-against={leaner}", "-o", "tfperf_also=peak_memory")
+
+
+def test_figures_of_test_and_suite_are_compared_with_the_other_pythons(figures: Finished) -> None:
+    text = figures.cases["test_workload"].text
+    assert text.startswith("peak memory 200 MiB, 100.0 % more than a's 100 MiB: "), figures.text
+    assert {name for name, _ in figures.cases["test_workload"].properties} >= {"tfperf_loss_a", "tfperf_peak_memory_a"}
+
+
+def test_a_programs_figures_are_read_on_both_sides(figures: Finished) -> None:
+    assert figures.cases["test_program"].text.startswith("loss 2, 100.0 % higher than a's 1: "), figures.text
+
+
+def test_a_figure_that_only_this_side_prints_is_said_and_fails_nothing(figures: Finished) -> None:
+    assert figures.cases["test_is_new"].kind == "passed", figures.text
+    assert [line for line in figures.text.splitlines() if line.split()[:2] == ["NO_BASELINE", "bleu"]]
+
+
+def test_equal_pythons_have_equal_figures(played: Project) -> None:
+    played.tests(FIGURES, "test_figures.py")
+    python = f"--tfperf-against={sys.executable}"
+    same = played.run("test_figures.py", python, "-k", "workload", "-o", "tfperf_also=peak_memory first_step")
+    assert (same.kinds, same.status) == ({"test_workload": "passed"}, 0), same.text
+
+
+# What is no Python
+
+
 def test_collecting_does_not_try_the_other_python(pytester: pytest.Pytester) -> None:
     pytester.parseconfigure("--collect-only", "--tfperf-against=/bin/false")
 

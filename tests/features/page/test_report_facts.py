@@ -48,7 +48,7 @@ def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> PastRe
         "outcome": Outcome(outcome) if outcome else None,
     }
     given |= more
-    return replace(result, examples_per_sec=rate, **given)
+    return replace(result, value=rate, **given)
 
 
 LOSS = FigureVerdict(

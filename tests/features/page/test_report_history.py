@@ -29,13 +29,13 @@ ONE = as_result(measurement())
     ],
 )
 def test_a_spell_has_the_last_results_on_one_side_of_the_reference(rates: tuple[float, ...], length: int) -> None:
-    assert len(spell([replace(ONE, examples_per_sec=rate) for rate in rates], 100.0)) == length
+    assert len(spell([replace(ONE, value=rate) for rate in rates], 100.0)) == length
 
 
 def test_a_restless_series_is_slow_since_the_last_session_that_was_nearer_to_its_baseline() -> None:
     rates = [3829, 4054, 3621, 2068, 2053, 3661, 1475, 2520, 1558, 2319, 1224, 1694, 1867]
-    found = spell([replace(ONE, examples_per_sec=float(rate)) for rate in rates], 3834.0)
-    assert [one.examples_per_sec for one in found] == rates[6:]
+    found = spell([replace(ONE, value=float(rate)) for rate in rates], 3834.0)
+    assert [one.value for one in found] == rates[6:]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which slowdowns `--tfperf-fail-on-drift` fails a session for: those that are neither over nor accepted."""
+"""Which losses `--tfperf-fail-on-drift` fails a session for: those that are neither over nor accepted."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from past_results import past_result, past_results, quiet_tests
+from past_results import past_figure, past_result, past_results, quiet_tests
 
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.features.changes.plugin import lasting_slowdowns
+from pytest_tfperf.features.changes.lasting_losses import lasting_losses
 
 SESSIONS, AT = 80, 50
 LAST = f"s{SESSIONS - 1}"
@@ -25,8 +26,8 @@ def log_rates(*steps: tuple[int, float]) -> NDArray[np.float64]:
 
 
 def sizes(results: list[PastResult], session: str = LAST) -> list[int]:
-    """The slowdowns, in whole percent."""
-    return [round(one.size * 100) for one in lasting_slowdowns(results, session)]
+    """The losses, in whole percent."""
+    return [round(one.size * 100) for one in lasting_losses(results, session)]
 
 
 def recorded_at(results: list[PastResult], session: int) -> list[PastResult]:
@@ -69,7 +70,7 @@ def test_a_test_that_is_only_measured_by_now_is_left_out() -> None:
 
 def test_a_decline_that_goes_on_after_a_new_baseline_lasts() -> None:
     slope = -0.04 / 30 * np.maximum(np.arange(SESSIONS) - 20, 0)
-    assert lasting_slowdowns(recorded_at(past_results({"test_0": log_rates() + slope}), 50), LAST)
+    assert lasting_losses(recorded_at(past_results({"test_0": log_rates() + slope}), 50), LAST)
 
 
 def test_a_test_that_the_session_did_not_measure_is_left_out() -> None:
@@ -97,3 +98,65 @@ def test_a_machine_without_recorded_baselines_is_left_out() -> None:
     step = np.where(np.arange(SESSIONS) < AT, 0, -0.05)
     series = {test: one + step for test, one in quiet_tests(10, SESSIONS).items()}
     assert sizes(past_results(series, reference=None)) == []
+
+
+# Figures
+
+
+def figure_losses(name: str, *levels: float, recorded_at: int = 0, recorded: float = 100.0) -> list[int]:
+    """Of a figure with 20 sessions at each level, whose baseline is 100, and was recorded again before a session."""
+    values = [level for level in levels for _ in range(20)]
+    before = past_figure(Figure(name, absolute=1.0), values, reference=100.0)
+    after = past_figure(Figure(name, absolute=1.0), values, reference=recorded)
+    results = before[:recorded_at] + after[recorded_at:] if recorded_at else before
+    return sizes(results, results[-1].session)
+
+
+@pytest.mark.parametrize(
+    ("levels", "losses"),
+    [
+        pytest.param((100, 110), [10], id="more"),
+        pytest.param((100, 90), [], id="less"),
+        pytest.param((100, 110, 101), [], id="mended"),
+        pytest.param((100, 120, 115), [20], id="mended by a quarter"),
+        pytest.param((100, 50, 60), [20], id="a part of what was won"),
+    ],
+)
+def test_a_figure_is_lost_while_it_is_away_from_its_level_before(levels: tuple[float, ...], losses: list[int]) -> None:
+    assert figure_losses("peak_memory", *levels) == losses
+
+
+@pytest.mark.parametrize(
+    ("levels", "losses"),
+    [
+        pytest.param((100, 110), [10], id="higher"),
+        pytest.param((100, 90), [-10], id="lower"),
+        pytest.param((100, 110, 100), [], id="back"),
+        pytest.param((110, 100), [], id="back to its baseline"),
+    ],
+)
+def test_a_figure_that_should_stay_the_same_is_lost_while_it_is_away_from_its_baseline(
+    levels: tuple[float, ...], losses: list[int]
+) -> None:
+    assert figure_losses("loss", *levels) == losses
+
+
+@pytest.mark.parametrize("name", ["peak_memory", "loss"])
+def test_a_baseline_that_was_recorded_after_it_accepts_a_figures_change(name: str) -> None:
+    assert figure_losses(name, 100, 110, recorded_at=30, recorded=110.0) == []
+
+
+def test_a_figure_without_a_recorded_baseline_is_left_out() -> None:
+    values = [100.0] * 20 + [110.0] * 20
+    assert sizes(past_figure(Figure("loss", limit=200.0, absolute=1.0), values, reference=None), "s39") == []
+
+
+def test_figures_have_no_say_in_what_accepts_a_slowdown_of_the_machine() -> None:
+    step = np.where(np.arange(SESSIONS) < AT, 0, -0.05)
+    rates = past_results({test: one + step for test, one in quiet_tests(10, SESSIONS).items()})
+    figures = [
+        replace(one, test=f"test_{number}")
+        for number in range(10)
+        for one in past_figure(Figure("loss"), [1.0] * SESSIONS, reference=1.0)
+    ]
+    assert sizes([*recorded_at(rates, 70), *figures]) == []
