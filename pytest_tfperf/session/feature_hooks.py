@@ -6,10 +6,15 @@ They get nouns and stores, and never pytest's own objects. Where only one featur
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import pluggy
+
+from pytest_tfperf.core.features import modules
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.comparing import OtherSide
@@ -25,15 +30,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
     from pytest_tfperf.workers.interpreters import Interpreter
     from pytest_tfperf.workers.launcher import Launcher, Nodes, References
-
-
-from collections.abc import Iterator
-from functools import cache
-from typing import Any
-
-from pytest_tfperf.core.features import modules
-from pytest_tfperf.core.setting import Setting
-from pytest_tfperf.errors import TfperfError
 
 hookspec = pluggy.HookspecMarker("tfperf")
 

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.bench import Bench
+from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.bench.disturbance import DisturbanceGuard
-from pytest_tfperf.bench.one_run import RunEngine
-from pytest_tfperf.core.run import Observer
+from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.command import Command, Subject
+from pytest_tfperf.core.run import Observer, Plan
 from pytest_tfperf.core.selection import Selection
-from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.core.settings import Settings, WorkerStart
+from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.judging.reference import floor_rate, memory_rate, reference_for
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session_judge import SessionJudge
 from pytest_tfperf.session.this_machine import EarlierSessions, ThisMachine
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.git_worktree import commit_of
-from pytest_tfperf.workers.launcher import Nodes
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.launcher import Launcher, Nodes, References
+from pytest_tfperf.workers.local import LocalLauncher
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
-
-
-import sys
-from contextlib import ExitStack
-
-from pytest_tfperf.bench.comparing import OtherSide
-from pytest_tfperf.bench.one_run import Side
-from pytest_tfperf.bench.task import Task
-from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.run import Plan
-from pytest_tfperf.core.settings import WorkerStart
-from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.judging.reference import floor_rate, memory_rate, reference_for
-from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher, References
-from pytest_tfperf.workers.local import LocalLauncher
 
 
 class Launchers:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sysconfig
 import threading
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -31,11 +34,6 @@ from pytest_tfperf.session.terminal import PlainRepr, terminal_width
 if TYPE_CHECKING:
     from pytest_tfperf.session.fixture import ThroughputFixture
     from pytest_tfperf.session.session import Session
-
-
-import os
-import sysconfig
-import traceback
 
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
@@ -261,7 +259,6 @@ def _text(lines: Iterable[Line], item: pytest.Item) -> str:
 
 def _source_line(item: pytest.Item, error: TfperfError) -> str:
     """Source location of the call that was refused, else of the test."""
-
     folder = item.config.invocation_params.dir
     path, line, _ = item.reportinfo()
     return _line_of(error, folder) or _shown(Path(path), (line or 0) + 1, folder)

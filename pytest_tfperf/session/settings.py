@@ -7,35 +7,26 @@ the variable over the ini value.
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NoReturn
+from shlex import quote
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings, Update
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.lines import shortened
+from pytest_tfperf.lines import shortened, without_passwords
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
-
-import argparse
-import re
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
-from shlex import quote
-from typing import TYPE_CHECKING, Self
-
-from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.lines import without_passwords
-
-if TYPE_CHECKING:
     import pytest
 
 _COLLECT_ONLY = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")

@@ -5,24 +5,19 @@ Neither a reader nor a crash is left with half of a file.
 
 from __future__ import annotations
 
+import gzip
 import os
+import sys
 import tempfile
+import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import DocumentError, TfperfError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-import gzip
-import sys
-import zlib
-from pathlib import Path
-from typing import Final
-
-from pytest_tfperf.errors import DocumentError
 
 
 def replace(path: Path, data: bytes) -> None:
