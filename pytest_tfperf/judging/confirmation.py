@@ -6,10 +6,11 @@ import math
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
-from pytest_tfperf.core.verdict import Noise, Rule
+from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Rule, Want, Wants
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.pairs import MIN_PAIRS, spread
@@ -26,6 +27,16 @@ _AGREEMENT = {Rule.REFERENCE_ENVIRONMENT: 9 / 12, Rule.BASELINE: 7 / 8}
 _DOUBT = {Rule.REFERENCE_ENVIRONMENT: 8 / 12, Rule.BASELINE: 6 / 8}
 """The shares of changes that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test.
 """
+
+
+class Conclusion(Enum):
+    """What the changes of a suspect say; a `Reason` and a `FigureReason` of the same name word it."""
+
+    WITHIN_TOLERANCE = auto()
+    SUSPECTED = auto()
+    CONFIRMED = auto()
+    RUNS_DISAGREE = auto()
+    WITHIN_NOISE = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +96,21 @@ class Confirmation:
         """Whether a stage is reached that does not show the slowdown."""
         count = len(self.changes)
         return count in self.stages and self.middle >= -self.suspicion(count)
+
+    def decided(self) -> tuple[Outcome, Conclusion, Wants]:
+        """What the pairs or runs of a suspect so far lead to, and what they still want."""
+        if self.is_cleared:
+            return Outcome.PASS, Conclusion.WITHIN_TOLERANCE, NOTHING
+        if self.next_stage:
+            what = Want.PAIRS if self.rule is Rule.REFERENCE_ENVIRONMENT else Want.RUNS
+            return Outcome.INCONCLUSIVE, Conclusion.SUSPECTED, Wants(what, self.next_stage)
+        if self.middle >= -self.accepted:
+            return Outcome.PASS, Conclusion.WITHIN_TOLERANCE, NOTHING
+        if self.fails:
+            return Outcome.REGRESSED, Conclusion.CONFIRMED, NOTHING
+        outcome, level = (Outcome.INCONCLUSIVE, FALSE_ALARMS) if self.is_doubtful else (Outcome.PASS, DOUBTS)
+        disagree = self.middle < -self.threshold(level)
+        return outcome, Conclusion.RUNS_DISAGREE if disagree else Conclusion.WITHIN_NOISE, NOTHING
 
     def suspicion(self, count: int) -> float:
         """The slowdown from which the middle of so many changes is suspected."""

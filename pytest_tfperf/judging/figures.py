@@ -25,7 +25,6 @@ from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES, Confirma
 from pytest_tfperf.judging.pairs import MIN_PAIRS, ErrorRates, share, spread, trimmed_mean
 from pytest_tfperf.judging.thresholds import (
     DETECTION,
-    DOUBTS,
     FALSE_ALARMS,
     quantile,
     reference_variance,
@@ -172,8 +171,12 @@ class _Direction:
         return cls(evidence, sign, reference, runs, by_pairs)
 
     def verdict(self, value: float) -> FigureVerdict:
-        outcome, reason, wants = self._decided() if self.by_runs.is_suspected else self._good()
         found = self.confirmation
+        if self.by_runs.is_suspected:
+            outcome, conclusion, wants = found.decided()
+            reason = FigureReason[conclusion.name]
+        else:
+            outcome, reason, wants = self._good()
         is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
         return replace(
             _of(self.evidence, value, outcome, reason),
@@ -191,23 +194,6 @@ class _Direction:
         if is_better:
             return Outcome.IMPROVED, FigureReason.BETTER, Wants()
         return Outcome.PASS, FigureReason.WITHIN_TOLERANCE, Wants()
-
-    def _decided(self) -> tuple[Outcome, FigureReason, Wants]:
-        """From the pairs or runs so far, as `judge` decides on a rate."""
-        found = self.confirmation
-        if found.is_cleared:
-            return Outcome.PASS, FigureReason.WITHIN_TOLERANCE, Wants()
-        if found.next_stage:
-            what = Want.PAIRS if found.rule is Rule.REFERENCE_ENVIRONMENT else Want.RUNS
-            return Outcome.INCONCLUSIVE, FigureReason.SUSPECTED, Wants(what, found.next_stage)
-        if found.middle >= -found.accepted:
-            return Outcome.PASS, FigureReason.WITHIN_TOLERANCE, Wants()
-        if found.fails:
-            return Outcome.REGRESSED, FigureReason.CONFIRMED, Wants()
-        outcome = Outcome.INCONCLUSIVE if found.is_doubtful else Outcome.PASS
-        level = FALSE_ALARMS if outcome is Outcome.INCONCLUSIVE else DOUBTS
-        disagree = found.middle < -found.threshold(level)
-        return outcome, FigureReason.RUNS_DISAGREE if disagree else FigureReason.WITHIN_NOISE, Wants()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,6 @@ from pytest_tfperf.judging.reference import MOST_RUNS, Reference
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
 from pytest_tfperf.judging.thresholds import (
     DETECTION,
-    DOUBTS,
     FALSE_ALARMS,
     TO_BE_FOUND,
     accepted_rise,
@@ -194,28 +193,15 @@ class _Case:
 
     def confirmed(self) -> Verdict:
         """The verdict on a suspect from its pairs or runs so far."""
-        found = self.confirmation
-        if found.is_cleared:
-            return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
-        if found.next_stage:
-            what = Want.PAIRS if found.rule is Rule.REFERENCE_ENVIRONMENT else Want.RUNS
-            return self.verdict(Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(what, found.next_stage))
-        if found.middle >= -found.accepted:
-            return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
-        if not found.fails:
-            return self.doubtful()
-        if self.evidence.hold and not self.was_slow_before:
+        outcome, conclusion, wants = self.confirmation.decided()
+        reason = Reason[conclusion.name]
+        if outcome is Outcome.REGRESSED and self.evidence.hold and not self.was_slow_before:
             return self.verdict(Outcome.INCONCLUSIVE, Reason.HELD)
-        return self.verdict(Outcome.REGRESSED, Reason.SINGLE_RUN if len(found.changes) == 1 else Reason.CONFIRMED)
-
-    def doubtful(self) -> Verdict:
-        """A slowdown that was not cleared and does not fail."""
-        found = self.confirmation
-        outcome = Outcome.INCONCLUSIVE if found.is_doubtful else Outcome.PASS
-        level = FALSE_ALARMS if outcome is Outcome.INCONCLUSIVE else DOUBTS
-        if found.middle < -found.threshold(level):
-            return self.verdict(outcome, Reason.RUNS_DISAGREE)
-        return self.verdict(outcome, Reason.OTHERS_TOO if self.is_shared else Reason.WITHIN_NOISE)
+        if outcome is Outcome.REGRESSED and len(self.confirmation.changes) == 1:
+            return self.verdict(outcome, Reason.SINGLE_RUN)
+        if reason is Reason.WITHIN_NOISE and self.is_shared:
+            return self.verdict(outcome, Reason.OTHERS_TOO)
+        return self.verdict(outcome, reason, wants)
 
     @property
     def was_slow_before(self) -> bool:
