@@ -142,8 +142,10 @@ class Searching:
     def _ask(self, index: int, threshold: Tolerance) -> Answer:
         try:
             found = self._compare(0, index, threshold)[self._kept.call]
-        except (_NotMeasured, IndexError) as error:
-            return Answer(side=Side.SKIPPED, why=str(error).partition("\n")[0])
+        except _NotMeasured as error:
+            return Answer(side=Side.SKIPPED, why=str(error.lines[0]))
+        except IndexError as error:
+            return Answer(side=Side.SKIPPED, why=str(error))
         if found.outcome is Outcome.INVALID:
             return Answer(side=Side.SKIPPED, why=found.reason)
         return answer_of(_decision(found), threshold, found.pairs)
