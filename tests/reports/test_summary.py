@@ -31,8 +31,8 @@ def after(*measurements: Measurement, **more: Any) -> list[Shown]:
 AGAINST = "each check compares this Python (b) with /py (a) instead of a baseline"
 SPECIAL: dict[str, Any] = {"smoke": True, "inject_slowdown": 0.15, "hold": True, "against": [AGAINST]}
 FAULTS = {
-    "a.py::test[1]": [WorkloadError("unknown model 'x'. Known: a, b.")],
-    "a.py::test[2]": [WorkloadError("unknown model 'x'. Known: a, b."), WorkloadError("steps=0")],
+    "a.py::test[1]": [WorkloadError("unknown model 'x'", next_step="Known: a, b.")],
+    "a.py::test[2]": [WorkloadError("unknown model 'x'", next_step="Known: a, b."), WorkloadError("steps=0")],
 }
 BEFORE = {
     "an ordinary session": before("h200", 12, 130.0, 0),
