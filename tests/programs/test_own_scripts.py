@@ -349,6 +349,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         return project.run(*SHORT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "package"),
     [("keras_fit", "keras"), ("tensorflow_loop", "tensorflow"), ("pytorch", "torch"), ("jax", "jax")],

@@ -15,6 +15,8 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.loading import load_model
 from pytest_tfperf.training.step_profile import forward_multiply_adds
 
+pytestmark = pytest.mark.slow
+
 # From tf_cnn_benchmarks: image side, classes, trainable parameters, multiply-adds of one image in 10^9.
 FACTS = {
     "resnet50": (224, 1001, 25_559_081, 3.858),
@@ -48,7 +50,7 @@ def test_every_named_model_has_its_facts_here() -> None:
     [
         {"variable_update": "parameter_server", "precision": "mixed_float16", "optimizer": "momentum"},
         {"trainer": "keras"},
-        pytest.param({"xla": True}, marks=pytest.mark.slow),
+        {"xla": True},
     ],
 )
 def test_bert_trains_in_every_way_and_counts_tokens(cpus: list[str], choices: dict[str, Any]) -> None:
@@ -58,13 +60,7 @@ def test_bert_trains_in_every_way_and_counts_tokens(cpus: list[str], choices: di
     assert (loop.examples_per_step, loop.unit) == (2 * 128 * len(devices), "tokens")
 
 
-# The deepest take a minute, and what breaks them breaks the others of their kind.
-DEEP = ("resnet101", "resnet152", "inception4", "bert-base", "vgg19")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in DEEP else ()) for name in (*FACTS, *BERT)]
-)
+@pytest.mark.parametrize("name", [*FACTS, *BERT])
 def test_shapes_parameters_and_multiply_adds_are_the_references(cpus: list[str], name: str) -> None:
     with tf.Graph().as_default():  # where no weight is drawn: VGG has half a gigabyte of them
         model = load_model(Workload(model=name, batch_size=1), tf.distribute.get_strategy())

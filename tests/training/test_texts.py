@@ -16,6 +16,8 @@ from pytest_tfperf.training.loading import input_spec, load_model, load_pipeline
 from pytest_tfperf.training.make_data import make_tokens
 from pytest_tfperf.training.strategies import strategy_for
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -17,6 +17,8 @@ from patience import SESSION_SECONDS
 
 from pytest_tfperf.training.environment import environment, loaded_libraries, speed_variables, tf32_in_use
 
+pytestmark = pytest.mark.slow
+
 RETURNED = "unsigned long {name}(void) {{ return {number}; }}"
 WRITTEN = "int {name}(int *to) {{ *to = {number}; return 0; }}"
 

@@ -9,6 +9,8 @@ from inner import Finished, Project
 
 from pytest_tfperf.training.server import open_accelerators
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
     def measured(throughput, on, pipeline, **steps):
         workload = tiny(4, input_pipeline=f"nets:{pipeline}")

@@ -13,6 +13,8 @@ import yaml
 from inner import Project
 from repositories import ONE_READING, Repository
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
 

@@ -8,6 +8,8 @@ import pytest
 from inner import ANY_THROUGHPUT, Finished, Project
 from measurements import command, measurement
 
+pytestmark = pytest.mark.slow
+
 TESTS = """
     import sys
     from pytest_tfperf import Reads
