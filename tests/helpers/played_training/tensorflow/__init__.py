@@ -25,6 +25,9 @@ from pytest_tfperf.workers.wire import Channel, ConnectionLost
 
 __version__ = "2.21.0"
 
+MEBIBYTES = int(os.environ.get("PLAYED_MEBIBYTES", "200"))
+"""Of a worker, as another Python may say it; read at the import, because a worker's environment is pytest's."""
+
 SLOW_SECONDS = 0.05
 """A step that takes its time, so that there is time to see how far it is, and what else the machine does."""
 
@@ -80,8 +83,8 @@ def _answer(channel: Channel, job: Job, step_seconds: float) -> None:
 
 
 def _mebibytes(job: Job) -> int:
-    """What `PLAYED_MEBIBYTES` says, which another Python may set, or more for the model `hungry`."""
-    return 400 if job.workload.model == "nets:hungry" else int(os.environ.get("PLAYED_MEBIBYTES", "200"))
+    """More for the model `hungry`."""
+    return 400 if job.workload.model == "nets:hungry" else MEBIBYTES
 
 
 def _window(job: Job, steps: int, step_seconds: float) -> dict[str, Any]:
