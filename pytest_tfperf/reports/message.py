@@ -178,7 +178,7 @@ def expected_rate(m: Measurement, verdict: Verdict, row: Baseline) -> float:
     """The expected throughput: that of the reference environment, or the baseline with the common drift."""
     if verdict.confirmed_change is not None:
         return m.throughput.examples_per_sec / (1 + verdict.confirmed_change)
-    return row.reference * math.exp(verdict.common_drift)
+    return row.reference * math.exp(min(verdict.common_drift, 700.0))  # math.exp refuses what a damaged row may hold
 
 
 def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:

@@ -23,7 +23,7 @@ from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
-from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
+from pytest_tfperf.reports.message import expected_rate, headline, in_brief, message, not_measured
 
 DOCUMENT = baseline(
     1612.0,
@@ -191,3 +191,9 @@ def test_every_line_below_the_headline_has_a_label_and_fits(
     assert str(first) == headline(found)
     assert all(line.label and line.text for line in rest)
     assert max(len(str(line)) for line in (first, *rest)) < 320
+
+
+def test_a_damaged_rows_drift_gives_no_finite_rate_and_no_error() -> None:
+    one = measurement(verdict=verdict(common_drift=710.0))
+    assert one.verdict is not None
+    assert expected_rate(one, one.verdict, baseline()) > 1e300
