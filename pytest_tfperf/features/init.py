@@ -252,7 +252,7 @@ def next_steps(tests: str, ci: str) -> list[str]:
     steps = [
         ("tfperf doctor", "is this machine fit to measure?"),
         (f"pytest {tests}", "measure once; there is no baseline yet"),
-        (f"pytest {tests} --tfperf-base=main", "is this branch slower than main? it needs no baseline"),
+        (f"pytest {tests} --tfperf-base=main", "on a branch, once main has these files: is it slower?"),
         (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
         (page("writing-tests.md"), "how to write tests"),
     ]

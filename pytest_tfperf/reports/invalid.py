@@ -114,9 +114,8 @@ def refused_load(one: Disturbance, limits: DisturbanceLimits) -> MeasurementErro
     """The error where a load is beyond the limits, so that no rows are recorded."""
     return MeasurementError(
         f"--update-baselines: {disturbance_fact(one)}, and the limit is {_given(limits, one.kind)}",
-        next_step=f"Nothing was "
-        "measured. Free the machine of other work; or record all the same with a higher limit, as in "
-        f"-o {_given(NO_LIMITS, one.kind)}: the new rows then say so",
+        next_step="Nothing was measured. Free the machine of other work; or record all the same with a higher limit, "
+        f"as in -o {_given(NO_LIMITS, one.kind)}: the new rows then say so",
     )
 
 

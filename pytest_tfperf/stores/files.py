@@ -12,12 +12,9 @@ import tempfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pytest_tfperf.errors import DocumentError, TfperfError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -20,9 +20,6 @@ from sqlalchemy.pool import NullPool
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, SCHEMA, TABLES, VERDICTS
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10

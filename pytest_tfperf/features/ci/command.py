@@ -146,7 +146,9 @@ def _github(variables: Mapping[str, str]) -> dict[str, Any]:
     try:
         number = json.loads(Path(event).read_text("utf-8") or "{}").get("pull_request", {}).get("number")
     except (OSError, ValueError) as error:
-        raise TfperfError(f"{event} can't be read: {error}") from None
+        raise TfperfError(
+            f"{event} can't be read: {error}", next_step="Leave GITHUB_EVENT_PATH as GitHub's runner sets it"
+        ) from None
     if number is None:
         raise NotPosted("this job is not of a pull request")
     if not (token := variables.get("GITHUB_TOKEN")):

@@ -40,8 +40,6 @@ from pytest_tfperf.stores import baseline_file, measurement_file
 from pytest_tfperf.workers.git_worktree import run_git
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pytest_tfperf.core.baseline import Baseline, Key
 
 _STATUSES = STATUSES | {

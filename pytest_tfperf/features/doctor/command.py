@@ -102,11 +102,13 @@ def render(machine: str, findings: Sequence[Finding]) -> str:
 
 
 def conclusion(findings: Sequence[Finding]) -> str:
-    """ "Not fit to measure: 1 fault, 2 warnings."."""
+    """ "Not fit to measure: 1 fault, 2 warnings."; without a GPU's driver "Fit to measure on CPUs."."""
     levels = [finding.level for finding in findings]
     faults, warnings = levels.count(Level.UNFIT), levels.count(Level.WARNING)
     parts = [counted(number, what) for number, what in ((faults, "fault"), (warnings, "warning")) if number]
     fit = "Not fit to measure" if faults else "Fit to measure"
+    if not faults and Level.ABSENT in levels:
+        fit += " on CPUs"
     return f"{fit}: {', '.join(parts)}." if parts else f"{fit}."
 
 

@@ -22,6 +22,7 @@ class Level(StrEnum):
     UNFIT = "UNFIT"
     WARNING = "warning"
     UNKNOWN = "unknown"
+    ABSENT = "none"
     OK = "ok"
 
 

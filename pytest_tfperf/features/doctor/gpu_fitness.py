@@ -75,7 +75,7 @@ def gpu_findings(
     except NvmlError as error:
         if error.fault:
             return [Finding(Check.DRIVER, Level.UNFIT, str(error), "nvidia-smi")]
-        return [Finding(Check.DRIVER, Level.OK, f"none, so tests run on CPUs only: {error}")]
+        return [Finding(Check.DRIVER, Level.ABSENT, f"tests run on CPUs only: {error}")]
 
 
 def _gpus(count: int) -> str:

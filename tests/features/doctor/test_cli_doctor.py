@@ -17,7 +17,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.features.doctor import fitness, gpu_fitness
-from pytest_tfperf.features.doctor.command import WHY, render
+from pytest_tfperf.features.doctor.command import WHY, conclusion, render
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, Observed, host_findings
 from pytest_tfperf.features.doctor.gpu_fitness import Build, gpu_findings, installed_build, parsed_build
 
@@ -357,7 +357,7 @@ def test_what_a_driver_does_not_report_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     ("code", "level"),
-    [(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, Level.OK), (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, Level.UNFIT)],
+    [(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, Level.ABSENT), (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, Level.UNFIT)],
     ids=["no driver", "not loaded"],
 )
 def test_only_a_driver_that_fails_makes_a_machine_unfit(code: int, level: Level) -> None:
@@ -394,6 +394,13 @@ def played(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> N
     """A host that is watched for no time, without GPUs."""
     monkeypatch.setattr(fitness, "observe", lambda seconds: seen(**getattr(request, "param", {})))
     monkeypatch.setattr(gpu_fitness, "gpu_findings", lambda **_: [])
+
+
+def test_a_machine_without_a_driver_is_called_fit_for_cpus_only() -> None:
+    assert (
+        conclusion(gpu_findings(Path("/none"), FakeNvml(DGX, broken={"nvmlInit": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})))
+        == "Fit to measure on CPUs."
+    )
 
 
 @pytest.mark.usefixtures("played")
