@@ -27,7 +27,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import cast
 
-from pytest_tfperf.bench.disturbance import DisturbanceGuard
+from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
 from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Reads

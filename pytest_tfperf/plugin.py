@@ -10,9 +10,9 @@ import pytest
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.session import benchmarks, reporting, settings, terminal, usage_errors
+from pytest_tfperf.session import benchmarks, options, pytest_reports, terminal, usage_errors
 from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.session.reporting import SESSION
+from pytest_tfperf.session.pytest_reports import SESSION
 from pytest_tfperf.session.selecting import keep_chosen, keep_failed, selected, selected_tests
 from pytest_tfperf.session.session import Session
 
@@ -33,11 +33,11 @@ _MARKERS = (
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the `tfperf` group."""
-    settings.add_options(parser, features().settings)
+    options.add_options(parser, features().settings)
     config: Any = pluginmanager.get_plugin("pytestconfig")
     usage_errors.hide_in_errors_of(parser, config)
-    with usage_errors.told(config), reporting.as_usage_error():
-        settings.refuse_unknown_update(config.invocation_params.args)
+    with usage_errors.told(config), pytest_reports.as_usage_error():
+        options.refuse_unknown_update(config.invocation_params.args)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -52,12 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read the settings; refuse at once what would otherwise fail after the measuring."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
-    with reporting.as_usage_error():
+    with pytest_reports.as_usage_error():
         config.add_cleanup(catalogue.forget())
         _register_names(config)
-        session = config.stash[SESSION] = Session(settings.read_settings(config, features().settings))
+        session = config.stash[SESSION] = Session(options.read_settings(config, features().settings))
         session.workload_name = lambda workload: config.hook.pytest_tfperf_workload_name(workload=workload)
-        if not reporting.is_xdist_worker(config):
+        if not pytest_reports.is_xdist_worker(config):
             session.prepare()
 
 
@@ -69,7 +69,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Let SIGTERM end the session in order, and connect the progress line with the terminal."""
-    reporting.end_in_order_on_sigterm(session.config)
+    pytest_reports.end_in_order_on_sigterm(session.config)
     terminal.connect_progress_line(session.config, session.config.stash[SESSION])
 
 
@@ -100,18 +100,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Remember the selected throughput tests. This hook runs when even `--lf` has deselected its tests."""
     state = session.config.stash[SESSION]
-    with reporting.as_usage_error():
+    with pytest_reports.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
     state.selection.replace(selected_tests(session.items, state.settings.input_pipeline))
-    if not reporting.is_xdist_worker(session.config):
-        with reporting.as_usage_error():
+    if not pytest_reports.is_xdist_worker(session.config):
+        with pytest_reports.as_usage_error():
             state.check_stores()
             keep_chosen(session, state)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say how many tests there are, how long they will take, and which of them can't run."""
-    return [] if reporting.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
+    return [] if pytest_reports.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -135,7 +135,7 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
 @pytest.fixture
 def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
     """Measures: `throughput.check(workload, on=gpu_topology.take(n))`."""
-    yield reporting.make_fixture(request, benchmark)
+    yield pytest_reports.make_fixture(request, benchmark)
     benchmarks.feed_benchmark(request.node, benchmark)
 
 
@@ -144,7 +144,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Run a throughput test; one in doubt is not reported but runs again after all others."""
     if item.nodeid not in item.config.stash[SESSION].selection:
         return None
-    reporting.run_or_defer(item, nextitem)
+    pytest_reports.run_or_defer(item, nextitem)
     return True
 
 
@@ -152,21 +152,21 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Judge software and machine as a whole when all tests have run."""
     result = yield
-    reporting.report_session_verdicts(session)
+    pytest_reports.report_session_verdicts(session)
     return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Skip a test whose own fixture asks for devices that this machine lacks."""
-    with reporting.skipping(item.config.stash[SESSION]):
+    with pytest_reports.skipping(item.config.stash[SESSION]):
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Apply the outcomes when the body has finished or skipped, so that its own asserts come first."""
-    with reporting.applying_outcomes(item):
+    with pytest_reports.applying_outcomes(item):
         yield
 
 
@@ -176,7 +176,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
     report = yield
-    reporting.word(report, item, call)
+    pytest_reports.word(report, item, call)
     return report
 
 
@@ -185,7 +185,9 @@ def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
 ) -> tuple[str, str, str] | None:
     """Show a test without a baseline as "measured"."""
-    return reporting.measured_only(report, config.stash[SESSION]) if isinstance(report, pytest.TestReport) else None
+    return (
+        pytest_reports.measured_only(report, config.stash[SESSION]) if isinstance(report, pytest.TestReport) else None
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -193,7 +195,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers and set the exit status."""
     state = session.config.stash[SESSION]
     state.close()
-    reporting.tell_controller(session.config)
+    pytest_reports.tell_controller(session.config)
     status = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
     wanted = features().ask("exit_status", settings=state.settings, record=lambda: state.record, status=status)
     session.exitstatus = status if wanted is None else wanted
@@ -202,7 +204,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Count the throughput tests that a worker of pytest-xdist did not measure."""
-    reporting.hear_worker(node.config, node)
+    pytest_reports.hear_worker(node.config, node)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
-from pytest_tfperf.bench.disturbance import TRIES
+from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.one_run import RunEngine, undisturbed
 from pytest_tfperf.bench.pairs import reference_pairs
 from pytest_tfperf.bench.task import Call, Task

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pytest_tfperf.bench.disturbance import TRIES, DisturbanceGuard, Observation
+from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import interleave, time_windows, with_figures

@@ -1,4 +1,8 @@
-"""Finds the features: each folder or file of `pytest_tfperf/features` is one, and nothing else lists them."""
+"""Finds the features: each folder or file of `pytest_tfperf/features` is one, and nothing else lists them.
+
+Of a folder, `session/feature_hooks.py` reads the hooks and the `SETTINGS` of its `plugin.py`, and `cli/` its
+`command.py`.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from pytest_tfperf.console.output import show
 from pytest_tfperf.core.command import Command, RateIs, Reads
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.reader import Reader
+from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.reports.numbers import counted
 

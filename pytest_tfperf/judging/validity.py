@@ -1,7 +1,7 @@
 """What makes a result INVALID: disturbed runs, a loss or a figure that is no number. Nothing else decides it.
 
 Two disturbances are found elsewhere: a run that never settled in `judging/steady_state.py`, and a driver that stopped
-answering in `bench/disturbance.py`, which watches the machine.
+answering in `bench/disturbance_guard.py`, which watches the machine.
 """
 
 from __future__ import annotations

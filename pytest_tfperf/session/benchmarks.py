@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.session.reporting import FIXTURE, SESSION
+from pytest_tfperf.session.pytest_reports import FIXTURE, SESSION
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement

@@ -15,7 +15,7 @@ from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload, checked
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.reporting import SESSION
+from pytest_tfperf.session.pytest_reports import SESSION
 from pytest_tfperf.session.session import Session
 
 

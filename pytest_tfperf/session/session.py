@@ -201,7 +201,7 @@ class Session:
         if references is not None and not (settings.smoke or settings.update_baselines):
             self.remarks += references.check([row for row in rows if row.is_measured])
         if settings.update_baselines:
-            from pytest_tfperf.bench.disturbance import look_before_recording
+            from pytest_tfperf.bench.disturbance_guard import look_before_recording
             from pytest_tfperf.reports.invalid import accepted_load, refused_load
 
             commit = commit_of(settings.root, besides=settings.baselines)

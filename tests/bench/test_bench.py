@@ -9,7 +9,7 @@ from machines import load
 from played import BOX, BUSY, TRIVIAL, PlayedLauncher, steady
 from played_session import ROW, PlayedSession
 
-from pytest_tfperf.bench.disturbance import TRIES
+from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key, Provenance
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement

@@ -11,7 +11,7 @@ import pytest
 from played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
 from pytest_tfperf.bench.comparing import Effort, compare
-from pytest_tfperf.bench.disturbance import TRIES
+from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
 from pytest_tfperf.core.breakdown import Bound

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_tfperf.bench.disturbance import LOOK_SECONDS, Load, look_before_recording, watch_idly
+from pytest_tfperf.bench.disturbance_guard import LOOK_SECONDS, Load, look_before_recording, watch_idly
 from pytest_tfperf.core.disturbance import NO_LIMITS, DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.reports.invalid import accepted_load, refused_load

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pytest_tfperf.bench.disturbance import Observation
+from pytest_tfperf.bench.disturbance_guard import Observation
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, OpTime, StepProfile, Trace

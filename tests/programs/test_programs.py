@@ -9,7 +9,7 @@ import pytest
 from measurements import command
 
 from pytest_tfperf.programs.formats import FORMATS
-from pytest_tfperf.programs.reader import Reader
+from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"

@@ -8,7 +8,7 @@ import pytest
 from inner import NOT_MEASURED, Finished, Project
 
 from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.session.settings import read_settings
+from pytest_tfperf.session.options import read_settings
 from pytest_tfperf.stores import baseline_file
 
 USAGE_ERROR = 4

@@ -12,7 +12,7 @@ from patience import running
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.session.settings import read_settings
+from pytest_tfperf.session.options import read_settings
 
 SLEEPING = "nets:sleeping-b{}-replicated-device"
 

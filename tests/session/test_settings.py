@@ -17,7 +17,7 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.session.settings import read_settings
+from pytest_tfperf.session.options import read_settings
 
 PARSERS = {one.name: one.parse for one in (*OF_THE_SPINE, *features().settings)}
 

@@ -1,7 +1,8 @@
 """What starts the ranks of a job on several nodes, and the engines by name, as `--tfperf-launcher` gives them.
 
-To add an engine, write one class that meets `Engine`, in a file of `engines/`. Class and file have its name, and
-nothing else lists it. It only says which command starts the ranks: `rank_launcher.py` runs it, and talks to the ranks.
+To add a launcher, write its engine: one class that meets `Engine`, in a file of `engines/`. Class and file have its
+name, and nothing else lists it. It only says which command starts the ranks: `rank_launcher.py` runs it, and talks to
+the ranks.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.bench.disturbance import DisturbanceGuard, power_facts
+from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard, power_facts
 from pytest_tfperf.core.disturbance import DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
 from pytest_tfperf.judging.validity import disturbance_in
