@@ -20,7 +20,7 @@ from pytest_tfperf.errors import TfperfError, page
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports.table import aligned
 
-_SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.05"}
+_SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.02"}
 _GITHUB: Final = Path(".github/workflows/throughput.yml")
 _GITHUB_PULL: Final = Path(".github/workflows/throughput-of-a-pull-request.yml")
 _GITLAB: Final = Path(".gitlab-ci.yml")

@@ -186,7 +186,7 @@ def test_a_file_of_the_users_stays_and_what_to_add_is_said(
     assert said[at + 1 : at + 4] == [
         header,
         f"tfperf_baselines = {quote}baselines{quote}",
-        f"tfperf_tolerance = {quote}0.05{quote}",
+        f"tfperf_tolerance = {quote}0.02{quote}",
     ]
 
 
@@ -200,7 +200,7 @@ def test_a_setting_that_is_there_is_not_asked_for(tmp_path: Path, capsys: pytest
 def test_a_project_without_settings_for_pytest_gets_a_pytest_ini(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     cli.main(["init", str(tmp_path)])
-    assert (tmp_path / "pytest.ini").read_text() == "[pytest]\ntfperf_baselines = baselines\ntfperf_tolerance = 0.05\n"
+    assert (tmp_path / "pytest.ini").read_text() == "[pytest]\ntfperf_baselines = baselines\ntfperf_tolerance = 0.02\n"
 
 
 def test_the_settings_of_a_folder_above_are_another_projects(tmp_path: Path) -> None:
