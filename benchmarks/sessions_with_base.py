@@ -1,6 +1,7 @@
 """How often real sessions with --tfperf-base are wrong on this machine, and how long they take.
 
     nice python benchmarks/sessions_with_base.py /tmp/sessions              # hours; a second call goes on
+    nice python benchmarks/sessions_with_base.py /tmp/five --tolerance 0.05 --branches same ten
     nice python benchmarks/sessions_with_base.py /tmp/waiting --waiting     # for a machine that others use, too
 
 It makes a project by `tfperf init`, whose model is a stack of equal layers, with branches of nothing changed, of 5 %
@@ -46,7 +47,7 @@ import pytest
 def test_waiting(throughput, gpu_topology):
     throughput.check_command([sys.executable, "train.py"], name="waiting", on=gpu_topology.take(1))
 """
-OUTCOMES = re.compile(r"(REGRESSED|IMPROVED|INCONCLUSIVE|INVALID|PASS)\b")
+OUTCOME = re.compile(r": 1 (REGRESSED|IMPROVED|INCONCLUSIVE|INVALID|PASS) in ")
 BIN = Path(sys.executable).parent
 WHO = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
 
@@ -75,22 +76,20 @@ def project(folder: Path, *, waiting: bool) -> None:
 def session(folder: Path, branch: str, *settings: str) -> dict[str, object]:
     """One session on a branch."""
     git(folder, "switch", "--quiet", branch)
-    comment = folder.parent / "comment.md"
-    comment.unlink(missing_ok=True)
     values = (word for setting in settings for word in ("-o", setting))
     command = [sys.executable, "-m", "pytest", "perf_tests", "--tfperf-base=main", *values]
     began, load = time.monotonic(), os.getloadavg()[0]
     done = subprocess.run(
         command,
         cwd=folder,
-        env=os.environ | {"TFPERF_COMMENT": str(comment), "PYTHONPATH": ""},
+        env=os.environ | {"PYTHONPATH": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
     (folder.parent / "last.log").write_text(done.stdout)
-    found = OUTCOMES.search(comment.read_text()) if comment.exists() else None
+    found = OUTCOME.search(done.stdout)
     return {
         "branch": branch,
         "outcome": found[1] if found else "none",
@@ -104,6 +103,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("--tolerance", default="0.02")
+    arguments.add_argument("--branches", nargs="+", choices=BRANCHES, default=list(BRANCHES))
     arguments.add_argument("--waiting", action="store_true")
     given = arguments.parse_args()
     folder, records = given.folder / "project", given.folder / "sessions.jsonl"
@@ -111,7 +111,7 @@ def main() -> None:
         project(folder, waiting=given.waiting)
     settings = [f"tfperf_tolerance={given.tolerance}", *(["tfperf_busy=1"] if given.waiting else [])]
     done = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
-    left = {name: number - sum(one["branch"] == name for one in done) for name, (number, _) in BRANCHES.items()}
+    left = {name: BRANCHES[name][0] - sum(one["branch"] == name for one in done) for name in given.branches}
     while any(number > 0 for number in left.values()):
         branch = max(left, key=lambda name: left[name] / BRANCHES[name][0])  # the branches take turns
         left[branch] -= 1
