@@ -1,4 +1,7 @@
-"""Which tests run again, what their calls measured before, and what the history keeps of it."""
+"""Which tests run again, what their calls measured before, and what the history keeps of it.
+
+A test runs again while a verdict of its calls wants more (`judging/`); `session/pytest_reports.py` has pytest run it.
+"""
 
 from __future__ import annotations
 

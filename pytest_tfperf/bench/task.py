@@ -1,4 +1,4 @@
-"""One measurement to take, with everything that is known before it starts, and the figures that it asks for."""
+"""One measurement to take, with everything that is known before it starts, and the verdicts on its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine's key: one file name for equal hardware, whatever the driver, software, UUIDs or host name."""
+"""The parts of a machine's name, which `Topology.machine` puts together: one file name for equal hardware, whatever the driver, software, UUIDs or host name."""
 
 from __future__ import annotations
 

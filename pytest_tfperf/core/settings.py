@@ -13,6 +13,7 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.setting import Setting, T
+from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
 
 
 class Update(StrEnum):
@@ -73,7 +74,7 @@ class Settings:
         "", parse.machine, "name of this machine's baselines, in place of the name made from its hardware", "NAME"
     )
     tolerance: float = _option(
-        0.02, parse.tolerance, "accepted change in throughput where neither test nor baseline gives one", "FRACTION"
+        DEFAULT_TOLERANCE, parse.tolerance, "accepted change in throughput where neither test nor baseline gives one", "FRACTION"
     )
     input_pipeline: str = _option(
         "device", parse.pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"

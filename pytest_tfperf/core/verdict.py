@@ -225,12 +225,15 @@ def combined(wants: Iterable[Wants]) -> Wants:
     return NOTHING
 
 
+DEFAULT_TOLERANCE: Final = 0.02
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """The change that is accepted, as signed fractions; None is unbounded, as ReFrame writes it."""
 
-    lower: float | None = -0.02
-    upper: float | None = 0.02
+    lower: float | None = -DEFAULT_TOLERANCE
+    upper: float | None = DEFAULT_TOLERANCE
 
     def __post_init__(self) -> None:
         if self.lower is not None and not -1 < self.lower < 0:

@@ -16,11 +16,12 @@ from pytest_tfperf.console.arguments import Commands, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import IniFile, ini_file
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import TfperfError, page
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports.table import aligned
 
-_SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": "0.02"}
+_SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": f"{DEFAULT_TOLERANCE}"}
 _GITHUB: Final = Path(".github/workflows/throughput.yml")
 _GITHUB_PULL: Final = Path(".github/workflows/throughput-of-a-pull-request.yml")
 _GITLAB: Final = Path(".gitlab-ci.yml")

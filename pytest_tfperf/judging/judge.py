@@ -114,12 +114,12 @@ def judge(evidence: Evidence) -> Verdict:
     return case.confirmed()
 
 
-def first_run_suffices(
+def may_stop_early(
     run: RunValue, reference: Reference, tolerance: Tolerance, *, has_reference_environment: bool = False
 ) -> bool:
-    """Whether a first run is good enough to stop: the lower end of its interval raises no suspicion.
+    """Whether a first run may end before its last window: the lower end of its interval raises no suspicion.
 
-    Only good news stops a run early: stopping on bad news multiplies the false alarms.
+    The verdict on it is `judge`'s. Only good news stops a run early: stopping on bad news multiplies the false alarms.
     """
     baseline, noise = reference.baseline, reference.noise
     if baseline is None or noise is None:

@@ -2,7 +2,8 @@
 
 Each setting NAME can be given as the environment variable `TFPERF_NAME` or as the ini value `tfperf_NAME`; those that
 people change from one session to the next also as the option `--tfperf-NAME`. The option wins over the variable, and
-the variable over the ini value.
+the variable over the ini value. To add one, add a field to `Settings` in `core/settings.py`, or a `Setting` to a
+feature's `SETTINGS`.
 """
 
 from __future__ import annotations

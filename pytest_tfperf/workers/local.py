@@ -1,4 +1,4 @@
-"""Workers on this machine."""
+"""The launcher of this machine: it starts the workers of a job, or a user's program."""
 
 from __future__ import annotations
 

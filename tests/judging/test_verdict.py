@@ -21,7 +21,7 @@ from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Tolerance, Verdict, Want, Wants
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
-from pytest_tfperf.judging.judge import Evidence, first_run_suffices, judge
+from pytest_tfperf.judging.judge import Evidence, may_stop_early, judge
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import GRID, SessionVariance, session_variance
 
@@ -371,11 +371,11 @@ def test_windows_more_restless_than_the_baselines_widen_the_threshold_and_not_th
 )
 def test_only_good_news_stops_a_run(change: float, error: float, stops: bool) -> None:
     run = RunValue(math.log(1000 * (1 + change)), error, 20)
-    assert first_run_suffices(run, Reference(ROW, noise=ONE_PER_CENT), Tolerance.of(0.02)) is stops
+    assert may_stop_early(run, Reference(ROW, noise=ONE_PER_CENT), Tolerance.of(0.02)) is stops
 
 
 def test_a_run_without_a_baseline_takes_all_its_steps() -> None:
-    assert not first_run_suffices(RunValue(1.0, 0.0, 20), Reference(), Tolerance())
+    assert not may_stop_early(RunValue(1.0, 0.0, 20), Reference(), Tolerance())
 
 
 @given(changes, st.floats(0, 0.1), st.floats(0.001, 0.05), st.none() | st.just(()))
@@ -384,7 +384,7 @@ def test_a_run_that_stopped_is_no_suspect_by_itself(
 ) -> None:
     reference = Reference(ROW, noise=Noise(between_runs=between_runs, degrees_of_freedom=200))
     run = RunValue(math.log(1000 * (1 + change)), error, 20)
-    if first_run_suffices(run, reference, Tolerance.of(0.02), has_reference_environment=confirmed is not None):
+    if may_stop_early(run, reference, Tolerance.of(0.02), has_reference_environment=confirmed is not None):
         found = judge(replace(evidence(change, confirmed=confirmed), reference=reference))
         assert found.outcome in (Outcome.PASS, Outcome.IMPROVED)
 

@@ -1,7 +1,7 @@
 """What starts the ranks of a job on several nodes, and the engines by name, as `--tfperf-launcher` gives them.
 
-To add a launcher, write its engine: one class that meets `Engine`, in a file of `engines/`. Class and file have its
-name, and nothing else lists it. It only says which command starts the ranks: `rank_launcher.py` runs it, and talks to
+To add a launcher, write its engine: one class that meets `Engine`, in a file of `engines/`, and nothing else lists
+it. For `--tfperf-launcher="pbs OPTIONS"` that is the class `Pbs` in `pbs.py`, which is made with the options. It only says which command starts the ranks: `rank_launcher.py` runs it, and talks to
 the ranks.
 """
 
