@@ -22,7 +22,7 @@ from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Ve
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host import host_facts
-from pytest_tfperf.judging.judge import may_stop_early, judge
+from pytest_tfperf.judging.judge import judge, may_stop_early
 from pytest_tfperf.judging.new_baselines import wants
 from pytest_tfperf.judging.reference import floor_rate, memory_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.judging.validity import invalid
@@ -101,9 +101,7 @@ class Bench:
 
         def enough(run: Run) -> bool:
             has_pairs = task.reference_side is not None
-            return may_stop_early(
-                run_value(run), task.reference, task.tolerance, has_reference_environment=has_pairs
-            )
+            return may_stop_early(run_value(run), task.reference, task.tolerance, has_reference_environment=has_pairs)
 
         while True:
             run = self._engine.run(task.side, task.topology, task.plan, enough=enough)

@@ -29,7 +29,7 @@ from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.hardware.sampler import ProcessMemory
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.windows import CommandWindows
+from pytest_tfperf.programs.command_windows import CommandWindows
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.training_run import TrainingRun
 

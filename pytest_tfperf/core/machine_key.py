@@ -1,4 +1,7 @@
-"""The parts of a machine's name, which `Topology.machine` puts together: one file name for equal hardware, whatever the driver, software, UUIDs or host name."""
+"""The parts of a machine's name, which `Topology.machine` puts together.
+
+Equal hardware has one name, whatever the driver, software, UUIDs or host name; baselines' files bear it.
+"""
 
 from __future__ import annotations
 

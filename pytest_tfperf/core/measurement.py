@@ -132,7 +132,7 @@ class InvalidMeasurement(MeasurementError):
         return next((run.disturbance for run in reversed(self.runs) if run.disturbance), None)
 
 
-SETTINGS = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
+UNSET_BY_DEFAULT = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
 """Names in an environment that are absent where nobody set them, so that setting one is a change."""
 
 OUTSIDE = {"driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_power_capped"}
@@ -182,5 +182,5 @@ def compared_names(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]
     """
     names = then.keys() & now.keys()
     if then:
-        names |= (then.keys() ^ now.keys()) & SETTINGS
+        names |= (then.keys() ^ now.keys()) & UNSET_BY_DEFAULT
     return sorted(names)

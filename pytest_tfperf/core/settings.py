@@ -74,7 +74,10 @@ class Settings:
         "", parse.machine, "name of this machine's baselines, in place of the name made from its hardware", "NAME"
     )
     tolerance: float = _option(
-        DEFAULT_TOLERANCE, parse.tolerance, "accepted change in throughput where neither test nor baseline gives one", "FRACTION"
+        DEFAULT_TOLERANCE,
+        parse.tolerance,
+        "accepted change in throughput where neither test nor baseline gives one",
+        "FRACTION",
     )
     input_pipeline: str = _option(
         "device", parse.pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"

@@ -17,7 +17,7 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
-from pytest_tfperf.programs.windows import WARMUP_READINGS
+from pytest_tfperf.programs.command_windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
 from pytest_tfperf.session.feature_hooks import features, module_of
 from pytest_tfperf.session.outcomes import Outcomes
@@ -249,7 +249,7 @@ class ThroughputFixture:
         """
         other = on if over_on is None else over_on
         self._require_open(on, other)
-        ratios = module_of("comparing", "ratios", "throughput.check_ratio")
+        ratios = module_of("ratios", "ratios", "throughput.check_ratio")
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
         store, settings = self._session.baselines, self._session.settings
         published = None

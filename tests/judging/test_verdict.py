@@ -21,7 +21,7 @@ from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Tolerance, Verdict, Want, Wants
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
-from pytest_tfperf.judging.judge import Evidence, may_stop_early, judge
+from pytest_tfperf.judging.judge import Evidence, judge, may_stop_early
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import GRID, SessionVariance, session_variance
 

@@ -22,9 +22,9 @@ from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.lines import Line
+from pytest_tfperf.programs.command_windows import CommandWindows
 from pytest_tfperf.programs.reading import Kind, Reading
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
-from pytest_tfperf.programs.windows import CommandWindows
 
 PLAN = Plan(steps=40, warmup_steps=1, counts_readings=True)
 

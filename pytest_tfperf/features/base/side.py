@@ -13,11 +13,11 @@ from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.reports.numbers import duration
+from pytest_tfperf.workers.checkout_launcher import Checkout, CheckoutLauncher
 from pytest_tfperf.workers.git_history import Commit, merge_base, require_repository
 from pytest_tfperf.workers.git_worktree import DIRTY, Checkouts, commit_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.own_code import Checkout, CheckoutLauncher
 from pytest_tfperf.workers.virtual_environment import environment_of
 
 

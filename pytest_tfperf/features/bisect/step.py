@@ -19,10 +19,10 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.pairs import ErrorRates
 from pytest_tfperf.stores import files
+from pytest_tfperf.workers.checkout_launcher import Checkout, CheckoutLauncher
 from pytest_tfperf.workers.git_history import require_repository
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.own_code import Checkout, CheckoutLauncher
 
 SKIP: Final = 125
 """What `git bisect run` takes for a commit that can't be judged."""

@@ -1,8 +1,8 @@
 """What starts the ranks of a job on several nodes, and the engines by name, as `--tfperf-launcher` gives them.
 
-To add a launcher, write its engine: one class that meets `Engine`, in a file of `engines/`, and nothing else lists
-it. For `--tfperf-launcher="pbs OPTIONS"` that is the class `Pbs` in `pbs.py`, which is made with the options. It only says which command starts the ranks: `rank_launcher.py` runs it, and talks to
-the ranks.
+To add a launcher, write its engine: one class that meets `Engine`, in a file of `engines/`; nothing else lists it. For
+`--tfperf-launcher="pbs OPTIONS"` that is the class `Pbs` in `pbs.py`, which is made with the options. It only says
+which command starts the ranks: `rank_launcher.py` runs it, and talks to the ranks.
 """
 
 from __future__ import annotations

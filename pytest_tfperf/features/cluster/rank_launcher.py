@@ -126,7 +126,7 @@ def _fault(job: Job, call: RankCall, earlier: Mapping[int, RankCall]) -> str:
 _VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
 # What changes how TensorFlow, its libraries and Horovod compute, or where they are found.
-_SETTINGS = (
+_PASSED_ON = (
     *("TF_", "KERAS_", "XLA_", "NCCL_", "HOROVOD_", "OMP_", "ONEDNN_", "MKL_", "LD_LIBRARY_PATH"),
     *("CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_OVERRIDE"),
 )
@@ -320,4 +320,4 @@ def _visible(devices: Devices) -> str:
 
 def _settings() -> list[str]:
     """Names of this process's environment variables that ranks need because they change how TensorFlow works."""
-    return sorted({name for name in os.environ if name.startswith(_SETTINGS)} - _OWN)
+    return sorted({name for name in os.environ if name.startswith(_PASSED_ON)} - _OWN)

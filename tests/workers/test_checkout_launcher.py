@@ -13,11 +13,11 @@ from repositories import Repository
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import NotCompared
+from pytest_tfperf.workers.checkout_launcher import Checkout, CheckoutLauncher
 from pytest_tfperf.workers.git_worktree import Checkouts
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
-from pytest_tfperf.workers.own_code import Checkout, CheckoutLauncher
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
 

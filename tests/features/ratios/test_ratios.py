@@ -1,18 +1,26 @@
-"""The documents' ratios: which one a measured ratio is compared with."""
+"""Ratios: which of the documents' one is compared with, and what a ratio that falls short says."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from machines import load
+from machines import linked, load
+from measurements import WORKLOAD, baseline
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import BaselineError, ThroughputRegression
-from pytest_tfperf.features.comparing.ratios import PublishedRatio, check_ratio, published_ratio
+from pytest_tfperf.errors import BaselineError, ThroughputRegression, WorkloadError
+from pytest_tfperf.features.ratios.ratios import (
+    PublishedRatio,
+    check_ratio,
+    published_ratio,
+    require_limit,
+    require_ratio,
+)
 
 EIGHT, ONE = Key("resnet50-b64-replicated-device", "1x8"), Key("resnet50-b64-replicated-device", "1x1")
 
@@ -115,3 +123,33 @@ def test_a_ratio_of_a_document_without_gpus_binds_everyone() -> None:
     assert PublishedRatio(row("a", EIGHT, 700, gpu=""), row("a", ONE, 100, gpu="")).binds(
         load("no-gpu").on_cpu().take(1)
     )
+
+
+def test_a_ratio_below_the_documents_reads_as_a_regression_does() -> None:
+    eight = baseline(1612.0, machine="dgx1-p100", source="dgx1.md")
+    one = baseline(228.0, machine="dgx1-p100", source="dgx1.md", key=Key(WORKLOAD.id, "1x1"))
+    pairs = iter([(6000.0, 1000.0), (5900.0, 1000.0), (6100.0, 1000.0)])
+    with pytest.raises(ThroughputRegression) as raised:
+        check_ratio(
+            lambda: next(pairs), PublishedRatio(eight, one), Tolerance.of(0.1), "pytest t.py::test_a", linked(8, {})
+        )
+    assert str(raised.value).splitlines() == [
+        "resnet50-b64-replicated-device on 1x8 over resnet50-b64-replicated-device on 1x1: 6.000, "
+        "15.1 % below the documents' 7.070",
+        "  measured    6,000 / 1,000 = 6.000  5,900 / 1,000 = 5.900  6,100 / 1,000 = 6.100",
+        "  threshold   fails below 6.363    (7.070, tolerance 10 %)",
+        "  document    1,612 / 228.0 on dgx1-p100: dgx1.md; over dgx1.md",
+        "  rerun       pytest t.py::test_a",
+    ]
+
+
+def test_a_ratio_below_a_limit_of_the_tests_own_names_the_limit() -> None:
+    one, eight = Key(WORKLOAD.id, "1x1"), Key(WORKLOAD.id, "1x8")
+    with pytest.raises(ThroughputRegression, match=r"6\.000, 16\.7 % below at_least=7\.2\n"):
+        require_ratio(lambda: (6000.0, 1000.0), 7.2, eight, one, "pytest t.py::test_a")
+
+
+@pytest.mark.parametrize("at_least", [0, -1.0, math.nan, math.inf, True, "0.9"])
+def test_a_limit_that_is_no_ratio_is_refused(at_least: object) -> None:
+    with pytest.raises(WorkloadError, match="at_least="):
+        require_limit(at_least)

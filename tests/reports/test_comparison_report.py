@@ -1,4 +1,4 @@
-"""The message and the table of interleaved comparisons, and the message about a documents' ratio."""
+"""The message and the table of interleaved comparisons."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import linked
-from measurements import BUSY, WORKLOAD, baseline, comparison, pair, throughput
+from measurements import BUSY, WORKLOAD, comparison, pair, throughput
 
-from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.errors import ThroughputRegression, WorkloadError
-from pytest_tfperf.features.comparing.ratios import PublishedRatio, check_ratio, require_limit, require_ratio
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import comparison_table, headline, in_brief, latest_comparisons, message
 from pytest_tfperf.reports.invalid import disturbance_fact
@@ -158,33 +154,3 @@ def test_the_history_shows_the_latest_comparison_of_two_sides() -> None:
 def test_the_summary_counts_comparisons() -> None:
     found = [comparison(outcome=None), comparison(outcome=Outcome.INCONCLUSIVE)]
     assert comparison_summary(found) == [*comparison_table(found), "", "box: 1 INCONCLUSIVE, 1 compared in 1 min"]
-
-
-def test_a_ratio_below_the_documents_reads_as_a_regression_does() -> None:
-    eight = baseline(1612.0, machine="dgx1-p100", source="dgx1.md")
-    one = baseline(228.0, machine="dgx1-p100", source="dgx1.md", key=Key(WORKLOAD.id, "1x1"))
-    pairs = iter([(6000.0, 1000.0), (5900.0, 1000.0), (6100.0, 1000.0)])
-    with pytest.raises(ThroughputRegression) as raised:
-        check_ratio(
-            lambda: next(pairs), PublishedRatio(eight, one), Tolerance.of(0.1), "pytest t.py::test_a", linked(8, {})
-        )
-    assert str(raised.value).splitlines() == [
-        "resnet50-b64-replicated-device on 1x8 over resnet50-b64-replicated-device on 1x1: 6.000, "
-        "15.1 % below the documents' 7.070",
-        "  measured    6,000 / 1,000 = 6.000  5,900 / 1,000 = 5.900  6,100 / 1,000 = 6.100",
-        "  threshold   fails below 6.363    (7.070, tolerance 10 %)",
-        "  document    1,612 / 228.0 on dgx1-p100: dgx1.md; over dgx1.md",
-        "  rerun       pytest t.py::test_a",
-    ]
-
-
-def test_a_ratio_below_a_limit_of_the_tests_own_names_the_limit() -> None:
-    one, eight = Key(WORKLOAD.id, "1x1"), Key(WORKLOAD.id, "1x8")
-    with pytest.raises(ThroughputRegression, match=r"6\.000, 16\.7 % below at_least=7\.2\n"):
-        require_ratio(lambda: (6000.0, 1000.0), 7.2, eight, one, "pytest t.py::test_a")
-
-
-@pytest.mark.parametrize("at_least", [0, -1.0, math.nan, math.inf, True, "0.9"])
-def test_a_limit_that_is_no_ratio_is_refused(at_least: object) -> None:
-    with pytest.raises(WorkloadError, match="at_least="):
-        require_limit(at_least)

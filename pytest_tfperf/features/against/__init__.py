@@ -1,0 +1,5 @@
+"""This Python beside another one.
+
+For teams that upgrade TensorFlow.
+With `--tfperf-against` each check is a comparison with another Python, in place of a baseline.
+"""
