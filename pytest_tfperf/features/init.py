@@ -78,10 +78,11 @@ def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
     from pytest_tfperf.hardware.discovery import discover
 
     marker, where = ("gpu", "one GPU") if discover().gpus else ("cpu", "the CPU")
+    runner = "[self-hosted]    # one with a GPU" if marker == "gpu" else "ubuntu-latest    # or a runner of your own"
     yield _written(root, Path(tests) / "test_speed.py", TEST.format(tests=tests, marker=marker, where=where))
     yield _written(root, Path("baselines") / "README.md", BASELINES.format(tests=tests))
     if ci == "github":
-        yield _written(root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests))
+        yield _written(root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests, runner=runner))
         yield _written(root, _GITHUB, GITHUB.format(tests=tests))
     elif ci == "gitlab":
         beside = (root / _GITLAB).exists()
@@ -176,14 +177,14 @@ jobs:
 """
 
 GITHUB_PULL = """\
-# Is this pull request slower than the branch that it goes into? It needs no baselines, and any runner will do: both
-# sides run in one job, interleaved.
+# Is this pull request slower than the branch that it goes into? It needs no baselines: both sides run in one job,
+# interleaved.
 name: throughput of a pull request
 on: pull_request
 permissions: {{contents: read, pull-requests: write}}    # for the comment; forks get the job's summary only
 jobs:
   against-base:
-    runs-on: ubuntu-latest    # or a runner of your own with a GPU
+    runs-on: {runner}
     steps:
       - uses: actions/checkout@v4
         with: {{fetch-depth: 0}}    # the base is a commit of the past

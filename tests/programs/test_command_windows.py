@@ -120,6 +120,12 @@ def test_lines_that_come_fast_are_put_together() -> None:
     assert (len(run.windows), min(w.seconds for w in run.windows) > 0.1) == (20, True)
 
 
+def test_time_after_the_last_reading_is_no_training() -> None:
+    last_is_alone = [(0.1, "50 examples/s\n")] * 60 + [(0.1, "10 examples/s\n")]
+    run = measured(PlayedProgram([*last_is_alone, (20.0, "")]), Plan(steps=90, warmup_steps=1), until_end=True)
+    assert sum(window.seconds for window in run.windows) == pytest.approx(6.0, abs=0.2)
+
+
 def test_keras_epochs_count_without_the_time_between_them() -> None:
     one = [(0.2, f"\b\b\r{n}/10 ━━━ 3s 20ms/step - loss: 0.5") for n in range(1, 11)]
     validation = [(7.0, "\b\b\r10/10 ━━━ 9s 20ms/step - loss: 0.5 - val_loss: 1\n"), (3.0, "Epoch 2\n")]

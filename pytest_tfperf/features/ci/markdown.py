@@ -201,11 +201,7 @@ _MOST_ROWS: Final = 15
 def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     """The comment's Markdown; a few lines where nothing moved."""
     moved = sorted(
-        (
-            one
-            for one in record.results
-            if one.is_decided and outcome_of(one) in _MOVED and (_change(one) is not None or bad_figures(one))
-        ),
+        (one for one in record.results if one.is_decided and outcome_of(one) in _MOVED and any(_rows(one))),
         key=lambda one: (ACT_FIRST.index(outcome_of(one)), _change(one) or 0.0),
     )
     blocks = [f"**{as_text(counted_outcomes(record.results, record.not_measured))}**"]

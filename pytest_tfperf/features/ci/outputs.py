@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_tfperf.core.comparison import Comparison
@@ -13,8 +12,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Consequence, Outcome
-from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.ci.markdown import markdown
+from pytest_tfperf.features.ci.markdown import comment, markdown
 from pytest_tfperf.lines import plain, printable
 from pytest_tfperf.reports.comparisons import message_of
 from pytest_tfperf.reports.figures import figure_properties
@@ -25,25 +23,41 @@ from pytest_tfperf.stores import files
 _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
 
 
-def outputs(settings: Settings, record: SessionRecord, markdown_file: Path | None) -> Iterator[str]:
-    """Write all; where one can't be written, the others are. Gives lines for the user."""
-    for write in (_github_summary, _github_annotations):
-        try:
-            yield from write(settings, record)
-        except TfperfError as error:
-            yield str(error)
+def outputs(
+    settings: Settings, record: SessionRecord, markdown_file: Path | None, comment_file: Path | None
+) -> Iterator[str]:
+    """Write all that was asked for; where one can't be written, the others are. Gives lines for the user."""
+    yield from _github_summary(settings, record)
+    yield from _github_annotations(settings, record)
     if markdown_file is not None and not settings.collects_only:
-        with _explaining(markdown_file):
-            files.replace(markdown_file, _markdown(settings, record))
-        yield f"Markdown summary: {markdown_file}"
+        yield _written(markdown_file, "Markdown summary", _markdown(settings, record))
+    if comment_file is not None and record.selection:
+        text = comment(record, settings.rerun).encode(errors="backslashreplace")
+        yield _written(comment_file, "comment for a pull request", text)
+
+
+def _written(path: Path, what: str, text: bytes) -> str:
+    """Write a file; gives the line that says so, or why it could not be written."""
+    try:
+        files.replace(path, text)
+    except OSError as error:
+        return _unwritten(path, what, error)
+    return f"{what}: {path}"
+
+
+def _unwritten(path: str | Path, what: str, error: OSError) -> str:
+    return f"{path}: the {what} can't be written: {error.strerror}. Free space, or correct its permissions"
 
 
 def _github_summary(settings: Settings, record: SessionRecord) -> list[str]:
     """Append the Markdown summary to the page of a GitHub job."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path and record.selection and not settings.collects_only:
-        with _explaining(path), Path(path).open("ab") as file:
-            file.write(_markdown(settings, record))
+        try:
+            with Path(path).open("ab") as file:
+                file.write(_markdown(settings, record))
+        except OSError as error:
+            return [_unwritten(path, "Markdown summary", error)]
     return []
 
 
@@ -89,18 +103,6 @@ def _source(settings: Settings, record: SessionRecord, test: str) -> tuple[str, 
     selected = record.selection[test]
     root = os.environ.get("GITHUB_WORKSPACE") or str(settings.root)
     return os.path.relpath(settings.root / selected.file, root), selected.line
-
-
-@contextmanager
-def _explaining(path: str | Path) -> Iterator[None]:
-    """Turn an OSError into a message with the next step."""
-    try:
-        yield
-    except OSError as error:
-        raise TfperfError(
-            f"{path}: the Markdown summary can't be written: {error.strerror}",
-            next_step="Free space, or correct its permissions",
-        ) from None
 
 
 _IN_TEXT = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})

@@ -57,9 +57,4 @@ def session_ended(settings: Settings, record: SessionRecord) -> Iterator[str]:
     """Write all that was asked for."""
     from pytest_tfperf.features.ci.outputs import outputs
 
-    yield from outputs(settings, record, settings.of(MARKDOWN))
-    if (path := settings.of(COMMENT)) is not None and record.selection:
-        from pytest_tfperf.features.ci.markdown import comment
-
-        files.replace(path, comment(record, settings.rerun).encode(errors="backslashreplace"))
-        yield f"comment for a pull request: {path}"
+    yield from outputs(settings, record, settings.of(MARKDOWN), settings.of(COMMENT))

@@ -62,6 +62,11 @@ def test_each_state_has_one_more_package_of_the_slow_lock(tmp_path: Path) -> Non
     assert made.names == ["the fast lock", "up to b==1 -> b==2", "up to C.d==1 -> c-d==2", "the slow lock"]
 
 
+def test_each_state_is_for_the_python_of_the_locks(tmp_path: Path) -> None:
+    made = states(tmp_path, "# python: 3.11.7\na==1\n", "# python: 3.11.9\na==2\n")
+    assert [lock.partition("\n")[0] for lock in made.key] == ["# python: 3.11.7"] * 2
+
+
 @pytest.mark.parametrize(
     ("fast", "slow", "said"),
     [

@@ -11,12 +11,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from measurements import comparison
+from measurements import comparison, session_verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import comment
 
 GREEN, USAGE = 0, 4
@@ -42,6 +43,18 @@ def test_it_has_a_line_a_table_of_what_moved_and_the_command() -> None:
 def test_where_nothing_moved_it_is_one_line() -> None:
     record = SessionRecord(results=[comparison(outcome=Outcome.PASS, ratio=1.0)])
     assert comment(record, RERUN) == "**1 of 1 throughput test passed.**\n"
+
+
+def test_it_begins_with_what_all_tests_have_in_common() -> None:
+    record = SessionRecord(
+        results=[comparison(outcome=Outcome.PASS, ratio=1.0)], verdicts=[session_verdict(kind="software")]
+    )
+    assert comment(record, RERUN).startswith("**Software REGRESSED ")
+
+
+def test_a_baseline_that_was_refused_is_said() -> None:
+    record = SessionRecord(refused={"a.py::test": TfperfError("too noisy")})
+    assert "baseline refused: a.py::test" in comment(record, RERUN)
 
 
 def test_what_was_not_compared_is_said() -> None:

@@ -92,6 +92,12 @@ def test_another_system_gets_the_summary_as_a_file(project: Project) -> None:
     assert "1 of 1 throughput test passed" in (project.folder / "mine.md").read_text()
 
 
+def test_a_file_that_can_not_be_written_costs_no_other(project: Project) -> None:
+    result = project.run("-k", "passes", TFPERF_MARKDOWN="/dev/full", TFPERF_COMMENT="comment.md")
+    assert "/dev/full: the Markdown summary can't be written: No space left on device" in result.text
+    assert "1 of 1 throughput test passed" in (project.folder / "comment.md").read_text()
+
+
 def test_a_file_that_can_not_be_written_is_refused_before_the_first_test(project: Project) -> None:
     result = project.run(TFPERF_MARKDOWN="missing/mine.md")
     assert result.status == 4
