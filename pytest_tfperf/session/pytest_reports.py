@@ -83,7 +83,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         WorkloadError: a parameter that is not allowed.
     """
     # A session that only collects needs nothing that measures.
-    from pytest_tfperf.session import report as session_report
+    from pytest_tfperf.session.expected_time import expected_seconds, has_time_for
     from pytest_tfperf.session.fixture import ThroughputFixture
 
     session, test = request.config.stash[SESSION], request.node.nodeid
@@ -97,13 +97,24 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
     if faults := session.selection.faulty.get(test):
         first, *others = faults
         raise first.of_type(WorkloadError).and_below(*map(str, others))
-    if not session_report.has_time_for(session, test):
-        session.left_out[test] = session_report.expected_seconds(session)[test]
+    if not has_time_for(session, test):
+        session.left_out[test] = expected_seconds(session)[test]
         pytest.skip(f"left out by {session.choice.option}" if session.choice else "left out")
     benchmark.skipped = False
-    session.progress.test, session.progress.why = test, session_report.why_again(session, test)
+    session.progress.test, session.progress.why = test, _why_again(session, test)
     fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)
     return fixture
+
+
+def _why_again(session: Session, test: str) -> str:
+    """Why a test runs once more; "" in its first run."""
+    from pytest_tfperf.bench.rerun_queue import runs_missing
+
+    results = session.queue.results_of(test)
+    missing = sum(map(runs_missing, results))
+    if session.settings.update_baselines or not any(not result.is_decided for result in results):
+        return ""
+    return f"in doubt: {counted(missing, 'more run')} at least" if missing else "in doubt"
 
 
 def report_session_verdicts(session: pytest.Session) -> None:

@@ -213,7 +213,7 @@ class Session:
 
     def choose(self, failed: Collection[str]) -> Choice | None:
         """Choose the tests that there is time for, where a feature limits it; `failed` did so last time."""
-        from pytest_tfperf.session.report import expected_seconds
+        from pytest_tfperf.session.expected_time import expected_seconds
 
         choice: Choice | None = features().ask(
             "select",

@@ -71,6 +71,16 @@ def test_the_first_test_has_the_one_marker_that_suits_the_machine(
     assert [line for line in text.splitlines() if "mark." in line] == [f"@pytest.mark.{marker}"]
 
 
+@pytest.mark.parametrize(("machine", "runner"), [("no-gpu", "ubuntu-latest"), ("dgx1-p100", "[self-hosted]")])
+def test_a_pull_request_of_a_project_with_gpus_does_not_go_where_there_are_none(
+    machine: str, runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_tfperf.hardware.discovery.discover", lambda: load(machine))
+    cli.main(["init", str(tmp_path), "--ci=github"])
+    (text,) = [text for name, text in files(tmp_path).items() if "pull-request" in name]
+    assert f"runs-on: {runner} " in text
+
+
 def test_one_tolerance_is_written(tmp_path: Path) -> None:
     cli.main(["init", str(tmp_path)])
     assert [name for name, text in files(tmp_path).items() if "tolerance" in text] == ["pytest.ini"]
