@@ -23,7 +23,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "ci": r"ci_outputs|annotations|junit|markdown|features/ci/",
     "cluster": r"cluster|engine|rank_calls|session_key|unresponsive|network",
     "compare_sessions": r"cli/compare|side_comparison|baseline_revisions|compare_sessions",
-    "comparing": r"comparing|ratios|reports/comparisons|core/comparison",
+    "comparing": r"comparing|features/against|ratios|reports/comparisons|core/comparison",
     "doctor": r"doctor|fitness|finding",
     "explain": r"explain|explanation",
     "export": r"export|otava",

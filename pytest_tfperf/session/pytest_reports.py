@@ -109,6 +109,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
 def _why_again(session: Session, test: str) -> str:
     """Why a test runs once more; "" in its first run."""
     from pytest_tfperf.bench.rerun_queue import runs_missing
+    from pytest_tfperf.reports.numbers import counted
 
     results = session.queue.results_of(test)
     missing = sum(map(runs_missing, results))
