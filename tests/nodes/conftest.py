@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 import tempfile
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import ray_cluster
 import slurm
 from launchers import Launcher
 
@@ -48,3 +50,18 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str
 def srun(slurm_cluster: dict[str, str]) -> Launcher:
     """Slurm from outside of an allocation."""
     return Launcher("slurm", ("--tfperf-launcher=slurm",), slurm_cluster)
+
+
+@pytest.fixture(scope="session")
+def needs_ray() -> None:
+    """Skip where Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install 'ray>=2.40'")
+
+
+@pytest.fixture
+def ray(needs_ray: None) -> Iterator[Launcher]:  # it skips
+    """Ray, with a cluster of two nodes."""
+    with ray_cluster.cluster(0) as address:
+        options = (f"--tfperf-launcher=ray --address={address}", "-o", "tfperf_timeout=120")
+        yield Launcher("ray", options, ray_cluster.LOOPBACK)

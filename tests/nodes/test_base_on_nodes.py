@@ -26,7 +26,7 @@ def test_changed(throughput, gpu_topology):
 """
 
 
-@pytest.mark.parametrize("launcher", ["local", "mpirun"])
+@pytest.mark.parametrize("launcher", ["local", "mpirun", "srun", "ray"])
 def test_each_rank_builds_the_model_of_its_side(
     project: Project, tmp_path: Path, launcher: str, request: pytest.FixtureRequest
 ) -> None:
