@@ -6,6 +6,7 @@ The drift that all tests have in common does not count in the verdict of a singl
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -20,7 +21,7 @@ from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import NOTHING, Against, Consequence, Tolerance
+from pytest_tfperf.core.verdict import NOTHING, Against, Consequence, Noise, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.common_drift import (
     MIN_TESTS,
@@ -141,8 +142,8 @@ class MachineSession:
     def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
         """Everything that `judge` needs to know of a task."""
         drift, baseline = self.drift, task.reference.baseline
-        judged = len(self._first_changes) if self._all_ran_once else self._tests
-        judged = self._unrecorded if task.reference.against is Against.EARLIER_SESSIONS else judged
+        of_rows = len(self._first_changes) if self._all_ran_once else self._tests
+        judged = self._unrecorded if task.reference.against is Against.EARLIER_SESSIONS else of_rows
         return Evidence(
             throughput=summarise(runs),
             pairs=tuple(pairs),
@@ -150,7 +151,7 @@ class MachineSession:
             tolerance=task.tolerance,
             drift=drift,
             others=self._change_of_others(task),
-            variance=self._variance,
+            variance=self._variance(of_rows),
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
             suspects=max(1, len(self.suspects)),
@@ -162,20 +163,31 @@ class MachineSession:
     def _change_of_others(self, task: Task) -> float | None:
         return change_of_others([change for call, change in self._first_changes.items() if call != task.call])
 
+    def _variance(self, tests: int) -> SessionVariance:
+        """How much a test varies between sessions; more where the tests are too few to take their common drift out."""
+        return self._variance_of_many if tests >= MIN_TESTS else self._variance_of_few
+
     @cached_property
-    def _variance(self) -> SessionVariance:
+    def _variance_of_many(self) -> SessionVariance:
+        return session_variance(self._known_sessions, tests=MIN_TESTS)
+
+    @cached_property
+    def _variance_of_few(self) -> SessionVariance:
+        return session_variance(self._known_sessions, tests=MIN_TESTS - 1)
+
+    @cached_property
+    def _known_sessions(self) -> Sequence[tuple[Noise, int, Sequence[PastSession]]]:
         measured = [row for row in self._rows.values() if row.is_measured]
-        known = [(noise_of(row, measured), row.runs, self._past.get(row.key, ())) for row in measured]
-        return session_variance(known, tests=self._tests)
+        return [(noise_of(row, measured), row.runs, self._past.get(row.key, ())) for row in measured]
 
     @property
     def between_sessions(self) -> float:
         """How much a test varies between sessions, as a standard deviation in log throughput."""
-        return self._variance.mean
+        return self._variance(len(self._first_changes)).mean
 
 
 def session_verdicts(
-    machine: MachineSession, engine: RunEngine, measured: Sequence[Measurement], tolerance: Tolerance, *, turn: int
+    machine: MachineSession, engine: RunEngine, measured: Sequence[Measurement], *, turn: int
 ) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
     """The verdicts on the software and on the machine; None if too little is known.
 
@@ -183,27 +195,30 @@ def session_verdicts(
         machine: what the session's tests on this machine have in common.
         engine: takes the sentinels' pairs.
         measured: the session's results on this machine; those of suspects also have pairs.
-        tolerance: the session's default.
         turn: how many sessions there were before, so that sessions take different sentinels.
     """
     pairs = _of_suspects(measured)
     software = None
     if wants_sentinels(machine.drift):
         chosen = _chosen(machine, turn)
-        software = _judged(chosen, engine, tolerance, pairs)
+        software = _judged(chosen, engine, pairs)
     return software, judge_machine(machine.drift, pairs, between_sessions=machine.between_sessions)
 
 
 def _chosen(machine: MachineSession, turn: int) -> list[Task]:
-    tasks = {f"{task.test} {task.index}": task for task in machine.with_reference}
+    bounded = [task for task in machine.with_reference if task.tolerance.lower is not None]
+    tasks = {f"{task.test} {task.index}": task for task in bounded}
     suspects = {name for name, task in tasks.items() if task.call in machine.suspects}
     return [tasks[name] for name in sentinels(tasks, suspects, turn)]
 
 
-def _judged(
-    tasks: Sequence[Task], engine: RunEngine, tolerance: Tolerance, known: list[ReferencePairs]
-) -> SoftwareVerdict | None:
-    """Take pairs of each sentinel, stage by stage, until the verdict is decided; add them to `known`."""
+def _judged(tasks: Sequence[Task], engine: RunEngine, known: list[ReferencePairs]) -> SoftwareVerdict | None:
+    """Take pairs of each sentinel, stage by stage, until the verdict is decided; add them to `known`.
+
+    All of them together may lose what the middle one of them may.
+    """
+    accepted = [task.tolerance.lower for task in tasks if task.tolerance.lower is not None]
+    tolerance = Tolerance(statistics.median(accepted)) if accepted else Tolerance()
     sentinels = [_Sentinel(task, engine) for task in tasks]
     wanted = SENTINEL_STAGES[0]
     while True:

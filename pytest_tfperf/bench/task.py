@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -119,7 +120,13 @@ def _values(figure: Figure, pairs: Sequence[Pair]) -> list[tuple[float | None, f
     return [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in pairs]
 
 
-_TIMES = ("s", "ms")  # units of figures that a slow session of the machine makes larger
+_TIMES = ("us", "ms", "s", "min", "h")
+_PER_TIME = ("/s", "/min", "/h")
+
+
+def _with_speed(unit: str) -> int:
+    """How a figure goes with the machine's speed: 1 for a rate, -1 for a time, 0 for all else."""
+    return -1 if unit in _TIMES else 1 if unit.endswith(_PER_TIME) else 0
 
 
 def _evidence(
@@ -131,6 +138,7 @@ def _evidence(
     rows: Mapping[Key, Baseline],
 ) -> FigureEvidence:
     name, figures = figure.name, len(task.plan.also)
+    with_speed = _with_speed(figure.unit or "")
     row = rows.get(Key(task.workload.id, task.topology.shape, name))
     alike = [other for key, other in rows.items() if key.figure == name]
     return FigureEvidence(
@@ -140,7 +148,9 @@ def _evidence(
         rank=_rank(figure, runs),
         baseline=row,
         noise=None if row is None else noise_of(row, alike),
-        session_sd=of_rate.variance.upper if figure.unit in _TIMES else 0.0,
+        expected_factor=math.exp(with_speed * of_rate.drift.log),
+        # Of the baseline's session and today's.
+        session_sd=math.sqrt(2) * of_rate.variance.upper if with_speed else 0.0,
         tests=of_rate.tests * figures,
         suspects=of_rate.suspects * figures,
         has_reference_environment=of_rate.has_reference_environment,

@@ -47,6 +47,7 @@ class FigureEvidence:
         rank: whose value the last one is.
         baseline: the figure's row; None for none.
         noise: between-run noise of the row, as fractions of its reference; None without a row.
+        expected_factor: by what the drift common to all tests multiplies its reference, where it depends on speed.
         session_sd: the most that a session is likely to change it, as a fraction; 0 for what does not depend on speed.
         tests: verdicts of the session that share the false alarms of rule 2.
         suspects: verdicts that share those of rule 1.
@@ -59,6 +60,7 @@ class FigureEvidence:
     rank: str = ""
     baseline: Baseline | None = None
     noise: Noise | None = None
+    expected_factor: float = 1.0
     session_sd: float = 0.0
     tests: int = 1
     suspects: int = 1
@@ -134,12 +136,12 @@ class _Direction:
         sign: int,
         directions: int,
     ) -> _Direction:
-        scale = abs(row.reference)
+        scale, expected = abs(row.reference), row.reference * evidence.expected_factor
         in_unit = replace(noise, between_runs=noise.between_runs * scale)
         own = in_unit.between_runs**2
         runs = Confirmation(
             rule=Rule.BASELINE,
-            changes=tuple(sign * (value - row.reference) for value in values),
+            changes=tuple(sign * (value - expected) for value in values),
             stages=RUN_STAGES,
             accepted=evidence.figure.accepted(row.reference),
             own_variance=own,

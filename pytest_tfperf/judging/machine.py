@@ -77,7 +77,8 @@ def sentinels(tests: Collection[str], suspects: Collection[str], turn: int) -> l
 def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) -> SoftwareVerdict | None:
     """Whether the current environment as a whole is slower than the reference environment.
 
-    `tolerance` is the session's. INCONCLUSIVE that wants pairs asks for more pairs of each. None without any pair.
+    `tolerance` is what all of them together may lose. INCONCLUSIVE that wants pairs asks for more pairs of each. None
+    without any pair.
     """
     measured = [one for one in measured if one.pairs]
     if not measured:

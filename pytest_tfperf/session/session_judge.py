@@ -13,7 +13,6 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.this_machine import EarlierSessions, ThisMachine
@@ -62,8 +61,8 @@ class SessionJudge:
         """What the tests on a topology's machine have in common."""
         name = topology.machine
         if name not in self._machines:
-            rows, runnable = self._baselines.load(name), len(self._machine.runnable)
-            tests = min(runnable, sum(row.is_measured for row in rows.values()))
+            rows, runnable = self._baselines.load(name), self._machine.runnable_on(name)
+            tests = min(runnable, len(rows))
             self._machines[name] = MachineSession(
                 rows,
                 self._earlier.of_rows(rows.values(), tests=runnable),
@@ -88,10 +87,9 @@ class SessionJudge:
 
     def _verdicts(self, results: Iterable[Result]) -> Iterator[SessionVerdict]:
         measurements = [result for result in results if isinstance(result, Measurement)]
-        tolerance = Tolerance.of(self._settings.tolerance)
         for name, machine in self._machines.items():
             measured = [one for one in measurements if one.machine == name]
-            for found in session_verdicts(machine, self._engine, measured, tolerance, turn=machine.sessions_before):
+            for found in session_verdicts(machine, self._engine, measured, turn=machine.sessions_before):
                 if found is not None:
                     yield SessionVerdict.of(found, name, measured)
 

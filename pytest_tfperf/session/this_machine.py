@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -64,6 +65,11 @@ class ThisMachine:
         """The selected tests that can run here."""
         has_data = self._settings.data_dir is not None
         return self._selection.runnable(has_gpus=bool(self.topology.gpus), has_data=has_data)
+
+    def runnable_on(self, machine: str) -> int:
+        """How many of them use a machine's baselines; for several nodes all, as no mark says which tests ask for these."""
+        names = Counter(self.topology_for(cpu=test.cpu, gpu=test.gpu).machine for test in self.runnable)
+        return names[machine] or names.total()
 
 
 class EarlierSessions:

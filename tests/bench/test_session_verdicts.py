@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from measurements import run_at
 from played import PlayedLauncher, steady
 from played_session import PlayedSession
 
@@ -10,20 +13,22 @@ from pytest_tfperf.bench.machine_session import session_verdicts
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.judging.session_variance import session_variance
 
 
 def judged(
-    now: PlayedLauncher, reference: PlayedLauncher | None, *, tests: int = 10
+    now: PlayedLauncher, reference: PlayedLauncher | None, *, tests: int = 10, tolerance: Tolerance | None = None
 ) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
     """A session of these tests, all of one workload that the baseline has at 100 images/s."""
     session = PlayedSession(tests=tests)
     tasks = [session.task(now, reference, test=f"a.py::test[{number}]") for number in range(tests)]
+    tasks = [replace(task, tolerance=tolerance or Tolerance()) for task in tasks]
     found = [session.bench.check(task) for task in tasks]
     while not all(one.is_decided for one in found):
         found = [
             one if one.is_decided else session.bench.check(task, one) for task, one in zip(tasks, found, strict=True)
         ]
-    return session_verdicts(session.machine, session.engine, found, Tolerance(), turn=0)
+    return session_verdicts(session.machine, session.engine, found, turn=0)
 
 
 def test_a_quiet_session_asks_no_sentinel() -> None:
@@ -38,6 +43,30 @@ def test_a_slowdown_of_all_tests_that_the_reference_environment_does_not_share_i
     assert machine is not None
     assert (software.outcome, machine.outcome) == (Outcome.REGRESSED, Outcome.PASS)
     assert software.change == pytest.approx(-0.08)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "outcome"), [(Tolerance(-0.06), Outcome.REGRESSED), (Tolerance(-0.1), Outcome.PASS)]
+)
+def test_software_may_lose_what_its_tests_may(tolerance: Tolerance, outcome: Outcome) -> None:
+    software, _ = judged(steady(92.0), steady(100.0), tolerance=tolerance)
+    assert software is not None
+    assert software.outcome is outcome
+
+
+def test_tests_that_may_lose_anything_say_nothing_of_the_software() -> None:
+    software, _ = judged(steady(92.0), steady(100.0), tolerance=Tolerance(None, None))
+    assert software is None
+
+
+@pytest.mark.parametrize(("tests", "expected"), [(4, 4), (10, 50)])
+def test_sessions_may_differ_by_more_where_fewer_tests_ran_than_expected(tests: int, expected: int) -> None:
+    session = PlayedSession(tests=20)
+    task = session.task(steady(100.0))
+    for number in range(tests):
+        session.bench.check(replace(task, test=f"a.py::test[{number}]"))
+    session.machine.reruns_began()
+    assert session.machine.evidence(task, [run_at(100.0)]).variance == session_variance(tests=expected)
 
 
 def test_a_slowdown_that_the_reference_environment_shares_is_the_machines() -> None:

@@ -65,6 +65,12 @@ def test_pairs_that_do_not_show_the_change_clear_it() -> None:
     assert judged(MEMORY, 17.5 * GIB, reference=16 * GIB, **evidence).outcome is Outcome.PASS
 
 
+@pytest.mark.parametrize(("factor", "outcome"), [(1.0, Outcome.REGRESSED), (1.035, Outcome.PASS)])
+def test_what_all_tests_have_in_common_is_no_change_of_a_time(factor: float, outcome: Outcome) -> None:
+    latency = Figure("p50", unit="ms", field="p50", tolerance=0.02)
+    assert judged(latency, *[103.5] * 8, reference=100.0, expected_factor=factor).outcome is outcome
+
+
 def test_one_page_more_of_little_memory_is_no_change() -> None:
     assert judged(MEMORY, 90 * 2.0**20, reference=60 * 2.0**20).outcome is Outcome.PASS
 
