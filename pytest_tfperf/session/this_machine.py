@@ -67,7 +67,7 @@ class ThisMachine:
         return self._selection.runnable(has_gpus=bool(self.topology.gpus), has_data=has_data)
 
     def runnable_on(self, machine: str) -> int:
-        """How many of them use a machine's baselines; for several nodes all, as no mark tells which tests take these."""
+        """How many of them use a machine's baselines; for several nodes all, as no mark tells which tests these are."""
         names = Counter(self.topology_for(cpu=test.cpu, gpu=test.gpu).machine for test in self.runnable)
         return names[machine] or names.total()
 
