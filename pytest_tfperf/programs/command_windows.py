@@ -175,7 +175,8 @@ class CommandWindows:
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
                 if (windows.readings == WARMUP_READINGS or reading is readings[-1]) and (window := windows.window(now)):
                     yield self._slowed(window)
-        if window := windows.rest(self._clock()):
+        # What the program did after its last reading, such as saving the model, was no training.
+        if window := windows.rest(self._advanced_at):
             yield self._slowed(window)
         self._require_good_end()
         if not windows.readings:

@@ -72,7 +72,7 @@ class WindowAggregator:
         return self._window(now) if seconds >= self._least_seconds else None
 
     def rest(self, now: float) -> Window | None:
-        """The window of the readings after the last one, when the program has ended.
+        """The window of the readings after the last one, when the program has ended; `now` is when the last one came.
 
         Counted steps are left out: the last lines may have been printed all at once.
         """

@@ -132,7 +132,7 @@ class CommitStates:
         self._checkouts.close()
 
 
-_PYTHON: Final = re.compile(r"^# python: (\d+\.\d+)", re.MULTILINE)
+_PYTHON: Final = re.compile(r"^# python: (\d+\.\d+)\S*$", re.MULTILINE)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -161,7 +161,7 @@ class PackageStates:
                 f"{fast} and {slow} are for two Pythons, {' and '.join(sorted(pythons))}, of which no package can be "
                 "moved: compare them with pytest --tfperf-against=PYTHON"
             )
-        self._header = f"# python: {found[0].partition(': ')[2]}\n" if (found := _PYTHON.search(texts[0])) else ""
+        self._header = f"{found[0]}\n" if (found := _PYTHON.search(texts[0])) else ""
         self._fast, self._slow = (_requirements(text) for text in texts)
         both = sorted(self._fast.keys() | self._slow.keys())
         self._changed = [name for name in both if self._fast.get(name) != self._slow.get(name)]

@@ -62,10 +62,8 @@ def markdown(
         rerun: measures one test again.
     """
     failed = not_measured or {}
-    clauses = in_one_sentence([*session_clauses(verdicts), counted_outcomes(results, failed)])
-    sentence = as_text("; ".join(clauses))
     paragraphs = [*filter(None, map(text_of, verdicts)), *remarks]
-    blocks = ["## Throughput", f"**{sentence}**", *map(as_text, paragraphs)]
+    blocks = ["## Throughput", f"**{_in_short(results, verdicts, failed)}**", *map(as_text, paragraphs)]
     ordered = sorted(results, key=_urgency)
     measured = [one for one in ordered if isinstance(one, Measurement)]
     compared = [one for one in ordered if isinstance(one, Comparison)]
@@ -78,6 +76,11 @@ def markdown(
     messages += [("REFUSED", test, str(error)) for test, error in (refused or {}).items()]
     blocks += _folded(messages)
     return "\n\n".join(blocks) + "\n"
+
+
+def _in_short(results: Sequence[Result], verdicts: Sequence[SessionVerdict], failed: Collection[str]) -> str:
+    """What the whole session says: of software and machine, then the tests."""
+    return as_text("; ".join(in_one_sentence([*session_clauses(verdicts), counted_outcomes(results, failed)])))
 
 
 def counted_outcomes(results: Iterable[Result], not_measured: Collection[str] = ()) -> str:
@@ -204,14 +207,15 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
         (one for one in record.results if one.is_decided and outcome_of(one) in _MOVED and any(_rows(one))),
         key=lambda one: (ACT_FIRST.index(outcome_of(one)), _change(one) or 0.0),
     )
-    blocks = [f"**{as_text(counted_outcomes(record.results, record.not_measured))}**"]
+    blocks = [f"**{_in_short(record.results, record.verdicts, record.not_measured)}**"]
     if moved:
         rows = "\n".join(f"| {' | '.join(row)} |" for one in moved[:_MOST_ROWS] for row in _rows(one))
         blocks.append(f"| outcome | test | change | 95 % CI | by |\n| --- | --- | --- | --- | --- |\n{rows}")
     if len(moved) > _MOST_ROWS:
         blocks.append(f"and {len(moved) - _MOST_ROWS} more: the job's summary has all of them.")
     blocks += [as_text(_short(remark)) for remark in record.remarks]
-    blocks += [f"could not be measured: {as_text(_short(test))}" for test in list(record.not_measured)[:_MOST_ROWS]]
+    for why, tests in (("could not be measured", record.not_measured), ("baseline refused", record.refused)):
+        blocks += [f"{why}: {as_text(_short(test))}" for test in list(tests)[:_MOST_ROWS]]
     if moved:
         command = rerun.of(moved[0].test).replace("`", "'")
         blocks.append(f"Again: `{command}`")
