@@ -116,6 +116,11 @@ def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) 
     assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(2)] == [MESSAGE, {"profile_step": asked}]
 
 
+def test_a_step_that_exchanges_gradients_between_gpus_is_known_as_one(started: Started) -> None:
+    run = started.ready({"step_profile": asdict(StepProfile(input=Input.RESIDENT, exchanges=True))})
+    assert run.profile_step(matrix_products=False, multiply_adds=False).exchanges
+
+
 ERROR = {"type": "ValueError", "message": "no", "hint": "", "ours": False, "out_of_memory": True}
 
 
