@@ -199,6 +199,14 @@ def test_an_error_that_another_rank_caused_is_told_from_its_own(
     assert worker.fault is fault
 
 
+@pytest.mark.parametrize(("setting", "limit"), [(600.0, 90.0), (30.0, 30.0)])
+def test_each_phase_has_a_limit_of_its_own_up_to_the_setting(started: Started, setting: float, limit: float) -> None:
+    worker = started.called(silence=setting)
+    worker.begin("peak memory", 60.0)
+    worker.begin("step profile", 90.0)
+    assert worker.silence_seconds == limit
+
+
 def test_closing_ends_the_worker_and_its_temporary_files(started: Started, tmp_path: Path) -> None:
     started.ready().close()
     assert started.process.done == ["ended"]
