@@ -22,8 +22,8 @@ class PairSource:
         labels: names of a's and b's runs for the observer.
 
     Attributes:
-        interleaving: by windows if the pipelines allow it, else by runs; also by runs after a first pair with two
-            workers at once has failed, or left too little memory for both.
+        interleaving: by windows if the pipelines allow it, else by runs; also by runs on a split GPU, and after a first
+            pair with two workers at once has failed, or left too little memory for both.
         fallback: why interleaving by windows was given up; "" if it was not.
         failed_side: "a" or "b", the side whose worker failed last; "" if that is not known.
     """
@@ -44,7 +44,9 @@ class PairSource:
         self._plan = plan
         self._labels = {"a": labels[0], "b": labels[1]}
         self._taken = 0
-        by_windows = topology.node_count == 1 and can_interleave_windows(a.workload, b.workload)
+        # A worker that splits a GPU takes nearly all of its memory at once, and leaves none for a second worker.
+        is_split = topology.devices is not None and topology.devices.split
+        by_windows = topology.node_count == 1 and not is_split and can_interleave_windows(a.workload, b.workload)
         self.interleaving = Interleaving.WINDOWS if by_windows else Interleaving.RUNS
         self.fallback = ""
         self.failed_side = ""

@@ -150,18 +150,22 @@ class Link:
 Matrix = tuple[tuple[Link | None, ...], ...]
 
 
-def best_linked(links: Matrix, groups: Iterable[Sequence[int]], count: int) -> tuple[int, ...] | None:
+def best_linked(
+    gpus: Sequence[Gpu], links: Matrix, groups: Iterable[Sequence[int]], count: int
+) -> tuple[int, ...] | None:
     """The `count` GPUs of one group with the best worst link, then the best links in total; None if no group has them.
 
-    Ties go to the lowest indices. All sets are tried: of 16 GPUs there are at most 12,870 of one size.
+    Ties go to the GPUs with the highest peak rate, so that a single one is never a small card for a display, and then
+    to the lowest indices. All sets are tried: of 16 GPUs there are at most 12,870 of one size.
     """
     quality = [[0 if link is None else link.quality for link in row] for row in links]
 
-    def rank(gpus: Sequence[int]) -> tuple[int, int, list[int]]:
-        pairs = [quality[i][j] for i, j in combinations(gpus, 2)]
-        return min(pairs, default=0), sum(pairs), [-i for i in gpus]
+    def rank(indices: Sequence[int]) -> tuple[int, int, float, list[int]]:
+        pairs = [quality[i][j] for i, j in combinations(indices, 2)]
+        slowest = min(gpus[i].fp32_tflops or 0.0 for i in indices)
+        return min(pairs, default=0), sum(pairs), slowest, [-i for i in indices]
 
-    sets = (gpus for group in groups for gpus in combinations(sorted(group), count))
+    sets = (indices for group in groups for indices in combinations(sorted(group), count))
     return max(sets, key=rank, default=None)
 
 

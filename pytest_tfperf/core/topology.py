@@ -161,8 +161,8 @@ class Topology:
     def take(self, n: int, *, nodes: int | None = None) -> Topology:
         """The best linked `n` equal GPUs; after `on_cpu` or `split`, `n` logical devices.
 
-        Best: the worst pair's link, then all links in total, then the lowest indices. Of several machines each takes
-        its first `n`, because the links of the others are not known here.
+        Best: the worst pair's link, then all links in total, then the highest peak rate, then the lowest indices. Of
+        several machines each takes the first `n` of a kind, because the links of the others are not known here.
 
         Args:
             n: devices on each node.
@@ -186,7 +186,7 @@ class Topology:
         groups = self._groups()
         if self.node_count > 1:
             groups = [group[:n] for group in groups]
-        chosen = best_linked(self.links, groups, n)
+        chosen = best_linked(self.gpus, self.links, groups, n)
         if chosen is None:
             raise self._too_few(n, wanted=n)
         uuids = tuple(self.gpus[i].uuid for i in chosen)
@@ -206,14 +206,16 @@ class Topology:
         return replace(self._only((), Devices(kind=DeviceKind.CPU, count=0)), why_no_gpus=why)
 
     def split(self) -> Topology:
-        """The first GPU alone: `take(n)` then splits it into n logical ones, to try multi-GPU code on one GPU.
+        """The fastest GPU alone: `take(n)` then splits it into n logical ones, to try multi-GPU code on one GPU.
 
         Raises:
             NotEnoughDevices: there is no GPU.
         """
-        if not self.gpus:
+        chosen = best_linked(self.gpus, self.links, self._groups(), 1)
+        if chosen is None:
             raise self._too_few(1)
-        return self._only((0,), Devices(kind=DeviceKind.GPU, count=0, gpu_uuids=(self.gpus[0].uuid,), split=True))
+        uuids = tuple(self.gpus[i].uuid for i in chosen)
+        return self._only(chosen, Devices(kind=DeviceKind.GPU, count=0, gpu_uuids=uuids, split=True))
 
     def showing(self, indices: Sequence[int], why: str = "") -> Topology:
         """Only these GPUs, in this order, with the whole machine's key; `why` the others are hidden."""

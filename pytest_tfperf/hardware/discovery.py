@@ -28,6 +28,8 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: Any = None) -> Topology:
     """The host and its GPUs; opens no CUDA context, and works without driver, GPU or permission.
 
+    The GPUs stay awake as long as this process lives, so that no run has to wait for them.
+
     Args:
         environ: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read.
         root: the folder above proc, sys and dev.
@@ -43,6 +45,9 @@ def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: A
             links = read_links(opened, [card.handle for card in cards])
             driver = ask(opened, "nvmlSystemGetDriverVersion") or ""
             cuda = ask(opened, "nvmlSystemGetCudaDriverVersion")
+            # Once more than it is shut down, so that it stays open. Without persistence mode the driver lets a GPU
+            # sleep that no process has open, and takes a second or two for each to wake it.
+            opened.nvmlInit()
     except NvmlError as error:
         return Topology(host=host, why_no_gpus=str(error), driver_fault=error.fault)
     gpus = tuple(gpu for card in cards for gpu in card.usable)

@@ -96,10 +96,11 @@ def usage_between(before: Counters, after: Counters, cpus: int, quota: float | N
     if before.cpu is not None and after.cpu is not None:
         # Under a quota, others take from us only what is beyond the cores that we may not use.
         beyond_quota = seconds * (cpus - usable)
-        used = after.cpu.busy - before.cpu.busy - our_cpu_seconds(before, after) - beyond_quota
-        counted = (used, after.cpu.idle - before.cpu.idle, after.cpu.stolen - before.cpu.stolen)
-        # Counters are read one after the other, and the kernel's idle count has been seen to step back.
-        others, idle, stolen = (min(1.0, max(0.0, count / (seconds * usable))) for count in counted)
+        busy, taken = after.cpu.busy - before.cpu.busy, after.cpu.stolen - before.cpu.stolen
+        others = _fraction(busy - our_cpu_seconds(before, after) - beyond_quota, seconds * usable)
+        idle = _fraction(after.cpu.idle - before.cpu.idle, seconds * usable)
+        # Under a quota, other containers may run on the CPUs that we leave, and time is stolen from them too.
+        stolen = _fraction(taken, max(seconds * usable, busy + taken))
     if before.swapped_bytes is not None and after.swapped_bytes is not None:
         swapped = (after.swapped_bytes - before.swapped_bytes) / seconds
     grown = {pid: _grown(before, after, pid) for pid in after.processes.keys() - after.ours}
@@ -116,6 +117,11 @@ def usage_between(before: Counters, after: Counters, cpus: int, quota: float | N
         memory_available_bytes_min=known(lambda: psutil.virtual_memory().available),
         other_processes={name: grown[pid] / (seconds * usable) for pid in busiest if (name := process_name(pid))},
     )
+
+
+def _fraction(seconds: float, of_seconds: float) -> float:
+    # Counters are read one after the other, and the kernel's idle count has been seen to step back.
+    return min(1.0, max(0.0, seconds / of_seconds))
 
 
 def our_cpu_seconds(before: Counters, after: Counters) -> float:

@@ -103,6 +103,9 @@ def gives_our_pids(root: Path = ROOT) -> bool:
     return False
 
 
+WAKE_SECONDS = 60.0
+"""The longest that a driver without persistence mode may take to wake a machine's GPUs: eight need about 16 s."""
+
 # NVML wakes a GPU when it is asked for, not before.
 _TOUCH_ALL = """
 import pynvml
@@ -115,12 +118,12 @@ for index in range(pynvml.nvmlDeviceGetCount()):
 """
 
 
-def driver_hangs(root: Path = ROOT, answer_seconds: float = 60.0) -> bool:
+def driver_hangs(root: Path = ROOT, answer_seconds: float = WAKE_SECONDS) -> bool:
     """Whether an installed driver hangs, tried in a process of its own: it would block this one for ever.
 
     Args:
         root: the folder above dev.
-        answer_seconds: a driver that wakes eight sleeping GPUs without persistence mode needs some.
+        answer_seconds: how long it may take.
     """
     if not (root / "dev/nvidiactl").exists():
         return False

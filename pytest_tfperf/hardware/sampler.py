@@ -19,9 +19,10 @@ import psutil
 
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.hardware.host_usage import HostUsage
-from pytest_tfperf.hardware.nvml import NvmlError, ask, gives_our_pids, session
+from pytest_tfperf.hardware.nvml import WAKE_SECONDS, NvmlError, ask, gives_our_pids, session
 
 _INTERVAL_SECONDS = 1.0
+_STOP_SECONDS = 5.0  # a call into the driver of a GPU that fell off the bus may never return
 # The kernel counts CPU time in ticks of 10 ms: less than ten of them say nothing.
 _SHORTEST_SECONDS = 0.1
 _MPS = "nvidia-cuda-mps"  # how the names of its server and its control daemon begin
@@ -36,7 +37,8 @@ class Sampler:
         ours: pids of processes that are ours, although this process did not start them.
         nvml: pynvml or a stand-in; None imports pynvml.
         knows_pids: whether NVML's process ids can be looked up here.
-        stop_seconds: how long `stop` waits. A call into the driver of a GPU that fell off the bus may never return.
+        stop_seconds: how long `stop` waits.
+        wake_seconds: how long it waits before that until the GPUs were found, which may have to wake first.
     """
 
     def __init__(
@@ -46,14 +48,17 @@ class Sampler:
         *,
         nvml: Any = None,
         knows_pids: Callable[[], bool] = gives_our_pids,
-        stop_seconds: float = 5.0,
+        stop_seconds: float = _STOP_SECONDS,
+        wake_seconds: float = WAKE_SECONDS,
     ) -> None:
         self._ours = ours
         self._uuids = tuple(dict.fromkeys(gpu_uuids))
         self._nvml = nvml
         self._knows_pids = knows_pids
         self._stop_seconds = stop_seconds
+        self._wake_seconds = wake_seconds
         self._polls: list[Telemetry] = []
+        self._found = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tfperf-sampler", daemon=True)
         self.hung = False
@@ -66,7 +71,8 @@ class Sampler:
     def stop(self) -> Telemetry | None:
         """Poll a last time and end; None where the polls cover less than 0.1 s."""
         self._ended.set()
-        self._thread.join(self._stop_seconds)
+        if not self._uuids or self._found.wait(self._wake_seconds):
+            self._thread.join(self._stop_seconds)
         self.hung = self._thread.is_alive()
         telemetry = merged(list(self._polls))
         return telemetry if telemetry is not None and telemetry.seconds >= _SHORTEST_SECONDS else None
@@ -85,35 +91,52 @@ class Sampler:
         )
 
     def _run(self) -> None:
-        host = HostUsage(besides=self._ours)
         with ExitStack() as stack:
-            nvml = None
-            if self._uuids:
-                with suppress(NvmlError):
-                    nvml = stack.enter_context(session(self._nvml))
+            stack.callback(self._found.set)  # even where this thread fails: `stop` must not wait for it
+            host = HostUsage(besides=self._ours)
+            nvml, handles = _opened(stack, self._nvml, self._uuids)
+            self._found.set()
             other_process = host.other_process if self._knows_pids() else None
             ended = False
             while not ended:
                 ended = self._ended.wait(_INTERVAL_SECONDS)
                 poll = host.poll()
-                self._polls.append(replace(poll, gpus=read_gpus(nvml, self._uuids, other_process)))
+                self._polls.append(replace(poll, gpus=read_gpus(nvml, handles, other_process)))
 
 
-def read_gpus(nvml: Any, uuids: Iterable[str], other_process: Callable[[int], str] | None) -> tuple[GpuTelemetry, ...]:
+def _opened(stack: ExitStack, nvml: Any, uuids: Collection[str]) -> tuple[Any, Mapping[str, Any]]:
+    """NVML, initialised until the stack ends, and what `handles_of` finds; no NVML where there is no driver."""
+    opened = None
+    if uuids:
+        with suppress(NvmlError):
+            opened = stack.enter_context(session(nvml))
+    return opened, handles_of(opened, uuids)
+
+
+def handles_of(nvml: Any, uuids: Iterable[str]) -> Mapping[str, Any]:
+    """NVML's handle of each GPU or MIG device; None for one that it does not find.
+
+    Ask once and not at each poll: while it searches, NVML may wake other GPUs too.
+    """
+    # Bytes, because the package pynvml takes no text.
+    return {uuid: None if nvml is None else ask(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode()) for uuid in uuids}
+
+
+def read_gpus(
+    nvml: Any, handles: Mapping[str, Any], other_process: Callable[[int], str] | None
+) -> tuple[GpuTelemetry, ...]:
     """Each GPU or MIG device now; a fact that the driver does not report is None.
 
     Args:
         nvml: pynvml, initialised; None where there is no driver, so that no fact is known.
-        uuids: of the GPUs and MIG devices.
+        handles: of the GPUs and MIG devices, as `handles_of` gives them.
         other_process: the name of a process that is not ours; "" for ours and for one that is gone. None where NVML's
             pids can't be looked up (`nvml.gives_our_pids`): then other processes are not known.
     """
-    return tuple(_read(nvml, uuid, other_process) for uuid in uuids)
+    return tuple(_read(nvml, uuid, handle, other_process) for uuid, handle in handles.items())
 
 
-def _read(nvml: Any, uuid: str, other_process: Callable[[int], str] | None) -> GpuTelemetry:
-    # Bytes, because the package pynvml takes no text.
-    handle = None if nvml is None else ask(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode())
+def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str] | None) -> GpuTelemetry:
     if handle is None:
         return GpuTelemetry(uuid=uuid)
     mig = uuid.startswith("MIG-")
@@ -173,9 +196,6 @@ def _shares(nvml: Any, handle: Any) -> dict[int, float] | None:
     return {entry.pid: entry.smUtil / 100 for entry in sorted(valid, key=lambda entry: entry.timeStamp)}
 
 
-_STOP_SECONDS = 5.0  # a call into the driver of a GPU that fell off the bus may never return
-
-
 class ProcessMemory:
     """Polls once a second while its block runs, and at its begin and end.
 
@@ -213,14 +233,11 @@ class ProcessMemory:
 
     def _run(self) -> None:
         with ExitStack() as stack:
-            nvml = None
-            if self._uuids:
-                with suppress(NvmlError):
-                    nvml = stack.enter_context(session(self._nvml))
+            nvml, handles = _opened(stack, self._nvml, self._uuids)
             is_last = False
             while True:
                 pids = _children_of(self._parent)
-                now = _on_gpus(nvml, self._uuids, pids) if self._uuids else _on_host(pids)
+                now = _on_gpus(nvml, handles, pids) if self._uuids else _on_host(pids)
                 if now is not None:
                     self._peak = max(now, self._peak or 0)
                 if is_last:
@@ -250,14 +267,13 @@ def _kib(pid: int, file: str, field: str) -> int | None:
     return None
 
 
-def _on_gpus(nvml: Any, uuids: Sequence[str], pids: Collection[int]) -> int | None:
+def _on_gpus(nvml: Any, handles: Mapping[str, Any], pids: Collection[int]) -> int | None:
     """What these processes hold of the GPU of which they hold most; None where NVML shows none of them.
 
     In a container it may give the host's pids, which can't be matched.
     """
     used: list[int] = []
-    for uuid in uuids:
-        handle = None if nvml is None else ask(nvml, "nvmlDeviceGetHandleByUUID", uuid.encode())
+    for handle in handles.values():
         entries = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle) if handle is not None else None
         known = [one.usedGpuMemory for one in entries or () if one.pid in pids and one.usedGpuMemory is not None]
         used += [sum(known)] if known else []

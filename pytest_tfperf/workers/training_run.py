@@ -169,6 +169,7 @@ class TrainingRun:
             pipeline_core_seconds_per_example=sum(core_seconds) if core_seconds else None,
             forward_multiply_adds=first.forward_multiply_adds,
             products_multiply_adds_per_sec=sum(products) if products else None,
+            exchanges=first.exchanges,
             ranks=tuple(one.ranks[0] for one in profiles) if all(one.ranks for one in profiles) else (),
         )
 

@@ -97,7 +97,7 @@ class WorkerRun:
     def begin(self, phase: str, silence_seconds: float = math.inf) -> None:
         """Note what the worker does from now on; it may then send nothing for at most this long."""
         self._phase = phase
-        self.silence_seconds = min(self.silence_seconds, silence_seconds)
+        self.silence_seconds = min(self._timeout_seconds, silence_seconds)
 
     @property
     def pids(self) -> tuple[int, ...]:

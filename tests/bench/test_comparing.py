@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, Played
 from pytest_tfperf.bench.comparing import Effort, compare
 from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.comparison import Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Pair, Plan, Run, Window
+from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
@@ -127,6 +130,13 @@ def test_a_burst_in_a_few_windows_of_one_side_is_trimmed_away() -> None:
 def test_alternating_runs_give_the_same_ratio() -> None:
     a, b = (Run(windows=(Window(1, s),) * 20, examples_per_step=1) for s in (0.01, 0.02))
     assert math.exp(pair_of_runs(a, b).log_ratio) == pytest.approx(0.5)
+
+
+def test_windows_are_not_interleaved_on_a_split_gpu_whose_memory_the_first_worker_takes() -> None:
+    split = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-1",), split=True)
+    a, b = (Side(workload=TRIVIAL, launcher=launcher) for launcher in sides())
+    source = PairSource(RunEngine(Notes(), PlayedGuard()), a, b, replace(BOX, devices=split), PLAN)
+    assert source.interleaving is Interleaving.RUNS
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,12 @@ def test_the_best_linked_equal_gpus_are_taken(machine, n, taken):
     assert indices(machine.take(n)) == taken
 
 
+@pytest.mark.parametrize("taken", [MIXED.take(1), MIXED.split().take(1)], ids=["whole", "split"])
+def test_a_single_gpu_is_the_fastest_and_not_the_first_one(taken):
+    assert MIXED.gpus[0].fp32_tflops < MIXED.gpus[1].fp32_tflops
+    assert indices(taken) == [1]
+
+
 @pytest.mark.parametrize(
     ("machine", "n", "message"),
     [

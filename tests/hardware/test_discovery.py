@@ -38,6 +38,12 @@ def found(tmp_path):
     return run
 
 
+def test_gpus_that_were_found_stay_awake_for_the_runs_to_come(found):
+    nvml = FakeNvml(H200)
+    found(nvml)
+    assert nvml.calls.count("nvmlShutdown") < nvml.calls.count("nvmlInit")
+
+
 @pytest.mark.parametrize("name", ["dgx1-p100", "4x-gtx-1080-ti", "h200", "mixed"])
 def test_every_fact_and_link_of_the_gpus_is_found(found, name):
     machine, topology = load(name), found(FakeNvml(load(name)))

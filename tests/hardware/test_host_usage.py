@@ -81,6 +81,18 @@ def test_under_a_quota_others_may_use_the_rest_of_the_machine(busy, others):
     assert (usage.usable_cores, usage.other_cpu_fraction_mean) == (2, others)
 
 
+@pytest.mark.parametrize(
+    ("busy", "stolen", "fraction"),
+    [
+        (62.72, 1.28, 0.02),  # other containers keep all CPUs busy, and every CPU loses 2 %
+        (2, 2, 0.5),  # only our 4 CPUs are busy, and lose half of their time
+    ],
+)
+def test_under_a_quota_the_time_stolen_from_other_containers_is_not_ours(busy, stolen, fraction):
+    usage = usage_between(counters(50), counters(51, busy=busy, stolen=stolen), cpus=64, quota=4)
+    assert usage.steal_fraction_mean == pytest.approx(fraction)
+
+
 def test_cpus_are_counted_by_their_numbers_where_some_are_offline(monkeypatch):
     class Row(SimpleNamespace):
         nice = system = irq = softirq = idle = iowait = steal = 0.0

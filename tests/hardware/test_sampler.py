@@ -10,10 +10,11 @@ import pynvml
 import pytest
 from fake_nvml import FakeNvml, MigDevice, Now
 from machines import load
+from patience import wait_for
 
 from pytest_tfperf.core.telemetry import GpuTelemetry
 from pytest_tfperf.hardware.nvml import gives_our_pids
-from pytest_tfperf.hardware.sampler import Sampler, read_gpus
+from pytest_tfperf.hardware.sampler import Sampler, handles_of, read_gpus
 
 H200 = load("h200")
 UUID = H200.gpus[0].uuid
@@ -21,7 +22,8 @@ NAMES = {7: "", 4711: "python (pid 4711)", 80: "nvidia-cuda-mps-server (pid 80)"
 
 
 def read(now: Now | None = None, uuid: str = UUID, **options: object) -> GpuTelemetry:
-    (gpu,) = read_gpus(FakeNvml(H200, now=now or Now(), **options), [uuid], lambda pid: NAMES.get(pid, ""))
+    nvml = FakeNvml(H200, now=now or Now(), **options)
+    (gpu,) = read_gpus(nvml, handles_of(nvml, [uuid]), lambda pid: NAMES.get(pid, ""))
     return gpu
 
 
@@ -89,7 +91,8 @@ def test_a_mig_device_has_its_gpus_temperature_and_memory_of_its_own():
 
 
 def test_a_container_knows_no_other_processes_because_nvml_gives_the_hosts_pids():
-    (gpu,) = read_gpus(FakeNvml(H200, now=Now(processes={4711: 62})), [UUID], None)
+    nvml = FakeNvml(H200, now=Now(processes={4711: 62}))
+    (gpu,) = read_gpus(nvml, handles_of(nvml, [UUID]), None)
     assert (gpu.other_processes, gpu.utilisation_fraction_mean) == (None, 0.97)
 
 
@@ -117,13 +120,40 @@ def test_a_run_shorter_than_the_interval_is_sampled_with_its_gpus_if_there_is_a_
     assert telemetry.load_average_mean is not None
 
 
-def test_a_driver_that_never_returns_does_not_block_stop():
+@pytest.mark.parametrize(
+    ("call", "limit"), [("nvmlInit", {"wake_seconds": 0.01}), ("nvmlDeviceGetTemperature", {"stop_seconds": 0.01})]
+)
+def test_a_driver_that_never_returns_does_not_block_stop(call, limit):
     answer = threading.Event()
-    nvml = FakeNvml(H200, answers={"nvmlInit": answer.wait})
-    sampler = Sampler([UUID], nvml=nvml, stop_seconds=0.01)
+    nvml = FakeNvml(H200, answers={call: lambda *_: answer.wait()})
+    sampler = Sampler([UUID], nvml=nvml, **limit)
     sampler.start()
     assert (sampler.stop(), sampler.hung) == (None, True)
     answer.set()
+
+
+def test_stop_waits_longer_for_a_gpu_that_has_to_wake_first():
+    is_awake = threading.Event()
+
+    def waking(uuid):
+        time.sleep(0.3)
+        is_awake.set()
+        return 0
+
+    nvml = FakeNvml(H200, answers={"nvmlDeviceGetHandleByUUID": waking})
+    sampler = Sampler([UUID], nvml=nvml, stop_seconds=0.01)
+    sampler.start()
+    sampler.stop()
+    assert is_awake.is_set()
+
+
+def test_a_gpu_is_searched_once_because_the_search_may_wake_others():
+    nvml = FakeNvml(H200)
+    sampler = Sampler([UUID], nvml=nvml)
+    sampler.start()
+    assert wait_for(lambda: len(sampler.polls) > 1)
+    sampler.stop()
+    assert nvml.calls.count("nvmlDeviceGetHandleByUUID") == 1
 
 
 def test_each_poll_is_kept_without_the_names_of_processes():

@@ -14,7 +14,7 @@ from building import assert_same, build, first_batch, nodes, workload_of
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.training.input_spec import InputSpec
-from pytest_tfperf.training.inputs import PipelineOnly, feed
+from pytest_tfperf.training.inputs import PipelineOnly, copied, shared
 from pytest_tfperf.training.loading import load_pipeline
 from pytest_tfperf.training.pipelines.synthetic import host
 from pytest_tfperf.training.strategies import strategy_for
@@ -74,7 +74,7 @@ def test_the_host_pipelines_batch_stays_on_the_host(cpus: list[str]) -> None:
 def test_prefetching_to_devices_as_for_gpus_gives_the_same_batches(cpus: list[str], update: str, replicas: int) -> None:
     workload = workload_of(input_pipeline="feeds:numbered", variable_update=update)
     strategy = strategy_for(workload, cpus[:replicas])
-    fetches = [feed(strategy, load_pipeline(workload, SPEC), copied=copied) for copied in (False, True)]
+    fetches = [way(strategy, load_pipeline(workload, SPEC)) for way in (shared, copied)]
     for _ in range(3):
         plain, prefetched = (strategy.experimental_local_results(fetch()[0]) for fetch in fetches)
         assert_same(list(prefetched), list(plain))

@@ -116,6 +116,11 @@ def test_a_step_profile_drops_the_window_that_is_still_queued(started: Started) 
     assert [started.worker.receive(PATIENCE_SECONDS) for _ in range(2)] == [MESSAGE, {"profile_step": asked}]
 
 
+def test_a_step_that_exchanges_gradients_between_gpus_is_known_as_one(started: Started) -> None:
+    run = started.ready({"step_profile": asdict(StepProfile(input=Input.RESIDENT, exchanges=True))})
+    assert run.profile_step(matrix_products=False, multiply_adds=False).exchanges
+
+
 ERROR = {"type": "ValueError", "message": "no", "hint": "", "ours": False, "out_of_memory": True}
 
 
@@ -192,6 +197,14 @@ def test_an_error_that_another_rank_caused_is_told_from_its_own(
     with pytest.raises(MeasurementError):
         wait_for(worker.poll)
     assert worker.fault is fault
+
+
+@pytest.mark.parametrize(("setting", "limit"), [(600.0, 90.0), (30.0, 30.0)])
+def test_each_phase_has_a_limit_of_its_own_up_to_the_setting(started: Started, setting: float, limit: float) -> None:
+    worker = started.called(silence=setting)
+    worker.begin("peak memory", 60.0)
+    worker.begin("step profile", 90.0)
+    assert worker.silence_seconds == limit
 
 
 def test_closing_ends_the_worker_and_its_temporary_files(started: Started, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ WHY = {
     Check.DRIVER: "without its driver no GPU can be used, and a call into a hung one never returns",
     Check.GPU_CODE: "TensorFlow holds code for some GPUs only; for newer ones the driver compiles it, if it can",
     Check.COMPUTE_MODE: "a comparison runs two workers on a GPU at once, and a GPU may admit only one",
-    Check.PERSISTENCE: "without it the driver unloads between workers, and each start takes seconds longer",
+    Check.PERSISTENCE: "without it the driver lets GPUs sleep that nobody uses, and takes seconds to wake them",
     Check.POWER_LIMIT: "a lower limit lowers the clocks under load, so the GPU is slower than its baseline",
     Check.GPU_CLOCKS: "lower clocks make each step slower, and heat makes them change",
     Check.GPU_PROCESSES: "they take time and memory of the GPU, and the run is discarded as disturbed",

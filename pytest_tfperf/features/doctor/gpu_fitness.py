@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,7 +19,7 @@ from pytest_tfperf.hardware.discovery import Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.hardware.host_usage import pid_in, process_name
 from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
-from pytest_tfperf.hardware.sampler import read_gpus
+from pytest_tfperf.hardware.sampler import handles_of, read_gpus
 from pytest_tfperf.reports.telemetry import slowed_down
 
 _LIMITS = DisturbanceLimits()
@@ -45,6 +46,7 @@ def gpu_findings(
     other_process: Callable[[int], str] | None = process_name,
     environ: Mapping[str, str] = os.environ,
     build: Build | None = None,
+    settle_seconds: float = 1.5,
 ) -> list[Finding]:
     """What was found of the driver and of each visible GPU; a fact that the driver does not report is left out.
 
@@ -54,6 +56,7 @@ def gpu_findings(
         other_process: the name of a process by its pid; "" where it can't be seen. None where NVML's pids mean nothing.
         environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter.
         build: what TensorFlow is made of; None where none is installed for GPUs.
+        settle_seconds: after which a GPU is looked at again that seems to be in use by processes that can't be seen.
     """
     if driver_hangs(root):
         fact = "it does not answer"
@@ -70,7 +73,7 @@ def gpu_findings(
                 if shown := [gpu.uuid for gpu in card.usable if gpu in visible]:
                     if build is not None:
                         found += _code(card, build, (driver // 1000, driver % 1000 // 10))
-                    found += _of_card(opened, card, read_gpus(opened, shown, other_process))
+                    found += _of_card(opened, card, _seen(opened, shown, other_process, settle_seconds))
             return found
     except NvmlError as error:
         if error.fault:
@@ -80,6 +83,23 @@ def gpu_findings(
 
 def _gpus(count: int) -> str:
     return f"{count} GPU{'' if count == 1 else 's'}"
+
+
+def _seen(
+    nvml: Any, uuids: Sequence[str], other_process: Callable[[int], str] | None, settle_seconds: float
+) -> Sequence[GpuTelemetry]:
+    """The state of a GPU, or of its MIG devices."""
+    handles = handles_of(nvml, uuids)
+    now = read_gpus(nvml, handles, other_process)
+    if any(_is_in_use_unseen(one) for one in now):
+        # Without persistence mode it slept until we asked, and seems to be in use for a moment after it wakes.
+        time.sleep(settle_seconds)
+        now = read_gpus(nvml, handles, other_process)
+    return now
+
+
+def _is_in_use_unseen(now: GpuTelemetry) -> bool:
+    return now.other_processes is None and (now.utilisation_fraction_mean or 0.0) > _LIMITS.gpu_utilisation_fraction
 
 
 def _of_card(nvml: Any, card: Card, seen: Sequence[GpuTelemetry]) -> Iterator[Finding]:
@@ -206,9 +226,9 @@ def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[F
 
 
 def _processes(index: int, now: GpuTelemetry) -> Iterator[Finding]:
-    used = now.utilisation_fraction_mean or 0.0
-    if now.other_processes is None and used > _LIMITS.gpu_utilisation_fraction:
-        fact = f"GPU {index}: {used * 100:.0f} % in use, by processes that can't be seen here"
+    if _is_in_use_unseen(now):
+        used = (now.utilisation_fraction_mean or 0.0) * 100
+        fact = f"GPU {index}: {used:.0f} % in use, by processes that can't be seen here"
         fix = "look from the host (nvidia-smi), or start the container with docker run --pid=host"
         yield Finding(Check.GPU_PROCESSES, Level.UNFIT, fact, fix)
         return

@@ -223,6 +223,7 @@ def gpus(machine: Topology = DGX, *, pids: bool = True, **answers: Any) -> list[
         (lambda pid: f"python (pid {pid})") if pids else None,
         {},
         build,
+        settle_seconds=0.0,
     )
 
 
@@ -273,6 +274,15 @@ def test_processes_are_unknown_in_a_container_but_not_their_use_of_a_gpu(
     now = Now(processes={7: 0}, utilisation=utilisation)
     (found,) = [one for one in gpus(pids=False, now=now) if one.subject is Check.GPU_PROCESSES]
     assert (found.level, said in found.fact) == (level, True)
+
+
+def test_a_gpu_that_seems_to_be_in_use_only_while_it_wakes_is_not_in_use() -> None:
+    looks = iter([100, 0])
+    rates = {"nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=next(looks))}
+    machine = replace(DGX, gpus=DGX.gpus[:1], links=((None,),))
+    nvml = FakeNvml(machine, answers=answering() | rates)
+    found = gpu_findings(Path("/none"), nvml, None, {}, settle_seconds=0.0)
+    assert [one.level for one in found if one.subject is Check.GPU_PROCESSES] == [Level.UNKNOWN]
 
 
 TF_2_21 = Build((12, 5), ((6, 0), (7, 0), (8, 0), (8, 9)), ((9, 0),))  # its build_info.py
