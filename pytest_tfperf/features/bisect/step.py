@@ -13,9 +13,10 @@ from pytest_tfperf.bench.comparing import Effort, Terms
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_REGRESSED, outcome_of
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.session_verdicts import SessionRecord
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.pairs import ErrorRates
 from pytest_tfperf.stores import files
@@ -29,8 +30,6 @@ SKIP: Final = 125
 
 STOP: Final = 130
 """As a shell gives it after Ctrl-C; git ends the bisection from 128 on."""
-
-_DECIDED = (Outcome.PASS, Outcome.IMPROVED, Outcome.REGRESSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,18 +136,27 @@ def answered(record: SessionRecord) -> Answered:
 def git_status(record: SessionRecord, status: int) -> int:
     """The status for a session that pytest would end with `status`.
 
-    Bad is a confirmed regression, or another test that failed. Good are tests that all passed a verdict. Everything
-    else decides nothing: tests that could not be measured, stayed in doubt or had no baseline, files that can't be
-    collected, and a slower machine.
+    Bad is a confirmed regression that fails its test, or another test that failed. Good are tests that all passed a
+    verdict. Everything else decides nothing: tests that could not be measured, stayed in doubt or had no baseline, a
+    regression that fails no test, files that can't be collected, and a slower machine.
     """
     if status == EXIT_INTERRUPTED and record.selection:
         return STOP
     outcomes = [outcome_of(result) for result in record.results]
-    if status == EXIT_REGRESSED and (Outcome.REGRESSED in outcomes or not record.not_measured):
+    # --tfperf-strict also fails a test that stayed in doubt.
+    is_in_doubt = bool(record.not_measured) or Outcome.INCONCLUSIVE in outcomes
+    if status == EXIT_REGRESSED and (Outcome.REGRESSED in outcomes or not is_in_doubt):
         return EXIT_REGRESSED
-    if status == EXIT_GREEN and outcomes and all(outcome in _DECIDED for outcome in outcomes):
+    if status == EXIT_GREEN and record.results and all(map(_is_good, record.results)):
         return EXIT_GREEN
     return SKIP
+
+
+def _is_good(result: Measurement | Comparison) -> bool:
+    """Whether it passed, and not only against earlier sessions: these may be of slow commits."""
+    verdict = result.verdict if isinstance(result, Measurement) else None
+    is_provisional = verdict is not None and verdict.against is Against.EARLIER_SESSIONS
+    return outcome_of(result) in (Outcome.PASS, Outcome.IMPROVED) and not is_provisional
 
 
 _SECONDS: Final = 3600.0
