@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
@@ -18,7 +19,8 @@ from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.judging.pairs import Decision, ErrorRates
+from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.stores import files
 from pytest_tfperf.workers.checkout_launcher import Checkout, CheckoutLauncher
 from pytest_tfperf.workers.git_history import require_repository
@@ -71,15 +73,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One comparison of the test."""
+    """One comparison of the two states.
 
-    ratio: float
-    low: float
-    high: float
-    outcome: Outcome
-    reason: str
+    Args:
+        test: pytest's node id.
+        call: which call of the test it is, from 0.
+        decision: INVALID where the states could not be compared.
+        pairs: how many it took.
+    """
+
+    test: str
+    call: int
+    decision: Decision
     pairs: int
-    lower: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +93,13 @@ class Answered:
     """What a session found.
 
     Args:
-        found: the comparisons of the test, in its order.
-        faults: why nothing could be measured, one message for each test.
-        seconds: how long the comparisons took.
+        found: the comparisons of the two states, in their order.
+        faults: why a test could not be measured, or compared nothing.
+        seconds: how long the calls took.
     """
 
     found: tuple[Found, ...] = ()
-    faults: tuple[str, ...] = ()
+    faults: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -113,24 +119,24 @@ def read_answer(path: Path) -> Answered:
 
 
 def answered(record: SessionRecord) -> Answered:
-    """What a session gave."""
-    compared = [one for one in record.results if isinstance(one, Comparison)]
-    return Answered(
-        found=tuple(
-            Found(
-                ratio=one.ratio,
-                low=one.low,
-                high=one.high,
-                outcome=one.of_ratio or Outcome.INVALID,
-                reason=one.reason,
-                pairs=len(one.pairs),
-                lower=one.tolerance.lower,
-            )
-            for one in compared
-        ),
-        faults=tuple(map(str, record.not_measured.values())),
-        seconds=sum(one.seconds for one in compared),
-    )
+    """What a session gave: only what ran on the two states, which a `throughput.compare` does not."""
+    calls: Counter[str] = Counter()
+    found: list[Found] = []
+    for one in record.results:
+        if isinstance(one, Comparison) and one.against_other_side:
+            decision = Decision(one.ratio, one.low, one.high, one.of_ratio or Outcome.INVALID, reason_of(one))
+            found.append(Found(test=one.test, call=calls[one.test], decision=decision, pairs=len(one.pairs)))
+        calls[one.test] += 1
+    faults = {test: str(error) for test, error in record.not_measured.items()}
+    if not (found or faults):
+        faults = dict.fromkeys(calls, _ONLY_HERE)
+    return Answered(found=tuple(found), faults=faults, seconds=sum(one.seconds for one in record.results))
+
+
+_ONLY_HERE: Final = (
+    "the test ran on the current code alone. Call `check` or `check_command` in it: only these run on other commits or "
+    "with other packages"
+)
 
 
 def git_status(record: SessionRecord, status: int) -> int:
