@@ -62,6 +62,8 @@ class Comparison:
         ratio_outcome: PASS, IMPROVED, REGRESSED, INCONCLUSIVE or INVALID; None where there are no figures, so that the
             outcome is the ratio's.
         figures: what became of each figure that was asked for beside the throughput.
+        against_other_side: whether a is the session's other side, as with --tfperf-base; False for the two sides of a
+            `throughput.compare`, which both run the current code. Older histories don't say it.
     """
 
     test: str
@@ -84,6 +86,7 @@ class Comparison:
     discarded_pairs: tuple[Pair, ...] = ()
     ratio_outcome: Outcome | None = None
     figures: tuple[FigureVerdict, ...] = ()
+    against_other_side: bool = False
 
     @property
     def of_ratio(self) -> Outcome | None:

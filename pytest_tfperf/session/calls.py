@@ -85,7 +85,7 @@ class CallRunner:
         except NotCompared as error:
             if not other.may_lack_code:
                 raise error.of_type(MeasurementError) from error
-            self._session.compared.alone[self._test] = str(error)
+            self._session.compared.measured_alone(self._test, str(error))
         return self.measure(subject, on, plan, name)
 
     def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
@@ -149,7 +149,7 @@ class CallRunner:
             )
             a_side = replace(found.a, name=a_name, environment={**found.a.environment, **a_facts})
             b_side = replace(found.b, name=b_name, environment={**found.b.environment, **b_facts})
-            return replace(found, a=a_side, b=b_side)
+            return replace(found, a=a_side, b=b_side, against_other_side=other is not None)
 
         return self._result(Comparison, asked_for(on.shape, on.machine, a.workload, b.workload), take)
 

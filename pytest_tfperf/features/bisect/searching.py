@@ -8,14 +8,14 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import final
 
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.plain_json import build, plain
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.search import (
     MOST_PAIRS,
@@ -35,6 +35,7 @@ from pytest_tfperf.reports.table import aligned
 from pytest_tfperf.stores import files
 
 _LAST_LINES = 15
+_DECIDED = (Outcome.PASS, Outcome.IMPROVED, Outcome.REGRESSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +43,12 @@ class Kept:
     """What a search knows, as its file keeps it.
 
     Args:
-        ends: the comparison of the bad end with the good one; None before it.
-        call: which comparison of the test lost most there, from 0.
-        answers: by the state's index.
+        ends: the comparison of the bad end with the good one, of the call that lost most; None before it is decided.
+        answers: by the state's index; without what was skipped, which can perhaps be measured next time.
         seconds: that the comparisons took.
     """
 
     ends: Found | None = None
-    call: int = 0
     answers: Mapping[str, Answer] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -69,6 +68,7 @@ class Searching:
         show: prints a line.
         tolerance: what the bad end must have lost more than; None: the test's own.
         afresh: forget what is known.
+        run_pytest: runs a step's session on the test, and returns what it printed.
     """
 
     def __init__(
@@ -80,11 +80,13 @@ class Searching:
         *,
         tolerance: Tolerance | None = None,
         afresh: bool = False,
+        run_pytest: Callable[[str, Path], str] | None = None,
     ) -> None:
         self._test = test
         self._states = states
         self._show = show
         self._tolerance = tolerance
+        self._run_pytest = run_pytest or _session
         self._last = len(states.names) - 1
         self._rates = error_rates(self._last)
         digest = hashlib.sha256("\0".join([test, str(tolerance), *states.key]).encode()).hexdigest()[:12]
@@ -92,6 +94,7 @@ class Searching:
         if afresh:
             self._file.unlink(missing_ok=True)
         self._kept = self._read()
+        self._skipped: dict[int, Answer] = {}
 
     def run(self) -> int:
         """Search until the change is found; returns the exit status.
@@ -117,44 +120,69 @@ class Searching:
             f"{counted(comparisons(self._last), 'comparison')}"
         )
         ends = self._kept.ends or self._compare_ends()
-        self._show(f"  {names[-1]}: {_size(ends)}, {counted(ends.pairs, 'pair')}")
-        if ends.outcome is not Outcome.REGRESSED:
-            self._show(f"{names[-1]} is not slower than {names[0]} by more than the tolerance: {ends.reason}")
-            return EXIT_REGRESSED if ends.outcome in (Outcome.PASS, Outcome.IMPROVED) else EXIT_NOT_MEASURED
-        threshold = threshold_of(ends.ratio)
+        outcome, reason = ends.decision.outcome, ends.decision.reason
+        if outcome is not Outcome.INVALID:  # a reader would take its ratio for a result
+            of = "" if ends.test == self._test else f" of {ends.test}"
+            self._show(f"  {names[-1]}: {_size(ends.decision)}, {counted(ends.pairs, 'pair')}{of}")
+        if outcome not in _DECIDED:
+            self._show(f"{names[-1]} could not be compared with {names[0]}: {reason}. The same command tries it again")
+            return EXIT_NOT_MEASURED
+        if outcome is not Outcome.REGRESSED:
+            self._show(f"{names[-1]} is not slower than {names[0]} by more than the tolerance: {reason}")
+            return EXIT_REGRESSED
         for index, answer in sorted(self._answers.items()):
             self._show(f"  {names[index]}: {_said(answer)} (kept)")
         while (asked := self._search.next) is not None:
             self._show_left()
-            answer = self._ask(asked, threshold)
-            self._keep(replace(self._kept, answers={**self._kept.answers, str(asked): answer}))
+            answer = self._ask(0, asked, ends)
+            if answer.side is Side.SKIPPED:
+                self._skipped[asked] = answer
+            else:
+                self._keep(replace(self._kept, answers={**self._kept.answers, str(asked): answer}))
             self._show(f"  {names[asked]}: {_said(answer)}")
-        return self._end(threshold)
+        return self._end(ends)
 
     # Comparisons
 
     def _compare_ends(self) -> Found:
-        found = self._compare(0, self._last, self._tolerance)
-        call = min(range(len(found)), key=lambda i: found[i].ratio)
-        self._keep(replace(self._kept, ends=found[call], call=call))
-        return found[call]
-
-    def _ask(self, index: int, threshold: Tolerance) -> Answer:
-        try:
-            found = self._compare(0, index, threshold)[self._kept.call]
-        except _NotMeasured as error:
-            return Answer(side=Side.SKIPPED, why=str(error.lines[0]))
-        except IndexError as error:
-            return Answer(side=Side.SKIPPED, why=str(error))
-        if found.outcome is Outcome.INVALID:
-            return Answer(side=Side.SKIPPED, why=found.reason)
-        return answer_of(_decision(found), threshold, found.pairs)
-
-    def _compare(self, a: int, b: int, tolerance: Tolerance | None) -> Sequence[Found]:
-        """What a session finds that compares two states.
+        """The call that lost most between the ends; kept if it is decided.
 
         Raises:
-            _NotMeasured: one can't be built, or the session gave nothing.
+            _NotMeasured: an end can't be built or measured.
+        """
+        answered = self._compare(0, self._last, self._tolerance)
+        faults = [_NotMeasured(fault) for fault in answered.faults.values()]
+        if not answered.found:
+            raise faults[0]
+        # What could not be compared may have lost most, so it comes before what passed.
+        most = min(answered.found, key=lambda one: (WORST_FIRST.index(one.decision.outcome), one.decision.ratio))
+        if most.decision.outcome in _DECIDED:
+            if most.decision.outcome is not Outcome.REGRESSED and faults:
+                raise faults[0]
+            self._keep(replace(self._kept, ends=most))
+        return most
+
+    def _ask(self, a: int, b: int, ends: Found) -> Answer:
+        """How b differs from a in the call that lost most between the ends; skipped where it can't be compared."""
+        threshold = threshold_of(ends.decision.ratio)
+        try:
+            answered = self._compare(a, b, threshold)
+        except _NotMeasured as error:
+            return Answer(side=Side.SKIPPED, why=str(error.lines[0]))
+        alike = [one for one in answered.found if (one.test, one.call) == (ends.test, ends.call)]
+        if not alike:
+            why = answered.faults.get(ends.test, f"{ends.test} was not compared")
+            return Answer(side=Side.SKIPPED, why=why.partition("\n")[0])
+        found = alike[0]
+        if found.decision.outcome is Outcome.INVALID:
+            return Answer(side=Side.SKIPPED, why=found.decision.reason)
+        return answer_of(found.decision, threshold, found.pairs)
+
+    def _compare(self, a: int, b: int, tolerance: Tolerance | None) -> Answered:
+        """What a session finds that compares two states; without a comparison it has a fault.
+
+        Raises:
+            _NotMeasured: a state can't be built.
         """
         try:
             states = [self._states.state(index) for index in (a, b)]
@@ -171,19 +199,17 @@ class Searching:
             tolerance=tolerance,
         )
         self._write(step_file, step)
-        text = _session(self._test, step_file)
+        text = self._run_pytest(self._test, step_file)
         answered = read_answer(answer_file) if answer_file.exists() else Answered()
         self._kept = replace(self._kept, seconds=self._kept.seconds + answered.seconds)
-        if answered.found:
-            return answered.found
-        if answered.faults:
-            raise _NotMeasured(answered.faults[0])
-        end = "\n".join(f"  | {line}" for line in text.splitlines()[-_LAST_LINES:])
-        raise _NotMeasured(f"pytest compared nothing in {self._test}; its last lines:\n{end}")
+        if answered.found or answered.faults:
+            return answered
+        end = (f"  | {line}" for line in text.splitlines()[-_LAST_LINES:])
+        return Answered(faults={self._test: "\n".join([f"pytest compared nothing in {self._test}:", *end])})
 
     # The end
 
-    def _end(self, threshold: Tolerance) -> int:
+    def _end(self, ends: Found) -> int:
         names, found = self._states.names, self._search.candidates
         if len(found) > 1:
             listed = ", ".join(names[index] for index in found)
@@ -191,19 +217,19 @@ class Searching:
             return EXIT_NOT_MEASURED
         first = found[0]
         before = self._last_measured_before(first)
-        try:
-            last = self._compare(before, first, threshold)[self._kept.call]
-        except (_NotMeasured, IndexError) as error:
-            self._show(f"{names[first]} is the first slow {self._states.noun}; its size is not known: {error}")
+        last = self._ask(before, first, ends)
+        if last.side is Side.SKIPPED:
+            self._show(f"{names[first]} is the first slow {self._states.noun}; its size is not known: {last.why}")
             return EXIT_NOT_MEASURED
-        unsure = [names[i] for i, answer in self._answers.items() if not answer.is_sure]
-        is_confirmed = answer_of(_decision(last), threshold, last.pairs).side is Side.BAD
-        if not is_confirmed:
+        if last.side is not Side.BAD:
+            why = "an earlier answer was wrong" if last.is_sure else "this undecided answer or an earlier one is wrong"
             self._show(
-                f"{names[first]} would be it, but beside {names[before]} it is not slow ({_size(last)}): an earlier "
-                "answer was wrong. Search again on a quieter machine, with --again"
+                f"{names[first]} would be it, but beside {names[before]} it is not slow ({_size(last)}): {why}. "
+                "Search again on a quieter machine, with --again"
             )
             return EXIT_NOT_MEASURED
+        unsure = [names[i] for i, answer in self._answers.items() if not answer.is_sure]
+        unsure += [] if last.is_sure else [f"{names[first]} beside {names[before]}"]
         doubts = [("doubt", f"{', '.join(unsure)} stayed undecided; the likelier answer counted")] if unsure else []
         lines = aligned([*self._states.about(first), *doubts])
         size = f"{_size(last)}, beside {names[before]}"
@@ -218,7 +244,7 @@ class Searching:
 
     @property
     def _answers(self) -> dict[int, Answer]:
-        return {int(index): answer for index, answer in self._kept.answers.items()}
+        return {int(index): answer for index, answer in self._kept.answers.items()} | self._skipped
 
     @property
     def _search(self) -> Search:
@@ -249,7 +275,7 @@ class Searching:
     def _write(self, path: Path, value: Kept | Step) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            (path.parent.parent / "bisect" / ".gitignore").write_text("*\n", "utf-8")
+            (path.parent / ".gitignore").write_text("*\n", "utf-8")
             if isinstance(value, Step):
                 write(path, value)
             else:
@@ -280,11 +306,7 @@ def _session(test: str, step_file: Path) -> str:
     return text
 
 
-def _decision(found: Found) -> Decision:
-    return Decision(found.ratio, found.low, found.high, found.outcome, found.reason)
-
-
-def _size(found: Found) -> str:
+def _size(found: Decision | Answer) -> str:
     """The change with its interval: "-10.1 % (95 % CI -11.0 % to -9.2 %)"."""
     interval = f" (95 % CI {change(found.low - 1)} to {change(found.high - 1)})" if math.isfinite(found.high) else ""
     return f"{change(found.ratio - 1)}{interval}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
@@ -13,11 +14,13 @@ from pytest_tfperf.bench.comparing import Effort, Terms
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_REGRESSED, outcome_of
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.session_verdicts import SessionRecord
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.judging.pairs import Decision, ErrorRates
+from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.stores import files
 from pytest_tfperf.workers.checkout_launcher import Checkout, CheckoutLauncher
 from pytest_tfperf.workers.git_history import require_repository
@@ -29,8 +32,6 @@ SKIP: Final = 125
 
 STOP: Final = 130
 """As a shell gives it after Ctrl-C; git ends the bisection from 128 on."""
-
-_DECIDED = (Outcome.PASS, Outcome.IMPROVED, Outcome.REGRESSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +73,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One comparison of the test."""
+    """One comparison of the two states.
 
-    ratio: float
-    low: float
-    high: float
-    outcome: Outcome
-    reason: str
+    Args:
+        test: pytest's node id.
+        call: which call of the test it is, from 0.
+        decision: INVALID where the states could not be compared.
+        pairs: how many it took.
+    """
+
+    test: str
+    call: int
+    decision: Decision
     pairs: int
-    lower: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +93,13 @@ class Answered:
     """What a session found.
 
     Args:
-        found: the comparisons of the test, in its order.
-        faults: why nothing could be measured, one message for each test.
-        seconds: how long the comparisons took.
+        found: the comparisons of the two states, in their order.
+        faults: why a test could not be measured, or compared nothing.
+        seconds: how long the calls took.
     """
 
     found: tuple[Found, ...] = ()
-    faults: tuple[str, ...] = ()
+    faults: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -114,41 +119,50 @@ def read_answer(path: Path) -> Answered:
 
 
 def answered(record: SessionRecord) -> Answered:
-    """What a session gave."""
-    compared = [one for one in record.results if isinstance(one, Comparison)]
-    return Answered(
-        found=tuple(
-            Found(
-                ratio=one.ratio,
-                low=one.low,
-                high=one.high,
-                outcome=one.of_ratio or Outcome.INVALID,
-                reason=one.reason,
-                pairs=len(one.pairs),
-                lower=one.tolerance.lower,
-            )
-            for one in compared
-        ),
-        faults=tuple(map(str, record.not_measured.values())),
-        seconds=sum(one.seconds for one in compared),
-    )
+    """What a session gave: only what ran on the two states, which a `throughput.compare` does not."""
+    calls: Counter[str] = Counter()
+    found: list[Found] = []
+    for one in record.results:
+        if isinstance(one, Comparison) and one.against_other_side:
+            decision = Decision(one.ratio, one.low, one.high, one.of_ratio or Outcome.INVALID, reason_of(one))
+            found.append(Found(test=one.test, call=calls[one.test], decision=decision, pairs=len(one.pairs)))
+        calls[one.test] += 1
+    faults = {test: str(error) for test, error in record.not_measured.items()}
+    if not (found or faults):
+        faults = dict.fromkeys(calls, _ONLY_HERE)
+    return Answered(found=tuple(found), faults=faults, seconds=sum(one.seconds for one in record.results))
+
+
+_ONLY_HERE: Final = (
+    "the test ran on the current code alone. Call `check` or `check_command` in it: only these run on other commits or "
+    "with other packages"
+)
 
 
 def git_status(record: SessionRecord, status: int) -> int:
     """The status for a session that pytest would end with `status`.
 
-    Bad is a confirmed regression, or another test that failed. Good are tests that all passed a verdict. Everything
-    else decides nothing: tests that could not be measured, stayed in doubt or had no baseline, files that can't be
-    collected, and a slower machine.
+    Bad is a confirmed regression that fails its test, or another test that failed. Good are tests that all passed a
+    verdict. Everything else decides nothing: tests that could not be measured, stayed in doubt or had no baseline, a
+    regression that fails no test, files that can't be collected, and a slower machine.
     """
     if status == EXIT_INTERRUPTED and record.selection:
         return STOP
     outcomes = [outcome_of(result) for result in record.results]
-    if status == EXIT_REGRESSED and (Outcome.REGRESSED in outcomes or not record.not_measured):
+    # --tfperf-strict also fails a test that stayed in doubt.
+    is_in_doubt = bool(record.not_measured) or Outcome.INCONCLUSIVE in outcomes
+    if status == EXIT_REGRESSED and (Outcome.REGRESSED in outcomes or not is_in_doubt):
         return EXIT_REGRESSED
-    if status == EXIT_GREEN and outcomes and all(outcome in _DECIDED for outcome in outcomes):
+    if status == EXIT_GREEN and record.results and all(map(_is_good, record.results)):
         return EXIT_GREEN
     return SKIP
+
+
+def _is_good(result: Measurement | Comparison) -> bool:
+    """Whether it passed, and not only against earlier sessions: these may be of slow commits."""
+    verdict = result.verdict if isinstance(result, Measurement) else None
+    is_provisional = verdict is not None and verdict.against is Against.EARLIER_SESSIONS
+    return outcome_of(result) in (Outcome.PASS, Outcome.IMPROVED) and not is_provisional
 
 
 _SECONDS: Final = 3600.0

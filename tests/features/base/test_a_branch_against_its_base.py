@@ -44,6 +44,7 @@ def test_a_slower_branch_fails_against_the_commit_where_it_began(slower: tuple[R
 def test_comparisons_are_kept_with_the_two_commits(slower: tuple[Repository, Finished]) -> None:
     repository, _ = slower
     (kept,) = repository.project.history.comparisons()
+    assert kept.against_other_side
     commits = [side.environment["commit"] for side in (kept.a, kept.b)]
     assert commits == [repository.git("rev-parse", "--short=12", name) for name in ("main~1", "HEAD")]
 
@@ -77,6 +78,19 @@ def test_new(throughput, on):
     run(throughput, on, "new.py", name="new")
 """
 
+TWO_CHECKS = """
+def test_two(throughput, on):
+    run(throughput, on, "new.py", name="new")
+    run(throughput, on, "newer.py", name="newer")
+"""
+
+# It compares two programs of this side, so it says nothing of the base.
+OWN_COMPARISON = """
+def test_own_comparison(throughput, on):
+    loop = [sys.executable, "loop.py"]
+    throughput.compare_command(loop, loop, names=("old", "new"), on=on, tolerance=0.05)
+"""
+
 # `echo` is not of this repository, and where it runs is not either.
 ELSEWHERE = """
 def test_elsewhere(throughput, on, tmp_path):
@@ -99,6 +113,7 @@ def test_what_the_base_lacks_is_measured_and_said_and_the_rest_is_compared(repos
     ("tests", "files", "said"),
     [
         (NEW, {"new.py": "import loop\n"}, "NEW: main ("),
+        (NEW + OWN_COMPARISON, {"new.py": "import loop\n"}, "NEW: main ("),
         (ELSEWHERE, {}, "nothing of this repository is in it, so both sides would be the same"),
         (
             NEW.replace("new.py", "loop.py"),
@@ -106,7 +121,7 @@ def test_what_the_base_lacks_is_measured_and_said_and_the_rest_is_compared(repos
             "fails there only: the program exited with status 1 after 0 readings",
         ),
     ],
-    ids=["new", "of no repository", "fails in the base"],
+    ids=["new", "new, beside a comparison of its own", "of no repository", "fails in the base"],
 )
 def test_a_session_that_compared_nothing_ends_with_6(
     repository: Repository, tests: str, files: dict[str, str | None], said: str
@@ -123,6 +138,15 @@ def test_a_session_that_compared_nothing_ends_with_6(
     assert session.status == NOT_MEASURED, session.text
     assert f"measured, not compared: {said}" in session.text
     assert "NOTHING WAS COMPARED" in session.text
+
+
+def test_each_check_that_the_base_lacks_says_why(repository: Repository) -> None:
+    for name in ("new.py", "newer.py"):
+        repository.project.write(name, "import loop\n")
+    repository.project.tests(TESTS.partition("def test_loop")[0] + TWO_CHECKS, "perf_tests/test_it.py")
+    text = repository.project.run(*BASE).text
+    lacks = [line.rpartition(" has no ")[2] for line in text.splitlines() if "test_two: measured, not compared" in line]
+    assert [line.split()[0] for line in lacks] == ["new.py", "newer.py"], text
 
 
 def test_a_program_that_fails_on_this_side_only_is_an_error(repository: Repository) -> None:

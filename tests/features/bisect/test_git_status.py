@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from inner import Project
-from measurements import comparison
+from measurements import baseline, comparison, measurement, verdict
 
+from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
@@ -25,6 +26,12 @@ def record(*outcomes: Outcome, not_measured: int = 0, **more: Any) -> SessionRec
     )
 
 
+def judged(outcome: Outcome, provenance: Provenance) -> SessionRecord:
+    """A test that was judged against a row, or against earlier sessions."""
+    found = measurement(verdict=verdict(outcome, baseline=baseline(provenance=provenance)))
+    return SessionRecord(selection=Selection([SelectedTest(id=found.test)]), results=[found])
+
+
 @pytest.mark.parametrize(
     ("found", "status", "told"),
     [
@@ -34,6 +41,12 @@ def record(*outcomes: Outcome, not_measured: int = 0, **more: Any) -> SessionRec
         (record(), FAILED, FAILED),  # an assertion of the test's own
         (record(Outcome.PASS, not_measured=1), NOT_MEASURED, SKIP),
         (record(Outcome.INCONCLUSIVE), PASSED, SKIP),
+        (record(Outcome.INCONCLUSIVE), FAILED, SKIP),  # --tfperf-strict
+        (record(Outcome.REGRESSED), PASSED, SKIP),  # a test that is marked xfail
+        (judged(Outcome.PASS, Provenance.MEASURED), PASSED, PASSED),
+        (judged(Outcome.REGRESSED, Provenance.MEASURED), FAILED, FAILED),
+        (judged(Outcome.REGRESSED, Provenance.PROVISIONAL), PASSED, SKIP),  # it only warns
+        (judged(Outcome.PASS, Provenance.PROVISIONAL), PASSED, SKIP),  # earlier sessions may be of slow commits
         (record(Outcome.NO_BASELINE), PASSED, SKIP),
         (record(), PASSED, SKIP),
         (record(Outcome.PASS), MACHINE, SKIP),

@@ -1,0 +1,227 @@
+"""`tfperf bisect` from its first comparison to its result, with sessions that answer what a test lets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.bisect.searching import Searching
+from pytest_tfperf.features.bisect.step import Answered, Found, State, read_step, write
+from pytest_tfperf.judging.pairs import Decision
+
+TEST = "a.py::test"
+FOUND, NOT_SLOWER, NOT_MEASURED = 0, 1, 6
+
+
+class PlayedStates:
+    """The states "0", which is good, to "4"."""
+
+    noun = "commit"
+    key = ("0", "4")
+    names = ("0", "1", "2", "3", "4")
+
+    def state(self, index: int) -> State:
+        return State(name=str(index), kind=self.noun, python="python")
+
+    def about(self, index: int) -> list[tuple[str, str]]:
+        return [("subject", f"the change of {index}")]
+
+
+def found(outcome: Outcome, ratio: float, *, test: str = TEST, call: int = 0, reason: str = "") -> Found:
+    decision = Decision(ratio, ratio - 0.01, ratio + 0.01, outcome, reason)
+    return Found(test=test, call=call, decision=decision, pairs=3)
+
+
+FAST, SLOW = found(Outcome.PASS, 1.0), found(Outcome.REGRESSED, 0.9)
+UNDECIDED = found(Outcome.INCONCLUSIVE, 0.93, reason="too close to decide")
+DISTURBED = found(Outcome.INVALID, 0.5, reason="INVALID: other processes used 43 % of 2 cores")
+DIED = Answered(faults={TEST: "the program exited with status 1"})
+SECOND_IS_SLOW: Mapping[str, Found | Answered] = {"0 4": SLOW, "0 2": SLOW, "0 1": FAST, "1 2": SLOW}
+"""By the two states that are compared."""
+
+
+class Played:
+    """Searches in one folder, each as a command of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.compared: list[str] = []
+
+    def search(self, answers: Mapping[str, Found | Answered], test: str = TEST) -> tuple[int, str]:
+        """The status and the text of a search; `compared` has the states that it compared."""
+        self.compared, said = [], []
+        session = self._session(answers)
+        status = Searching(test, PlayedStates(), self._folder, said.append, run_pytest=session).run()
+        return status, "\n".join(map(str, said))
+
+    def _session(self, answers: Mapping[str, Found | Answered]) -> Callable[[str, Path], str]:
+        def run_pytest(test: str, step_file: Path) -> str:
+            del test
+            step = read_step(step_file)
+            self.compared.append(f"{step.a.name} {step.b.name}")
+            answer = answers[self.compared[-1]]
+            write(Path(step.answer), answer if isinstance(answer, Answered) else Answered(found=(answer,)))
+            return ""
+
+        return run_pytest
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Played:
+    return Played(tmp_path)
+
+
+def test_the_first_slow_state_is_named_with_its_size_beside_the_one_before(played: Played) -> None:
+    status, text = played.search(SECOND_IS_SLOW)
+    assert (status, "2 is the first slow one: -10" in text, "beside 1" in text) == (FOUND, True, True), text
+
+
+# The last comparison
+
+
+def test_a_last_comparison_that_was_disturbed_confirms_nothing(played: Played) -> None:
+    status, text = played.search({**SECOND_IS_SLOW, "1 2": DISTURBED})
+    assert (status, "its size is not known: INVALID: other processes used" in text) == (NOT_MEASURED, True), text
+
+
+def test_an_undecided_last_comparison_is_a_doubt(played: Played) -> None:
+    status, text = played.search({**SECOND_IS_SLOW, "1 2": UNDECIDED})
+    assert (status, "doubt    2 beside 1 stayed undecided" in text) == (FOUND, True), text
+
+
+def test_a_last_comparison_that_is_decided_says_that_an_earlier_answer_was_wrong(played: Played) -> None:
+    status, text = played.search({**SECOND_IS_SLOW, "1 2": FAST})
+    assert (status, "an earlier answer was wrong" in text) == (NOT_MEASURED, True), text
+
+
+def test_an_undecided_last_comparison_blames_no_earlier_answer(played: Played) -> None:
+    status, text = played.search({**SECOND_IS_SLOW, "1 2": found(Outcome.INCONCLUSIVE, 0.97)})
+    assert (status, "this undecided answer or an earlier one is wrong" in text) == (NOT_MEASURED, True), text
+
+
+# What is kept
+
+
+@pytest.mark.parametrize("ends", [DISTURBED, UNDECIDED], ids=["disturbed", "undecided"])
+def test_ends_that_could_not_be_compared_are_said_to_be_that(played: Played, ends: Found) -> None:
+    status, text = played.search({"0 4": ends})
+    assert status == NOT_MEASURED
+    assert f"4 could not be compared with 0: {ends.decision.reason}" in text
+    assert "is not slower" not in text
+
+
+@pytest.mark.parametrize("ends", [DISTURBED, UNDECIDED], ids=["disturbed", "undecided"])
+def test_ends_that_could_not_be_compared_are_compared_again(played: Played, ends: Found) -> None:
+    played.search({"0 4": ends})
+    status, text = played.search(SECOND_IS_SLOW)
+    assert status == FOUND, text
+
+
+@pytest.mark.parametrize("skipped", [DISTURBED, DIED], ids=["disturbed", "died"])
+def test_a_state_that_was_skipped_is_measured_again(played: Played, skipped: Found | Answered) -> None:
+    status, _ = played.search({**SECOND_IS_SLOW, "0 1": skipped})
+    assert status == NOT_MEASURED
+    status, text = played.search(SECOND_IS_SLOW)
+    assert (status, played.compared) == (FOUND, ["0 1", "1 2"]), text
+
+
+def test_a_skipped_state_says_why(played: Played) -> None:
+    _, text = played.search({**SECOND_IS_SLOW, "0 1": DISTURBED})
+    assert "1: skipped: INVALID: other processes used" in text
+
+
+def test_ends_that_do_not_differ_are_kept(played: Played) -> None:
+    status, text = played.search({"0 4": FAST})
+    assert (status, "4 is not slower than 0" in text) == (NOT_SLOWER, True), text
+    assert (played.search({})[0], played.compared) == (NOT_SLOWER, [])
+
+
+# Several tests or calls
+
+
+def several(*comparisons: Found, **faults: str) -> Answered:
+    return Answered(found=comparisons, faults={f"{TEST}[{name}]": why for name, why in faults.items()})
+
+
+def of_parameter(name: str, one: Found) -> Found:
+    return found(one.decision.outcome, one.decision.ratio, test=f"{TEST}[{name}]")
+
+
+def test_a_parameter_that_ends_in_an_error_shifts_no_other(played: Played) -> None:
+    both = several(of_parameter("a", FAST), of_parameter("b", SLOW))
+    status, text = played.search(
+        {
+            "0 4": several(of_parameter("a", FAST), of_parameter("b", SLOW), of_parameter("c", FAST)),
+            "0 2": several(of_parameter("b", SLOW), of_parameter("c", FAST), a="the program exited with status 1"),
+            "0 1": several(of_parameter("a", FAST), of_parameter("b", FAST)),
+            "1 2": both,
+        }
+    )
+    assert (status, "2 is the first slow one" in text) == (FOUND, True), text
+
+
+def test_the_parameter_that_lost_most_is_named(played: Played) -> None:
+    both = several(of_parameter("a", FAST), of_parameter("b", SLOW))
+    _, text = played.search(dict.fromkeys(("0 4", "0 2", "0 1"), both))
+    assert f"3 pairs of {TEST}[b]" in text
+
+
+def test_a_state_in_which_the_slow_parameter_fails_is_skipped_with_its_error(played: Played) -> None:
+    ends = several(of_parameter("a", FAST), of_parameter("b", SLOW))
+    lacking = several(of_parameter("a", SLOW), b="the program exited with status 1\nand more")
+    _, text = played.search(dict.fromkeys(("0 1", "0 2", "0 3"), lacking) | {"0 4": ends})
+    assert "2: skipped: the program exited with status 1\n" in text
+
+
+def test_a_slow_call_is_not_taken_for_another_of_the_same_test(played: Played) -> None:
+    slow = found(Outcome.REGRESSED, 0.9, call=1)
+    status, text = played.search(
+        {
+            "0 4": several(FAST, slow),
+            "0 2": several(slow),
+            "0 1": several(FAST, found(Outcome.PASS, 1.0, call=1)),
+            "1 2": several(FAST, slow),
+        }
+    )
+    assert (status, "2 is the first slow one" in text) == (FOUND, True), text
+
+
+def test_a_call_that_could_not_be_compared_keeps_the_others_from_an_answer(played: Played) -> None:
+    status, text = played.search({"0 4": several(FAST, found(Outcome.INVALID, 1.2, call=1, reason="INVALID: busy"))})
+    assert (status, "could not be compared with 0: INVALID: busy" in text) == (NOT_MEASURED, True), text
+
+
+def test_a_regression_counts_more_than_a_larger_loss_that_is_invalid(played: Played) -> None:
+    status, text = played.search(
+        {
+            "0 4": several(found(Outcome.INVALID, 0.5, test="b.py::test"), SLOW),
+            **{states: one for states, one in SECOND_IS_SLOW.items() if states != "0 4"},
+        }
+    )
+    assert status == FOUND, text
+
+
+# What can't be searched
+
+
+def test_an_end_that_can_not_be_measured_says_why(played: Played) -> None:
+    with pytest.raises(TfperfError, match="the program exited with status 1"):
+        played.search({"0 4": DIED})
+
+
+def test_a_parameter_that_can_not_be_measured_at_the_ends_keeps_the_others_from_an_answer(played: Played) -> None:
+    with pytest.raises(TfperfError, match="the program exited with status 1"):
+        played.search({"0 4": several(of_parameter("a", FAST), b="the program exited with status 1")})
+
+
+def test_a_kept_search_that_can_not_be_read_names_the_way_out(played: Played, tmp_path: Path) -> None:
+    played.search({"0 4": FAST})
+    (kept,) = [path for path in (tmp_path / "bisect").glob("*.json") if path.suffixes == [".json"]]
+    kept.write_text(json.dumps({"ends": 3}))
+    with pytest.raises(TfperfError, match="Begin anew with --again"):
+        played.search({})
