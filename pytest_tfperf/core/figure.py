@@ -156,12 +156,15 @@ _DEFAULTS: Final = {
 }
 
 COLD_CACHES: Final = {
-    "CUDA_CACHE_DISABLE": "1",
     "JAX_ENABLE_COMPILATION_CACHE": "false",
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
     "TRITON_ALWAYS_COMPILE": "1",
 }
-"""Variables that switch caches of compiled programs off, so that each first step compiles the same."""
+"""Variables that switch caches of compiled programs off, so that each first step compiles the same.
+
+CUDA_CACHE_DISABLE is none of them. For Hopper, TensorFlow 2.21 has only PTX: without the driver's cache each first step
+there would compile TensorFlow's own kernels anew, for many minutes.
+"""
 
 
 def with_cold_caches(figures: Sequence[Figure], env: Mapping[str, str] | None) -> Mapping[str, str]:

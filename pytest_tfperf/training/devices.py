@@ -89,6 +89,18 @@ def require_logical(devices: Devices) -> None:
     _require_gpus(devices, devices.count, len(tf.config.list_logical_devices(devices.kind.value)))
 
 
+def own_devices(kind: DeviceKind) -> list[str]:
+    """Names of this process's logical devices: of one that leads a cluster, TensorFlow lists those of all ranks."""
+    with tf.device("CPU:0"):
+        own = tf.DeviceSpec.from_string(tf.zeros([]).device)
+
+    def is_own(name: str) -> bool:
+        device = tf.DeviceSpec.from_string(name)
+        return device.job is None or (device.job, device.task) == (own.job, own.task)  # none where there is no cluster
+
+    return [device.name for device in tf.config.list_logical_devices(kind.value) if is_own(device.name)]
+
+
 def _require_gpus(devices: Devices, needed: int, seen: int) -> None:
     if seen >= needed:
         return

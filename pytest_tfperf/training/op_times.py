@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from pytest_tfperf.core.profile import OpTime, Trace
+from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.training.devices import own_devices
 from pytest_tfperf.training.loop import Loop
+from pytest_tfperf.training.strategies import DeviceServer
 
 _HOST, _GPU, _PROGRAMS = "/host:CPU", "/device:GPU:", "/host:metadata"
 _STREAM = "Stream #"  # other lines of a GPU are made of these, and would count twice
@@ -201,7 +204,8 @@ _SUFFIX = ".xplane.pb"
 def trace_steps(loop: Loop, steps: int, most_bytes: int = MOST_BYTES) -> Trace:
     """Take `steps` steps of a loop that is warmed up, under the profiler.
 
-    Python functions are not traced: it would take longer than the steps of a small model.
+    Python functions are not traced: it would take longer than the steps of a small model. A rank that lends its devices
+    takes no steps, so its trace may lack what rank 0 had it compute.
 
     Raises:
         tf.errors.OpError: the profiler runs already, or can't write to the temporary folder.
@@ -223,7 +227,7 @@ def trace_steps(loop: Loop, steps: int, most_bytes: int = MOST_BYTES) -> Trace:
     return Trace(
         host=host,
         steps=steps,
-        ops=op_times(data, steps, has_gpus=bool(tf.config.list_logical_devices("GPU"))),
+        ops=op_times(data, steps, has_gpus=not isinstance(loop, DeviceServer) and bool(own_devices(DeviceKind.GPU))),
         xspace="" if too_large else xspace,
         fault=f"a trace of {steps} steps is too large to send: {len(data) / 2**20:,.0f} MiB" if too_large else "",
     )

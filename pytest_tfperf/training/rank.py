@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def main() -> int:
         return 1
     log = Path(message["log"])
     scratch = message["scratch"] or tempfile.mkdtemp(prefix="tfperf-worker-")
-    environment = {**os.environ, "TMPDIR": scratch}  # TensorFlow removes its files in an exit handler, which never runs
+    environment = environment_of(message["environment"], scratch)
     become_worker(log if log.parent.is_dir() else None, environment, message["import_paths"], message["moved"])
     threading.Thread(target=end_with_driver, args=(channel.fileno(), scratch), daemon=True).start()
     status = import_and_work(channel, message)
@@ -89,6 +90,21 @@ def call() -> tuple[Channel, dict[str, Any]]:
     channel = connect(f"{address}:{key}")
     channel.send(hello)  # at once: who says nothing is taken for a stranger
     return channel, channel.receive()
+
+
+def environment_of(given: Mapping[str, str], scratch: str, own: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment variables that this rank trains with.
+
+    Args:
+        given: the driver's: the GPUs that the test took, where they are this machine's.
+        scratch: the folder of temporary files. TensorFlow removes its own in an exit handler, which never runs.
+        own: those that the rank was started with.
+    """
+    environment = {**own, **given, "TMPDIR": scratch}
+    if "CUDA_VISIBLE_DEVICES" not in environment:
+        # The test took the first GPUs in NVML's order. By itself CUDA puts the fastest first.
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return environment
 
 
 def tensorflow_version() -> str:

@@ -25,7 +25,7 @@ from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.core.workload import Trainer, VariableUpdate
 from pytest_tfperf.hardware.host import usable_cores
-from pytest_tfperf.training.devices import configure, limit_threads, require_logical
+from pytest_tfperf.training.devices import configure, limit_threads, own_devices, require_logical
 from pytest_tfperf.training.environment import environment, loaded_files
 from pytest_tfperf.training.failures import failure
 from pytest_tfperf.training.horovod import Horovod
@@ -66,8 +66,8 @@ class WorkerFigures:
         shared with the fork server that are written to later are in both sizes, so they are not seen; nor is the memory
         of processes that the worker starts.
         """
-        if gpus := tf.config.list_logical_devices("GPU"):
-            return _of_allocators([gpu.name for gpu in gpus])
+        if gpus := own_devices(DeviceKind.GPU):
+            return _of_allocators(gpus)
         peak = _kib("VmHWM")
         return None if peak is None or self._memory_before is None else max(0, peak - self._memory_before) * 1024
 
@@ -111,7 +111,7 @@ def _work(channel: Channel, job: Job, figures: WorkerFigures) -> None:
     for kind, names in job.names.items():
         catalogue.register(kind, names)
     if job.cold_caches:
-        for variable, value in COLD_CACHES.items():  # CUDA reads its own when it first touches a device
+        for variable, value in COLD_CACHES.items():
             os.environ.setdefault(variable, value)
     channel.send({"phase": "devices"})
     if cluster is not None and cluster.rank > 0 and job.workload.variable_update is VariableUpdate.PARAMETER_SERVER:
@@ -182,6 +182,7 @@ _SET_UPS = {
 
 def _lend(channel: Channel, job: Job, cluster: Cluster, cores: int, figures: WorkerFigures) -> None:
     """Lend this rank's devices to rank 0, which trains on them."""
+    configure(job.devices, local_rank=cluster.local_rank)  # what asks for the peak memory must not touch other GPUs
     server = DeviceServer(cluster, job.devices, job.workload, cores)
     _answer(channel, server, job, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT), figures)
 

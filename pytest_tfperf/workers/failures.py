@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.errors import FunctionMissing, Hung, MeasurementError, OutOfMemory, UserCodeFailed
+from pytest_tfperf.errors import FunctionMissing, Hung, MeasurementError, NotEnoughDevices, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import Line, LineKind
 
 _PACKAGE = Path(__file__).parent.parent
@@ -114,13 +114,18 @@ class Failures:
 
     def raised(self, error: Mapping[str, Any], phase: str) -> MeasurementError:
         """The worker sent an `error` message and ended."""
-        kind: type[MeasurementError] = OutOfMemory if error["out_of_memory"] else UserCodeFailed
-        if error.get("missing"):
+        hint = error["hint"] or _hint(error["message"])
+        kind: type[MeasurementError] = UserCodeFailed
+        if error["out_of_memory"]:
+            kind = OutOfMemory
+        elif error.get("missing"):
             kind = FunctionMissing
+        elif hint or error["type"] == NotEnoughDevices.__name__:
+            kind = MeasurementError  # the machine's fault, or TensorFlow's installation's
         if not error["ours"]:
             why = first_line(error["message"])
             text = f"{self._name} raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")
-            return kind(f"{text}{error['hint'] or _hint(error['message'])}", *self._log_end())
+            return kind(f"{text}{hint}", *self._log_end())
         # Our own errors are complete. The log adds something only if it shows a line of the user's code.
         first, *more = error["message"].splitlines()
         if self._name != _THE_WORKER:

@@ -30,7 +30,7 @@ from typing import Protocol
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
-from pytest_tfperf.core.topology import Devices
+from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
@@ -61,6 +61,14 @@ class PreparedCommand:
     scratch: Path | None = None
     cancel: Callable[[], None] = lambda: None
     terminal: bool = False
+
+
+def gpus_shown(devices: Devices) -> dict[str, str]:
+    """The environment variable that says which GPUs of this machine a process sees."""
+    if devices.gpu_uuids:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(devices.gpu_uuids)}
+    # A process on CPUs must not take a GPU's memory.
+    return {"CUDA_VISIBLE_DEVICES": "-1"} if devices.kind is DeviceKind.CPU else {}
 
 
 class Launcher(Protocol):

@@ -20,7 +20,7 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles
+from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_shown
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
@@ -140,7 +140,7 @@ class LocalLauncher:
             argv=self._interpreter.user_command(command.argv),
             environment={
                 **self._interpreter.environment(),
-                **_visible(devices),
+                **gpus_shown(devices),
                 "TMPDIR": str(scratch),
                 **dict(command.environment),
             },
@@ -206,7 +206,7 @@ class LocalLauncher:
             "environment": {
                 "TF_CPP_MIN_LOG_LEVEL": "1",
                 **self._interpreter.environment(),
-                **_visible(own.devices),
+                **gpus_shown(own.devices),
                 "TMPDIR": str(scratch),
             },
             "import_paths": self._interpreter.import_paths(),
@@ -237,11 +237,3 @@ class LocalLauncher:
             self._imported_under = now
             self._server = ForkServer(self._interpreter, self._listener, self._files.server_log)
         return self._server.fork(self._started)
-
-
-def _visible(devices: Devices) -> dict[str, str]:
-    """The environment variable that says which GPUs a process sees."""
-    if devices.gpu_uuids:
-        return {"CUDA_VISIBLE_DEVICES": ",".join(devices.gpu_uuids)}
-    # A process on CPUs must not take a GPU's memory.
-    return {"CUDA_VISIBLE_DEVICES": "-1"} if devices.kind is DeviceKind.CPU else {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.figure import Better, Figure, figures_of, with_default
+from pytest_tfperf.core.figure import COLD_CACHES, Better, Figure, figures_of, with_default
 from pytest_tfperf.errors import WorkloadError
 
 
@@ -72,3 +72,7 @@ def test_one_name_alone_is_one_figure() -> None:
 def test_a_test_overrides_a_figure_of_the_whole_suite() -> None:
     own = Figure("loss", tolerance=0.2)
     assert with_default((own,), (Figure("loss"), Figure("peak_memory"))) == (own, Figure("peak_memory"))
+
+
+def test_the_drivers_cache_stays_on_because_it_holds_tensorflows_own_kernels() -> None:
+    assert "CUDA_CACHE_DISABLE" not in COLD_CACHES

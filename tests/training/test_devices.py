@@ -14,7 +14,8 @@ from patience import SESSION_SECONDS
 
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import NotEnoughDevices
-from pytest_tfperf.training.devices import configure, require_logical
+from pytest_tfperf.training.devices import configure, own_devices, require_logical
+from pytest_tfperf.training.worker import WorkerFigures
 
 GPU = DeviceKind.GPU
 
@@ -75,6 +76,13 @@ def test_a_gpu_or_mig_device_is_split_by_the_memory_that_it_has_free(
     assert calls.parts == [("first", [limit] * 2)]
 
 
+def printed(code: str) -> str:
+    """What a process of its own prints, in which no device is configured yet."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SESSION_SECONDS, check=True)
+    return done.stdout
+
+
 def test_too_few_gpus_are_named_with_the_likely_reasons(calls: SimpleNamespace) -> None:
     reasons = r"sees 2 GPU\(s\), and 3 are needed \(a, b, c\).*built for sm_60.*ignores older.*built for CUDA"
     with pytest.raises(NotEnoughDevices, match=reasons):
@@ -87,6 +95,47 @@ def test_a_gpu_that_tensorflow_leaves_out_is_missed(calls: SimpleNamespace, monk
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["the first"])
     with pytest.raises(NotEnoughDevices, match=r"sees 1 GPU\(s\), and 2 are needed \(a, b\)"):
         require_logical(devices)
+
+
+# Of several ranks
+
+
+def test_a_process_alone_owns_all_its_devices(cpus: list[str]) -> None:
+    assert [name.rpartition("device:")[2] for name in own_devices(DeviceKind.CPU)] == cpus
+
+
+def test_a_rank_that_leads_a_cluster_knows_its_own_devices() -> None:
+    code = """
+import tensorflow as tf
+from pytest_tfperf.core.job import Cluster
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.training.devices import own_devices
+from pytest_tfperf.training.place import reserve_port
+from pytest_tfperf.training.strategies import DeviceServer, connect
+
+ports = [reserve_port("127.0.0.1") for _ in range(2)]
+addresses = tuple(address for _, address in ports)
+lends, leads = (Cluster(rank=rank, addresses=addresses, hosts=("a", "b"), timeout_seconds=60) for rank in (1, 0))
+server = DeviceServer(lends, Devices(kind=DeviceKind.CPU, count=1), Workload(model="trivial", batch_size=1), None)
+connect(leads, ["CPU:0"])
+print(len(tf.config.list_logical_devices("CPU")), *own_devices(DeviceKind.CPU))
+"""
+    assert printed(code).split() == ["2", "/job:worker/replica:0/task:0/device:CPU:0"]
+
+
+def test_peak_memory_is_that_of_the_ranks_own_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["/device:GPU:0", "/device:GPU:1", "/job:worker/replica:0/task:1/device:GPU:0"]
+    peaks = {"/device:GPU:0": 5, "/device:GPU:1": 7}
+
+    def memory(name: str) -> dict[str, int]:
+        if name not in peaks:
+            raise ValueError(f"no matching device found for {name}")  # as TensorFlow says of another rank's
+        return {"peak": peaks[name]}
+
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda _: [SimpleNamespace(name=name) for name in names])
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", memory)
+    assert WorkerFigures().peak_memory_bytes() == 7
 
 
 def test_virtual_cpus_are_as_many_as_were_asked_for(cpus: list[str]) -> None:
@@ -103,6 +152,4 @@ for cores in (None, 4, 1):
     limit_threads(cores)
     print(max_threads())
 """
-    command = [sys.executable, "-c", code]  # a process of its own, because devices are not configured there yet
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SESSION_SECONDS, check=True)
-    assert done.stdout.split() == ["4", "4", "1"]
+    assert printed(code).split() == ["4", "4", "1"]

@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -20,6 +21,7 @@ from pytest_tfperf.core.profile import OpTime, Trace
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.loop import OwnLoop
 from pytest_tfperf.training.op_times import op_times, trace_steps
+from pytest_tfperf.training.strategies import DeviceServer
 
 STEPS = 3
 
@@ -107,6 +109,14 @@ def test_a_profiler_that_is_in_use_is_an_error(cpus: list[str], tmp_path: Path) 
             trace_steps(loop, STEPS)
     finally:
         tf.profiler.experimental.stop()
+
+
+def test_a_rank_that_only_lends_its_gpus_may_have_a_trace_without_kernels(
+    cpus: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [SimpleNamespace(name=f"/device:{kind}:0")])
+    lends = DeviceServer.__new__(DeviceServer)  # without the server, which lasts as long as the process
+    assert trace_steps(lends, STEPS).steps == STEPS
 
 
 # By XProf's own reader

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_tfperf
-from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.errors import FunctionMissing, Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import plain
 from pytest_tfperf.workers.failures import Failures, describe_exit, first_line, last_lines, read_end, user_frames
 
@@ -109,6 +109,26 @@ def test_a_kill_that_the_kernel_counted_is_out_of_memory(
     tmp_path: Path, status: int, kind: type[MeasurementError]
 ) -> None:
     assert type(failures(tmp_path, oom_kills=count().__next__).died(status, "model")) is kind
+
+
+TOO_FEW = error("TensorFlow sees 0 GPU(s), and 1 are needed", ours=True, type="NotEnoughDevices")
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        pytest.param(TOO_FEW, MeasurementError, id="no GPU"),
+        pytest.param(error("CUDNN_STATUS_NOT_INITIALIZED"), MeasurementError, id="cuDNN"),
+        pytest.param(error("CUDA_ERROR_INVALID_PTX", hint=". Is the GPU newer"), MeasurementError, id="no code"),
+        pytest.param(error("No DNN in stream: out of memory", out_of_memory=True), OutOfMemory, id="memory"),
+        pytest.param(error("no such function", ours=True, missing=True), FunctionMissing, id="missing"),
+        pytest.param(error("shapes do not fit"), UserCodeFailed, id="user"),
+    ],
+)
+def test_a_fault_of_the_machine_is_not_put_down_to_the_users_code(
+    tmp_path: Path, sent: dict[str, Any], kind: type[MeasurementError]
+) -> None:
+    assert type(failures(tmp_path).raised(sent, "steps")) is kind
 
 
 # Messages

@@ -20,7 +20,7 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.cluster.engine import Engine, EngineProcess
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles
+from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles, gpus_shown
 from pytest_tfperf.workers.processes import RemoteProcess
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, new_key_file, read_key
@@ -219,8 +219,7 @@ class ClusterLauncher:
                 f"ranks that something else starts can't run in another environment, {self._interpreter.python}",
                 next_step="For --tfperf-against and reference environments use another --tfperf-launcher",
             )
-        # Other nodes' GPUs have other UUIDs, and each node counts its own cores.
-        job = replace(job, devices=replace(job.devices, gpu_uuids=()), cores=None)
+        job = replace(job, cores=None)  # each node counts its own
         number = self._rank_listener().new_job()
         rank_command = self._interpreter.command("pytest_tfperf.training.rank")
         variables = [*_VARIABLES, *_settings()]
@@ -232,6 +231,8 @@ class ClusterLauncher:
                 engine = EngineProcess(self._engine, command, self._environment(number, key_file), log)
                 undo.callback(engine.end)
                 calls = wait_for_ranks(self._rank_listener().listener, job, str(number), self._silence_seconds, engine)
+            if not (job.nodes == 1 and all(call.is_here for call in calls)):
+                job = replace(job, devices=replace(job.devices, gpu_uuids=()))  # other nodes' GPUs have other UUIDs
             runs = []
             for call in calls:
                 log = self._files.worker_log(number, f"rank{call.rank}")
@@ -257,8 +258,7 @@ class ClusterLauncher:
             raise MeasurementError(f"it could not be started: {error}") from error
         interpreter = self._interpreter
         argv = interpreter.user_command(command.argv)
-        ours = {"PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": _visible(devices)}
-        ours |= dict(command.environment)
+        ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.environment)
         variables = ["PYTHONPATH", *ours, *_settings()]
         return PreparedCommand(
             argv=self._engine.command(nodes, command.ranks_per_node, argv, variables),
@@ -298,6 +298,7 @@ class ClusterLauncher:
             "job": plain(job),
             "log": str(log),
             "scratch": str(scratch or ""),
+            "environment": gpus_shown(job.for_rank(call.rank).devices),
             "import_paths": self._interpreter.import_paths(),
             "moved": {str(old.resolve()): str(new.resolve()) for old, new in self._interpreter.moved.items()},
         }
@@ -305,17 +306,28 @@ class ClusterLauncher:
         return run
 
 
-def _visible(devices: Devices) -> str:
-    """CUDA_VISIBLE_DEVICES on each node: the first of those that the user shows, else of all, by index.
+def _visible(command: Command, devices: Devices) -> dict[str, str]:
+    """Which GPUs a program sees on each node: the first of those that the user shows, else of all, by index.
 
     Other nodes' GPUs have other UUIDs. A program on CPUs must not take a GPU's memory.
+
+    Raises:
+        TfperfError: the user shows GPUs, but not by index.
     """
     if devices.kind is DeviceKind.CPU:
-        return "-1"
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    if not all(entry.isdecimal() for entry in shown):
-        shown = [str(index) for index in range(devices.count)]
-    return ",".join(shown[: devices.count])
+        return {"CUDA_VISIBLE_DEVICES": "-1"}
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shown is None:
+        indices = ",".join(str(index) for index in range(devices.count))
+        return {"CUDA_VISIBLE_DEVICES": indices, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    entries = [entry.strip() for entry in shown.split(",")][: devices.count]
+    if not all(entry.isdecimal() for entry in entries):
+        raise TfperfError(
+            f"{command.id}: CUDA_VISIBLE_DEVICES={shown} names GPUs of this machine, and those of other nodes have "
+            "other names",
+            next_step="Give indices, which mean the same on all nodes, as in CUDA_VISIBLE_DEVICES=0,1",
+        )
+    return {"CUDA_VISIBLE_DEVICES": ",".join(entries)}
 
 
 def _settings() -> list[str]:

@@ -158,7 +158,7 @@ DRAWS = """
     class Caches(Job):
         def run(self, steps):
             time.sleep(0.1 * steps)
-            return float(os.environ.get("CUDA_CACHE_DISABLE", 0))
+            return float(os.environ.get("TRITON_ALWAYS_COMPILE", 0))
 
     def seeded(batch_size, devices):
         return Job(tf.random.normal((64,)))
