@@ -15,7 +15,7 @@ from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
-from pytest_tfperf.core.run import ONE_WINDOW, OwnRun, Pair, Run
+from pytest_tfperf.core.run import OwnRun, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want, combined
@@ -111,6 +111,8 @@ class Bench:
             if len(taken.discarded) >= machine.tries:
                 machine.was_disturbed(taken.seconds)
                 raise _invalid(task, invalid(None), taken.discarded)
+        if task.reference.baseline is not None:  # before the run counts: the common drift must not hold another unit
+            require_same_unit(task.reference.baseline, run.unit)
         machine.note_first_run(task, run)
         taken.runs.append(run)
         return self._judged(task, taken)
@@ -158,8 +160,6 @@ class Bench:
 
     def _judged(self, task: Task, taken: _RunsSoFar) -> Measurement:
         result = self._measurement(task, taken)
-        if task.reference.baseline is not None:
-            require_same_unit(task.reference.baseline, result.throughput)
         verdict, figures = self._verdicts(task, taken)
         result = replace(result, verdict=verdict, figures=figures, document=task.reference.document)
         if result.is_decided and verdict.outcome is Outcome.REGRESSED:
@@ -200,7 +200,7 @@ class Bench:
         try:
             pair, discarded = self._undisturbed(task, source.take)
         except MeasurementError as error:
-            if source.failed_side == "b" or (source.failed_side == "" and not self._reference_fails(task)):
+            if not source.a_fails():
                 raise
             machine.reference_failed(task, error.brief)
             return False
@@ -210,15 +210,6 @@ class Bench:
         taken.discarded_pairs += discarded
         taken.pairs.append(pair)
         return True
-
-    def _reference_fails(self, task: Task) -> bool:
-        """Whether the reference environment also fails alone: with two workers it is not known which one failed."""
-        assert task.reference_side is not None, "a pair was just taken"
-        try:
-            self._engine.run(task.reference_side, task.topology, ONE_WINDOW, label="reference environment")
-        except MeasurementError:
-            return True
-        return False
 
     def _measurement(self, task: Task, taken: _RunsSoFar) -> Measurement:
         topology, throughput = task.topology, summarise(taken.runs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -22,7 +23,7 @@ from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING, Against, Consequence, Noise, Tolerance
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.common_drift import (
     MIN_TESTS,
     CommonDrift,
@@ -201,8 +202,11 @@ def session_verdicts(
     software = None
     if wants_sentinels(machine.drift):
         chosen = _chosen(machine, turn)
-        software = _judged(chosen, engine, pairs)
-    return software, judge_machine(machine.drift, pairs, between_sessions=machine.between_sessions)
+        software = _judged(chosen, machine, engine, pairs)
+    found = judge_machine(machine.drift, pairs, between_sessions=machine.between_sessions)
+    if found is not None and software is not None and not software.pairs:
+        found = replace(found, no_pairs=True)
+    return software, found
 
 
 def _chosen(machine: MachineSession, turn: int) -> list[Task]:
@@ -212,42 +216,67 @@ def _chosen(machine: MachineSession, turn: int) -> list[Task]:
     return [tasks[name] for name in sentinels(tasks, suspects, turn)]
 
 
-def _judged(tasks: Sequence[Task], engine: RunEngine, known: list[ReferencePairs]) -> SoftwareVerdict | None:
+def _judged(
+    tasks: Sequence[Task], machine: MachineSession, engine: RunEngine, known: list[ReferencePairs]
+) -> SoftwareVerdict | None:
     """Take pairs of each sentinel, stage by stage, until the verdict is decided; add them to `known`.
 
-    All of them together may lose what the middle one of them may.
+    All of them together may lose what the middle one of them may. A sentinel that fails leaves the others to decide.
+    None where there is no reference environment, or all tests with one are suspects.
     """
     accepted = [task.tolerance.lower for task in tasks if task.tolerance.lower is not None]
     tolerance = Tolerance(statistics.median(accepted)) if accepted else Tolerance()
-    sentinels = [_Sentinel(task, engine) for task in tasks]
+    sentinels, failures = [_Sentinel(task, machine, engine) for task in tasks], dict[str, str]()
     wanted = SENTINEL_STAGES[0]
     while True:
-        sentinels = [one for one in sentinels if one.take(wanted)]
+        for one in sentinels:
+            one.take(wanted)
+        failures |= {one.task.test: one.failure for one in sentinels if one.failure}
+        sentinels = [one for one in sentinels if len(one.pairs) >= wanted]
         measured = [_reference_pairs(one.task, one.pairs) for one in sentinels]
         verdict = judge_sentinels(measured, tolerance)
-        if verdict is None or verdict.wants == NOTHING:
+        if verdict is None:
+            is_broken = bool(tasks) or (bool(machine.reference_failures) and not known)
+            return SoftwareVerdict.without_pairs(failures) if is_broken else None
+        if verdict.wants == NOTHING:
             known += measured
-            return verdict
+            return replace(verdict, failures=failures)
         wanted = verdict.wants.count
 
 
 class _Sentinel:
-    def __init__(self, task: Task, engine: RunEngine) -> None:
+    """A test whose pairs tell of all.
+
+    Attributes:
+        pairs: the good ones so far.
+        failure: why there are no more, unless the reference environment failed, which the machine's session notes.
+    """
+
+    def __init__(self, task: Task, machine: MachineSession, engine: RunEngine) -> None:
         self.task = task
         self.pairs: list[Pair] = []
+        self.failure = ""
+        self._machine = machine
         self._source = reference_pairs(engine, task)
 
-    def take(self, wanted: int) -> bool:
-        """Take pairs until there are this many; False if that fails, so that the other sentinels decide."""
+    def take(self, wanted: int) -> None:
+        """Take pairs until there are this many, or until that fails."""
         while len(self.pairs) < wanted:
             try:
                 pair, _ = undisturbed(self._source.take)
-            except TfperfError:
-                return False
+            except MeasurementError as error:
+                if self._source.a_fails():
+                    self._machine.reference_failed(self.task, error.brief)
+                else:
+                    self.failure = f"the current environment failed: {error.brief}"
+                return
+            except TfperfError as error:
+                self.failure = error.brief
+                return
             if pair is None:
-                return False
+                self.failure = "all of its pairs were disturbed"
+                return
             self.pairs.append(pair)
-        return True
 
 
 def _reference_pairs(task: Task, pairs: Sequence[Pair]) -> ReferencePairs:

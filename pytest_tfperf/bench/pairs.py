@@ -6,7 +6,7 @@ from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
 from pytest_tfperf.core.comparison import Interleaving
-from pytest_tfperf.core.run import Pair, Plan
+from pytest_tfperf.core.run import ONE_WINDOW, Pair, Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import had_less_memory
@@ -87,6 +87,16 @@ class PairSource:
             self.fallback = "both at once left TensorFlow too little memory to try its fastest algorithms"
             return self._runs(b_first)
         return pair
+
+    def a_fails(self) -> bool:
+        """Whether it was side a that failed; where that is not known, whether it also fails in a run of its own."""
+        if self.failed_side:
+            return self.failed_side == "a"
+        try:
+            self._engine.run(self._sides["a"], self._topology, ONE_WINDOW, label=self._labels["a"])
+        except MeasurementError:
+            return True
+        return False
 
     def _runs(self, b_first: bool) -> Pair:
         runs = {}

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.bench.one_run import Side
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.figures import ComparedFigure, FigureEvidence, judge_compared, judge_figure
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.noise import noise_of
@@ -87,7 +87,19 @@ def judged_figures(
         of_rate: what the throughput is judged by; shares of false alarms and the reference environment are the same.
         rows: the machine's baselines of figures.
     """
-    return tuple(judge_figure(_evidence(figure, task, runs, pairs, of_rate, rows)) for figure in task.plan.also)
+    judged = (judge_figure(_evidence(figure, task, runs, pairs, of_rate, rows)) for figure in task.plan.also)
+    return tuple(_held(one, of_rate) for one in judged)
+
+
+def _held(found: FigureVerdict, of_rate: Evidence) -> FigureVerdict:
+    """A figure that regressed is only in doubt under `--tfperf-hold`, if neither of the two sessions before showed it.
+
+    As for the throughput, the history counts only where the machine has a row of its own.
+    """
+    is_known = any(found.figure.name in session.bad_figures for session in of_rate.sessions_before)
+    if found.outcome is not Outcome.REGRESSED or is_known or not (of_rate.hold and of_rate.reference.is_own_row):
+        return found
+    return replace(found, outcome=Outcome.INCONCLUSIVE, reason=FigureReason.HELD)
 
 
 def compared_figures(
@@ -120,15 +132,6 @@ def _values(figure: Figure, pairs: Sequence[Pair]) -> list[tuple[float | None, f
     return [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in pairs]
 
 
-_TIMES = ("us", "ms", "s", "min", "h")
-_PER_TIME = ("/s", "/min", "/h")
-
-
-def _with_speed(unit: str) -> int:
-    """How a figure goes with the machine's speed: 1 for a rate, -1 for a time, 0 for all else."""
-    return -1 if unit in _TIMES else 1 if unit.endswith(_PER_TIME) else 0
-
-
 def _evidence(
     figure: Figure,
     task: Task,
@@ -138,7 +141,6 @@ def _evidence(
     rows: Mapping[Key, Baseline],
 ) -> FigureEvidence:
     name, figures = figure.name, len(task.plan.also)
-    with_speed = _with_speed(figure.unit or "")
     row = rows.get(Key(task.workload.id, task.topology.shape, name))
     alike = [other for key, other in rows.items() if key.figure == name]
     return FigureEvidence(
@@ -148,9 +150,9 @@ def _evidence(
         rank=_rank(figure, runs),
         baseline=row,
         noise=None if row is None else noise_of(row, alike),
-        expected_factor=math.exp(with_speed * of_rate.drift.log),
+        expected_factor=math.exp(figure.with_speed * of_rate.drift.log),
         # Of the baseline's session and today's.
-        session_sd=math.sqrt(2) * of_rate.variance.upper if with_speed else 0.0,
+        session_sd=math.sqrt(2) * of_rate.variance.upper if figure.with_speed else 0.0,
         tests=of_rate.tests * figures,
         suspects=of_rate.suspects * figures,
         has_reference_environment=of_rate.has_reference_environment,

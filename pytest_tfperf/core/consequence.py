@@ -62,17 +62,17 @@ _WORST_FIRST: Final = (Consequence.FAILS, Consequence.ERRORS, Consequence.WARNS)
 def _of(outcome: Outcome | None, verdict: Verdict | None, *, require_baseline: bool, strict: bool) -> Consequence:
     """What one outcome does; `verdict` is of the throughput, None for a comparison or a figure."""
     if_slower = verdict.if_slower if verdict else Consequence.FAILS
+    # A machine that lost a GPU has another key, and would never be below the documents' floors.
+    lacks_baseline = require_baseline and verdict is not None and verdict.is_floor
     match outcome:
         case None:
             return Consequence.PASSES
         case Outcome.PASS | Outcome.IMPROVED:
-            # A machine that lost a GPU has another key, and would pass above the documents' floors in every session.
-            is_above_floor = verdict is not None and verdict.is_floor
-            return Consequence.FAILS if require_baseline and is_above_floor else Consequence.PASSES
+            return Consequence.FAILS if lacks_baseline else Consequence.PASSES
         case Outcome.REGRESSED:
             return if_slower
         case Outcome.INCONCLUSIVE:
-            return if_slower if strict else Consequence.WARNS
+            return if_slower if strict or lacks_baseline else Consequence.WARNS
         case Outcome.NO_BASELINE:
             return Consequence.FAILS if require_baseline else Consequence.PASSES
         case Outcome.INVALID:

@@ -15,6 +15,9 @@ PEAK_MEMORY: Final = "peak_memory"
 FIRST_STEP: Final = "first_step"
 LOSS: Final = "loss"
 
+_TIMES: Final = ("us", "ms", "s", "min", "h")
+_PER_TIME: Final = ("/s", "/min", "/h")
+
 LOSS_STEP: Final = 10
 """The step whose loss a workload is judged by. Every run reaches it, because it belongs to the warm-up."""
 
@@ -94,6 +97,12 @@ class Figure:
             self._require_number("limit", math.isfinite, "a finite number")
         if not (self.tolerance or self.absolute or self.limit is not None):
             raise WorkloadError(f"{self.name}: tolerance and absolute are both 0, so noise would fail it: give one")
+
+    @property
+    def with_speed(self) -> int:
+        """How it goes with the machine's speed: 1 for a rate, -1 for a time, 0 for all else."""
+        unit = self.unit or ""
+        return -1 if unit in _TIMES else 1 if unit.endswith(_PER_TIME) else 0
 
     def _require_texts(self) -> None:
         for name in ("unit", "field", "pattern"):

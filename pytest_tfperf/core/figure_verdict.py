@@ -20,6 +20,7 @@ class FigureReason(StrEnum):
     NO_BASELINE = "there is no baseline for this figure on this machine"
     SUSPECTED = "a change for the worse is suspected, not confirmed"
     CONFIRMED = "the change for the worse is confirmed"
+    HELD = "it became worse, but in neither of the two sessions before (--tfperf-hold)"
     BEYOND_LIMIT = "beyond the limit"
     WITHIN_NOISE = "worse by more than the tolerance, but not by more than noise explains"
     RUNS_DISAGREE = "too few runs show the change for the worse"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
@@ -74,6 +76,7 @@ class DoubtKind(StrEnum):
     TESTS_DISAGREE = "tests disagree"
     FEW_TESTS = "few tests"  # of the session have a baseline
     FEW_WITH_PAIRS = "few with pairs"  # of those that have a baseline
+    NO_PAIRS = "no pairs"  # could be taken of any test that was to be compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +99,18 @@ class SoftwareVerdict:
 
     Args:
         outcome: REGRESSED, INCONCLUSIVE or PASS.
-        change: the middle over the sentinels, as a fraction, -0.03 for 3 % slower.
-        low, high: its 95 % confidence interval.
+        change: the middle over the sentinels, as a fraction, -0.03 for 3 % slower; None without any pair.
+        low, high: its 95 % confidence interval; infinite without any pair.
         threshold: the slowdown, a positive fraction, from which the session fails; None where any drop is accepted.
         tests: sentinels that have pairs.
         pairs: interleaved pairs over all of them.
         wants: the pairs that each sentinel needs, if any.
         doubt: why it is INCONCLUSIVE; None where it is not.
+        failures: sentinels that the current environment failed, or that were always disturbed, and why.
     """
 
     outcome: Outcome
-    change: float
+    change: float | None
     low: float
     high: float
     threshold: float | None
@@ -114,6 +118,22 @@ class SoftwareVerdict:
     pairs: int
     wants: Wants = NOTHING
     doubt: Doubt | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def without_pairs(cls, failures: Mapping[str, str]) -> Self:
+        """The verdict where no test could be compared with the reference environment."""
+        return cls(
+            outcome=Outcome.INCONCLUSIVE,
+            change=None,
+            low=-math.inf,
+            high=math.inf,
+            threshold=None,
+            tests=0,
+            pairs=0,
+            doubt=Doubt(DoubtKind.NO_PAIRS),
+            failures=failures,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +147,7 @@ class MachineVerdict:
         threshold: the slowdown, a positive fraction, from which the session fails.
         tests: tests that it rests on.
         is_apart: it rests on runs of the reference environment; else `change` holds the software's share as well.
+        no_pairs: there is a reference environment, but no test could be compared with it.
         doubt: why it is INCONCLUSIVE; None where it is not.
     """
 
@@ -137,6 +158,7 @@ class MachineVerdict:
     threshold: float
     tests: int
     is_apart: bool = False
+    no_pairs: bool = False
     doubt: Doubt | None = None
 
 

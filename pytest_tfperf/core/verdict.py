@@ -236,9 +236,9 @@ class Tolerance:
     upper: float | None = DEFAULT_TOLERANCE
 
     def __post_init__(self) -> None:
-        if self.lower is not None and not -1 < self.lower < 0:
+        if self.lower is not None and not (_is_number(self.lower) and -1 < self.lower < 0):
             raise TfperfError(f"tolerance: lower {self.lower!r} must lie between -1 and 0, as -0.05 for 5 % (or None)")
-        if self.upper is not None and not 0 < self.upper < math.inf:
+        if self.upper is not None and not (_is_number(self.upper) and 0 < self.upper < math.inf):
             raise TfperfError(f"tolerance: upper {self.upper!r} must be above 0, as 0.05 for 5 % (or None)")
 
     @classmethod
@@ -250,7 +250,7 @@ class Tolerance:
             if len(value) != 2:
                 raise TfperfError(f"tolerance={value!r}: give one fraction, 0.05, or a pair, (-0.05, None)")
             return cls(*value)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        if not _is_number(value) or not 0 < value < 1:
             raise TfperfError(f"tolerance={value!r}: give a fraction between 0 and 1, 0.05 for 5 %")
         return cls(-value, value)
 
@@ -264,6 +264,10 @@ class Tolerance:
             self.lower if lower is None else (None if math.isinf(lower) else lower),
             self.upper if upper is None else (None if math.isinf(upper) else upper),
         )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

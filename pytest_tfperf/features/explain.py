@@ -150,7 +150,7 @@ def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
         yield (_without_figures(verdict),)
         return
     yield _section("What was it held against?", _reference(m, verdict, row, decision))
-    yield _section("Why this outcome?", _steps(verdict, decision))
+    yield _section("Why this outcome?", _steps(verdict, decision, has_figures=bool(m.figures)))
     yield _section("Where does the threshold come from?", _threshold(verdict, row, decision))
     yield _section(f"What would other numbers of {_kind(verdict)}s tell?", _powers(verdict, decision))
 
@@ -207,7 +207,7 @@ _KINDS = {
 }
 
 
-def _steps(verdict: Verdict, d: Decision) -> Iterator[str]:
+def _steps(verdict: Verdict, d: Decision, *, has_figures: bool) -> Iterator[str]:
     first = f"The first run was {_than_expected(d.first_change)}."
     if verdict.wants.what is Want.COMMON_DRIFT:
         yield f"{first} It was not judged, because the session ended before its other tests ran."
@@ -217,11 +217,15 @@ def _steps(verdict: Verdict, d: Decision) -> Iterator[str]:
         return
     further = len(d.changes) if _kind(verdict) == "pair" else len(d.changes) - 1
     wanted = verdict.wants.count
+    is_suspected = d.first_change < -d.suspected_from
+    is_for_figure = bool(further) and has_figures and not is_suspected
     if further or wanted:
-        yield f"{first} {_suspicion(d)} So it had to be confirmed."
-        yield from _confirmation(verdict, d, wanted)
-        return
-    if verdict.reason is Reason.SINGLE_RUN:
+        of_figure = f"A figure beside the throughput wanted the further {_kind(verdict)}s."
+        yield f"{first} {_suspicion(d)} {of_figure if is_for_figure else 'So it had to be confirmed.'}"
+        if not is_for_figure or verdict.outcome not in (Outcome.PASS, Outcome.IMPROVED):
+            yield from _confirmation(verdict, d, wanted)
+            return
+    elif verdict.reason is Reason.SINGLE_RUN:
         yield f"{first} The test fails from {percent(d.threshold)}, and no further run could be taken."
     else:
         yield f"{first} {_suspicion(d)} So one run was enough."

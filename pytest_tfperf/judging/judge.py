@@ -90,6 +90,11 @@ class Evidence:
     hold: bool = False
     is_drift_to_come: bool = False
 
+    @property
+    def sessions_before(self) -> Sequence[PastSession]:
+        """Those of which `hold` asks that one did not pass either."""
+        return self.past[-_SESSIONS_HELD:]
+
 
 def judge(evidence: Evidence) -> Verdict:
     """Judge one test.
@@ -206,8 +211,8 @@ class _Case:
     @property
     def was_slow_before(self) -> bool:
         """Whether one of the two sessions before did not pass."""
-        before = self.evidence.past[-_SESSIONS_HELD:]
-        return any(session.outcome in (Outcome.REGRESSED, Outcome.INCONCLUSIVE) for session in before)
+        doubted = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
+        return any(session.outcome in doubted for session in self.evidence.sessions_before)
 
     @property
     def rise(self) -> float:

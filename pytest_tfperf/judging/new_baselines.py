@@ -83,9 +83,6 @@ def _shown(measurement: Measurement) -> str:
     return f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices}"
 
 
-_TIMES = ("s", "ms")
-
-
 def figure_baselines(measurement: Measurement, row: Baseline) -> tuple[list[Baseline], list[BaselineRefused]]:
     """The rows, and for each figure without one the error.
 
@@ -112,9 +109,10 @@ def figure_baselines(measurement: Measurement, row: Baseline) -> tuple[list[Base
 
 def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
     """The values without those of slow spells of the machine, which a time may have as a rate."""
-    if figure.unit not in _TIMES or min(values) <= 0:
+    sign = figure.with_speed
+    if not sign or min(values) <= 0:
         return list(values)
-    return [math.exp(-rate) for rate in without_slow_runs([-math.log(value) for value in values])]
+    return [math.exp(sign * rate) for rate in without_slow_runs([sign * math.log(value) for value in values])]
 
 
 def _row(figure: Figure, values: Sequence[float], row: Baseline) -> Baseline:
@@ -129,7 +127,7 @@ def _row(figure: Figure, values: Sequence[float], row: Baseline) -> Baseline:
         runs=len(values),
         between_runs=float(f"{statistics.stdev(values) / abs(reference):.3g}") if reference else None,
         gpu_fp32_tflops=None,
-        note="",
+        note=row.load,  # what was left out are throughputs
     )
 
 

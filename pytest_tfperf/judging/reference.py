@@ -12,7 +12,7 @@ from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.machine_key import gpu_model
 from pytest_tfperf.core.past import EarlierMeasurement
-from pytest_tfperf.core.throughput import Throughput, hodges_lehmann
+from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.topology import DeviceKind, Topology
 from pytest_tfperf.core.verdict import Against, Consequence, Noise, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -147,16 +147,16 @@ def refuse_other_devices(row: Baseline, topology: Topology) -> None:
         )
 
 
-def require_same_unit(row: Baseline, throughput: Throughput) -> None:
-    """Refuse a row that counts another unit than the measurement.
+def require_same_unit(row: Baseline, unit: str) -> None:
+    """Refuse a row that counts another unit than the measurement, which counts `unit`.
 
     Raises:
         BaselineError: the units differ.
     """
-    if row.unit != throughput.unit and row.provenance is not Provenance.PROVISIONAL:
+    if row.unit != unit and row.provenance is not Provenance.PROVISIONAL:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} is in {row.unit}/s, and this test measures "
-            f"{throughput.unit}/s",
+            f"{unit}/s",
             next_step="Record the row again with --update-baselines, or delete it",
         )
 

@@ -101,7 +101,8 @@ def figure_lines(m: Measurement, one: FigureVerdict) -> Iterator[Line]:
     if row is not None:
         source = f", {row.source}" if row.source else ""
         date = f" ({row.date})" if row.date else ""
-        yield Line(f"{row.provenance}{source}{date}, {counted(row.runs, 'run')}", "baseline")
+        load = f"; {row.load}" if row.load else ""
+        yield Line(f"{row.provenance}{source}{date}, {counted(row.runs, 'run')}{load}", "baseline")
     yield _measured(m, one)
 
 

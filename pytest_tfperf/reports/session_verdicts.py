@@ -33,6 +33,7 @@ _SUBJECTS = {
 }
 _DRIFT_WORTH_SHOWING = 0.01
 _NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
+_NO_PAIRS = "Only the reference environment tells the machine from the software, and no test could be compared with it"
 _SHOWN = 5  # changes of a drift
 _COMMIT = 10  # characters
 
@@ -90,12 +91,16 @@ def _words(verdict: SessionVerdict) -> tuple[str, str]:
 
 def _software(verdict: SessionVerdict, found: SoftwareVerdict) -> tuple[str, str]:
     """The current environment against the reference environment, interleaved."""
-    fact = (
-        f"software on {verdict.machine}: {_outcome(found)}: the current environment is {compared(found.change)} the "
-        f"reference environment{_interval(found)} in {found.pairs} interleaved pairs of {found.tests} tests"
-    )
+    fact = f"software on {verdict.machine}: {_outcome(found)}"
+    if found.change is not None:
+        fact += (
+            f": the current environment is {compared(found.change)} the reference environment{_interval(found)} in "
+            f"{found.pairs} interleaved pairs of {found.tests} tests"
+        )
     is_slower = found.outcome is Outcome.REGRESSED
-    return fact, f". Changed since the baselines: {_changed(verdict)}" if is_slower else ""
+    more = f". Changed since the baselines: {_changed(verdict)}" if is_slower else ""
+    failures = "; ".join(f"{test}: {why}" for test, why in found.failures.items())
+    return fact, f"{more}. Not compared: {failures}" if failures else more
 
 
 def _machine(verdict: SessionVerdict, found: MachineVerdict) -> tuple[str, str]:
@@ -111,7 +116,8 @@ def _machine(verdict: SessionVerdict, found: MachineVerdict) -> tuple[str, str]:
         if found.outcome is Outcome.PASS and abs(found.change) < _DRIFT_WORTH_SHOWING:
             return "", ""
         fact = f"machine and software on {verdict.machine}: {_outcome(found)}: all tests together are {change}"
-        return fact, f". Changed since: {_changed(verdict)}. {state}{_NO_REFERENCE_ENVIRONMENT}"
+        advice = _NO_PAIRS if found.no_pairs else _NO_REFERENCE_ENVIRONMENT
+        return fact, f". Changed since: {_changed(verdict)}. {state}{advice}"
     fact = f"machine {verdict.machine}: {_outcome(found)}: the reference environment is {change}"
     if not is_slower:
         return fact, ""
@@ -170,6 +176,7 @@ def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
         DoubtKind.FEW_WITH_PAIRS: (
             f"too few tests show it to fail for it ({doubt.found} with pairs, and it takes {doubt.needed})"
         ),
+        DoubtKind.NO_PAIRS: "none of the chosen tests could be compared with the reference environment",
     }
     return f"{verdict.outcome.value}, because {why[doubt.kind]}"
 

@@ -194,7 +194,8 @@ def _next_steps(
         names = shown_names(named)
         rows = [_recorded(change, names[name]) for change, name in zip(changes, named, strict=True)]
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
-        for load, count in Counter(c.new.load for c in changes if c.new.load).items():
+        loads = Counter(c.new.load for c in changes if c.new.load and not c.new.key.figure)
+        for load, count in loads.items():
             yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
     recorded = _held_against_rows(measurements)
     improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)

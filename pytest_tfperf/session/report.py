@@ -93,7 +93,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *_not_read(measurements),
         *_stragglers(measurements),
         *(
-            f"{test}: confirmed by fresh runs, because its reference environment failed: {why}"
+            f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
             for test, why in session.measuring.judge.reference_failures
         ),
         *session.remarks_of_features(in_brief=False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
@@ -160,11 +161,17 @@ class History:
             least_tests: tests that a session must have measured, so that rerunning one test by hand does not count.
         """
         wanted = list(rows)
+        if not wanted or not self.database.exists:
+            return {}
+        bad: dict[str, set[str]] = {}
+        if self.database.has(FIGURES):
+            for id, figure in self._rows(queries.bad_figures(wanted[0].machine)):
+                bad.setdefault(id, set()).add(figure)
         found: dict[Key, list[PastSession]] = {}
-        answer = self._rows(queries.past_sessions(wanted, before, least_tests)) if wanted else []
-        for id, workload, topology, *columns in answer:
+        for id, workload, topology, *columns in self._rows(queries.past_sessions(wanted, before, least_tests)):
             with self._leaving_out(MEASUREMENTS, id):
-                found.setdefault(Key(workload, topology), []).append(past_session(*columns))
+                session = replace(past_session(*columns), bad_figures=frozenset(bad.get(id, ())))
+                found.setdefault(Key(workload, topology), []).append(session)
         return {key: tuple(sessions) for key, sessions in found.items()}
 
     def earlier_measurements(

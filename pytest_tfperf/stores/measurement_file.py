@@ -132,6 +132,7 @@ def is_possible(measurement: Measurement) -> bool:
     values = [value for one in measurement.throughput.runs for value in (one.log_rate, one.error)]
     # The error of a single window is infinite, because nothing is known of it.
     is_sane = all(abs(value) <= _MOST_LOG or value == math.inf for value in values)
+    is_sane = is_sane and 0 < measurement.throughput.examples_per_sec < math.inf
     return bool(runs) and is_sane and all(map(_takes_time, [*runs, *pairs]))
 
 

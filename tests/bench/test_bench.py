@@ -102,6 +102,13 @@ def test_a_row_of_gpus_is_refused_before_cpus_are_measured() -> None:
     assert launcher.started == 0
 
 
+def test_a_test_that_measures_another_unit_than_its_row_is_no_part_of_the_common_drift() -> None:
+    session = PlayedSession(row=replace(ROW, unit="tokens"))
+    with pytest.raises(BaselineError, match="is in tokens/s, and this test measures images/s"):
+        session.bench.check(session.task(steady(100.0)))
+    assert session.machine.drift.tests == 0
+
+
 # The reference environment
 
 

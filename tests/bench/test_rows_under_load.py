@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import baseline, measurement, run_at, throughput, verdict
+from measurements import KEY, baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.validity import load_of
+from pytest_tfperf.reports.figures import figure_lines
 from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.summary import summary
@@ -70,3 +73,26 @@ def test_a_session_that_recorded_such_rows_says_so() -> None:
     assert said(changes=(BaselineUpdate(None, baseline(1000.0, note=NOTE)),)) == [
         f"1 row {NOTE}. They may be too low: record again on a quiet machine"
     ]
+
+
+LOSS = FigureVerdict(figure=Figure("loss"), value=2.3)
+
+
+def test_the_row_of_a_figure_tells_the_load_and_no_throughputs_that_were_left_out(tmp_path: Path) -> None:
+    runs = tuple(run_at(1000.0, figures={"loss": 2.3}) for _ in range(6))
+    recorder = BaselineRecorder(BaselineStore(tmp_path, published=None))
+    recorder.record(measurement(throughput(*RATES, 800.0), runs=runs, figures=(LOSS,)), NOTE)
+    assert [change.new.note for change in recorder.changes if change.new.key.figure] == [NOTE]
+
+
+def test_the_lines_of_a_figure_repeat_it() -> None:
+    row = baseline(2.3, key=KEY._replace(figure="loss"), unit="", note=NOTE)
+    judged = replace(LOSS, outcome=Outcome.REGRESSED, baseline=row, change=0.3, threshold=0.115)
+    lines = figure_lines(measurement(figures=(judged,)), judged)
+    assert [line.text for line in lines if line.label == "baseline"] == [f"measured, 5 runs; {NOTE}"]
+
+
+def test_rows_of_figures_are_not_counted_with_those_of_throughputs() -> None:
+    rows = [baseline(1000.0, note=NOTE), baseline(2.3, key=KEY._replace(figure="loss"), unit="", note=NOTE)]
+    (line,) = said(changes=tuple(BaselineUpdate(None, row) for row in rows))
+    assert line.startswith("1 row ")

@@ -13,6 +13,7 @@ from pytest_tfperf.bench.machine_session import session_verdicts
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.judging.machine import SENTINELS
 from pytest_tfperf.judging.session_variance import session_variance
 
 
@@ -20,7 +21,18 @@ def judged(
     now: PlayedLauncher, reference: PlayedLauncher | None, *, tests: int = 10, tolerance: Tolerance | None = None
 ) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
     """A session of these tests, all of one workload that the baseline has at 100 images/s."""
-    session = PlayedSession(tests=tests)
+    return judged_in(PlayedSession(tests=tests), now, reference, tests=tests, tolerance=tolerance)
+
+
+def judged_in(
+    session: PlayedSession,
+    now: PlayedLauncher,
+    reference: PlayedLauncher | None,
+    *,
+    tests: int = 10,
+    tolerance: Tolerance | None = None,
+) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
+    """The same in this session."""
     tasks = [session.task(now, reference, test=f"a.py::test[{number}]") for number in range(tests)]
     tasks = [replace(task, tolerance=tolerance or Tolerance()) for task in tasks]
     found = [session.bench.check(task) for task in tasks]
@@ -84,10 +96,34 @@ def test_without_a_reference_environment_nothing_tells_them_apart() -> None:
     assert (software, machine.outcome, machine.is_apart) == (None, Outcome.REGRESSED, False)
 
 
-def test_a_reference_environment_that_fails_costs_only_the_answer() -> None:
+def test_a_reference_environment_that_fails_leaves_the_software_in_doubt() -> None:
     software, machine = judged(steady(92.0), steady(MeasurementError("broken")))
+    assert software == SoftwareVerdict.without_pairs({})
     assert machine is not None
-    assert (software, machine.is_apart) == (None, False)
+    assert (machine.is_apart, machine.no_pairs) == (False, True)
+
+
+def test_a_sentinel_whose_reference_environment_fails_is_noted_with_the_reason() -> None:
+    session = PlayedSession(tests=10)
+    judged_in(session, steady(92.0), steady(MeasurementError("broken")))
+    reasons = session.machine.reference_failures.values()
+    assert [why.endswith("broken") for why in reasons] == [True] * SENTINELS
+
+
+def test_sentinels_that_fail_in_the_current_environment_are_named_with_the_reason() -> None:
+    now = steady(*[92.0] * 10, MeasurementError("killed"))
+    software, _ = judged(now, steady(100.0))
+    assert software is not None
+    assert (software.outcome, len(software.failures)) == (Outcome.INCONCLUSIVE, SENTINELS)
+    assert all(why.startswith("the current environment failed: ") for why in software.failures.values())
+
+
+def test_the_other_sentinels_decide_without_one_that_fails() -> None:
+    # The first one fails twice: beside the reference environment, and then by itself.
+    now = steady(*[92.0] * 10, MeasurementError("killed"), MeasurementError("killed"), 92.0)
+    software, _ = judged(now, steady(100.0))
+    assert software is not None
+    assert (software.outcome, software.tests, list(software.failures)) == (Outcome.REGRESSED, 3, ["a.py::test[0]"])
 
 
 def test_fewer_than_eight_tests_tell_nothing_common() -> None:

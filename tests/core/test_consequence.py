@@ -32,10 +32,13 @@ def test_an_outcome_means_what_the_table_of_outcomes_says(
     assert consequence(result, require_baseline=False, strict=True) is strict
 
 
-@pytest.mark.parametrize(("require_baseline", "happens"), [(False, PASSES), (True, FAILS)])
-def test_a_measurement_above_a_floor_fails_only_the_nightly_gate(require_baseline: bool, happens: Consequence) -> None:
-    result = measurement(verdict=verdict(Outcome.PASS, is_floor=True))
-    assert consequence(result, require_baseline=require_baseline, strict=False) is happens
+@pytest.mark.parametrize(
+    ("outcome", "plain"), [(Outcome.PASS, PASSES), (Outcome.IMPROVED, PASSES), (Outcome.INCONCLUSIVE, WARNS)]
+)
+def test_a_floor_is_no_baseline_for_the_nightly_gate(outcome: Outcome, plain: Consequence) -> None:
+    result = measurement(verdict=verdict(outcome, is_floor=True))
+    assert consequence(result, require_baseline=False, strict=False) is plain
+    assert consequence(result, require_baseline=True, strict=False) is FAILS
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,12 @@ def test_what_is_no_tolerance_is_refused(value: Any) -> None:
     [
         *(((lower, 0.1), r"lower .* must lie between -1 and 0") for lower in (0.05, -1.0, math.nan, -math.inf)),
         *(((-0.1, upper), r"upper .* must be above 0") for upper in (0.0, -0.1, math.nan, math.inf)),
+        (("-5%", None), r"lower '-5%' must lie between -1 and 0"),
+        ((None, "5%"), r"upper '5%' must be above 0"),
+        ((None, True), r"upper True must be above 0"),
     ],
 )
-def test_a_bound_that_is_none_is_refused(pair: tuple[float, float], says: str) -> None:
+def test_a_bound_that_is_none_is_refused(pair: Any, says: str) -> None:
     with pytest.raises(TfperfError, match=says):
         Tolerance.of(pair)
 

@@ -71,6 +71,11 @@ VERDICTS = {
     "software whose tests disagree": in_doubt(of_software, DoubtKind.TESTS_DISAGREE, 2, 3),
     "software within noise": in_doubt(of_software, DoubtKind.WITHIN_NOISE),
     "undecided software": in_doubt(of_software, DoubtKind.UNDECIDED),
+    "software without pairs": SessionVerdict(
+        machine="box",
+        found=SoftwareVerdict.without_pairs({"a.py::test": "the current environment failed: the worker died"}),
+    ),
+    "slower, and no test could be compared": of_machine(no_pairs=True),
     "any drop is accepted": of_software(outcome=Outcome.PASS, threshold=None),
 }
 

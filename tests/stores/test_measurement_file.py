@@ -123,6 +123,11 @@ def with_error(error: float) -> dict[str, Any]:
     return found
 
 
+def with_rate(rate: float | str) -> dict[str, Any]:
+    """A throughput of so many images/s."""
+    return json.loads(TEXT)["measurements"][0]["throughput"] | {"examples_per_sec": rate}
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
@@ -137,6 +142,8 @@ def with_error(error: float) -> dict[str, Any]:
         (faulty(runs=run_with(windows=[])), r"measurements\[1\]: no runs, a run without windows"),
         (faulty(discarded=run_with(windows=[{"steps": 1, "seconds": 0}])), r"measurements\[1\]: no runs, a run"),
         (faulty(throughput=with_error(261.0)), r"measurements\[1\]: .* or a figure that no run gives"),
+        (faulty(throughput=with_rate(0.0)), r"measurements\[1\]: .* or a figure that no run gives"),
+        (faulty(throughput=with_rate("inf")), r"measurements\[1\]: .* or a figure that no run gives"),
     ],
 )
 def test_a_faulty_file_is_refused_with_the_place_of_its_fault(text: str, fault: str) -> None:

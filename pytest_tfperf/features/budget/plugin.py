@@ -46,6 +46,7 @@ def select(
     past: list[PastResult | Comparison] = []
     try:
         past += history.results()
+        past += history.figure_results()
         # Comparisons are read whole; an older one would only say that its test waits for long.
         past += history.comparisons(since=now - LONG)
     except TfperfError as error:
@@ -136,7 +137,8 @@ def candidates(
         seconds: how long each test will probably take.
         important: the tests that are marked `important`.
         failed: the tests that failed last time, for whatever reason.
-        past: results of earlier sessions, in any order; those with an injected slowdown are ignored.
+        past: results of earlier sessions in any order, of throughputs and figures; those with an injected slowdown are
+            ignored.
     """
     from pytest_tfperf.core.past import moment
 

@@ -163,7 +163,9 @@ def compare_sides(a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]) -> SideC
     common = [(first[row], second[row]) for row in first if row in second]
     comparable = [(one, other) for one, other in common if one.unit == other.unit]
     drift = common_drift([other.log_rate - one.log_rate for one, other in comparable if one.figure is None])
-    ratios = [_ratio(one, other, drift, tests=len(comparable)) for one, other in comparable]
+    # Of throughputs only: figures take no part in the common drift, so they don't make it known either.
+    expected = session_variance(tests=drift.tests).mean
+    ratios = [_ratio(one, other, drift, expected, tests=len(comparable)) for one, other in comparable]
     half = quantile(max(drift.tests - 1, 1), _INTERVAL) * drift.error
     order = list(Movement)
     return SideComparison(
@@ -190,9 +192,12 @@ def _by_row(
     return by_row(a), by_row(b)
 
 
-def _ratio(a: WorkloadRate, b: WorkloadRate, drift: CommonDrift, *, tests: int) -> Ratio:
+def _ratio(
+    a: WorkloadRate, b: WorkloadRate, drift: CommonDrift, expected_between_sessions: float, *, tests: int
+) -> Ratio:
+    """One workload; `tests` of them share the false alarms."""
     learnt = [figure.noise.between_sessions for figure in (a, b) if figure.noise and figure.noise.between_sessions > 0]
-    between_sessions = max(learnt, default=session_variance(tests=tests).mean)
+    between_sessions = max(learnt, default=expected_between_sessions)
     variance = _variance(a) + _variance(b) + 2 * between_sessions**2
     freedom = min(_noise(figure).degrees_of_freedom for figure in (a, b))
     change = b.log_rate - a.log_rate

@@ -226,7 +226,7 @@ def _judged(
     """The verdict on the measurement's runs; pairs and drift count only if it is judged against the same row again."""
     then = measurement.verdict
     if found.baseline is not None:
-        require_same_unit(found.baseline, measurement.throughput)
+        require_same_unit(found.baseline, measurement.throughput.unit)
     evidence = Evidence(
         throughput=summarise(measurement.runs), reference=found, tolerance=tolerance, tests=tests, max_runs=max_runs
     )

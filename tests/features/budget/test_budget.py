@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import comparison
+from measurements import comparison, measurement, verdict
 
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.selection import SelectedTest, Selection
+from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.budget.plugin import Candidate, candidates, choose, named_left_out
+from pytest_tfperf.features.budget.plugin import Candidate, candidates, choose, named_left_out, select
+from pytest_tfperf.stores.history import History
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -123,6 +129,17 @@ def test_a_test_is_unsettled_if_any_call_of_its_last_session_was() -> None:
     ]
     found = candidates({"a": 1.0, "b": 1.0}, past=results)
     assert [one.is_unsettled for one in found] == [True, False]
+
+
+def test_a_test_whose_figure_regressed_is_unsettled(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    loss = FigureVerdict(figure=Figure("loss"), value=2.6, outcome=Outcome.REGRESSED, reason=FigureReason.CONFIRMED)
+    for test, figures in (("a", ()), ("b", (loss,))):
+        history.append(measurement(test=test, verdict=verdict(), figures=figures, time=datetime.now(UTC).isoformat()))
+    selection = Selection(SelectedTest(id=test) for test in ("a", "b"))
+    choice = select(Settings(of_features={"budget": 1.0}), selection, {"a": 1.0, "b": 1.0}, (), history)
+    assert choice is not None
+    assert choice.run == ("b",)
 
 
 def test_a_provisional_regression_is_a_doubt() -> None:

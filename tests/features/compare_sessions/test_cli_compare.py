@@ -344,3 +344,14 @@ def test_rows_of_figures_of_two_revisions_are_compared_as_figures() -> None:
     key = KEY._replace(figure="peak_memory")
     sides = [rates_of_rows([baseline(value, key=key, unit="bytes")]) for value in (8e9, 16e9)]
     assert [one.movement for one in compare_sides(*sides).ratios] == [Movement.WORSE]
+
+
+def test_figures_do_not_make_few_workloads_enough_for_what_all_have_in_common() -> None:
+    unlearnt = replace(QUIET, between_sessions=0.0)
+
+    def side(change: float) -> list[WorkloadRate]:
+        rates = [figure(change, f"1x{number}", noise=unlearnt) for number in range(1, 6)]
+        memory = {"figure": MEMORY, "unit": "bytes", "log_rate": math.log(8e9)}
+        return [*rates, *(replace(one, key=one.key._replace(figure="peak_memory"), **memory) for one in rates)]
+
+    assert compare_sides(side(0.0), side(-0.03)).moved == ()

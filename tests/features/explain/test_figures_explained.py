@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from measurements import KEY, baseline, measurement, run_at, verdict
+import pytest
+from measurements import KEY, NOISE, baseline, measurement, run_at, verdict
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.throughput import summarise
+from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.features.explain import explained
+from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.reference import Reference
 
 
 def test_a_figure_that_regressed_is_explained_after_a_throughput_that_passed() -> None:
@@ -28,3 +32,17 @@ def test_a_figure_that_regressed_is_explained_after_a_throughput_that_passed() -
         "  baseline: measured (2026-11-24), 5 runs",
         "  confirmed: 1 fresh run: 2.6",
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [(0.01, "A figure beside the throughput wanted the further runs."), (-0.2, "So it had to be confirmed.")],
+)
+def test_further_runs_are_a_figures_wish_unless_the_first_one_was_slow(first: float, said: str) -> None:
+    runs = tuple(run_at(1000.0 * (1 + change), figures={"loss": 2.3}) for change in (first, 0.01, 0.01))
+    evidence = Evidence(
+        throughput=summarise(runs), reference=Reference(baseline(), noise=NOISE), tolerance=Tolerance.of(0.02)
+    )
+    loss = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS, reason=FigureReason.WITHIN_TOLERANCE)
+    found = measurement(evidence.throughput, runs=runs, verdict=judge(evidence), figures=(loss,))
+    assert [line for line in explained(found) if line.startswith("  The first run was") and line.endswith(said)]
