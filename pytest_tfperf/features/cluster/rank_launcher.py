@@ -258,7 +258,7 @@ class ClusterLauncher:
         interpreter = self._interpreter
         argv = interpreter.user_command(command.argv)
         ours = {"PYTHONUNBUFFERED": "1", "CUDA_VISIBLE_DEVICES": _visible(devices)}
-        ours |= dict(command.environment)
+        ours |= interpreter.user_environment(command)
         variables = ["PYTHONPATH", *ours, *_settings()]
         return PreparedCommand(
             argv=self._engine.command(nodes, command.ranks_per_node, argv, variables),
