@@ -301,20 +301,21 @@ def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None,
 
 
 def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Subject) -> OutOfMemory:
-    """A worker's out-of-memory error with the batch size and the memory before it.
+    """The out-of-memory error of a worker or a program, with the batch size and the memory before it.
 
     Args:
-        error: the worker's.
+        error: the worker's, or the program's, whose batch size is not known.
         where: workloads and devices, for the message.
         topology: what the workloads ran on.
         workloads: the one that was measured, or both sides of a comparison.
     """
     batches = " and ".join(dict.fromkeys(str(one.batch_size) for one in workloads if isinstance(one, Workload)))
+    batch = f" with batch_size {batches}" if batches else ""
     each = f" on each of {topology.devices.count} devices" if topology.devices and topology.devices.count > 1 else ""
     return OutOfMemory(
-        f"out of memory with batch_size {batches}{each}",
+        f"out of memory{batch}{each}",
         Line(_memory(topology), "memory"),
-        Line("use a smaller batch_size, or a machine with more memory", "next"),
+        Line(f"use a smaller {'batch_size' if batches else 'batch'}, or a machine with more memory", "next"),
         error.text,
         *error.below,
         where=where,

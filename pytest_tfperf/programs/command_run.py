@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_tfperf.errors import Hung, MeasurementError, UserCodeFailed
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import Line
 from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines
 from pytest_tfperf.workers.interpreters import Interpreter
@@ -145,15 +145,28 @@ class CommandRun:
     def ended_badly(self) -> str:
         """How it ended, in words; "" for exit status 0."""
         status = self._exit_status(KILL_SECONDS)
-        if status == -signal.SIGKILL and kernel_oom_kills() > self._oom_kills:
+        if status == -signal.SIGKILL and self._lacked_memory:
             return "was ended by the kernel's out-of-memory killer"
         if status is None:
             return "still runs"
-        return describe_exit(status) if status else ""
+        after = " after the kernel's out-of-memory killer had ended a process" if self._lacked_memory else ""
+        return describe_exit(status) + after if status else ""
 
-    def failure(self, fact: str, next_step: str, *more: Line) -> UserCodeFailed:
-        """The error with the end of its log; `more` comes directly below the fact."""
-        return UserCodeFailed(fact, *more, *self._below(next_step))
+    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
+        """The error with the end of its log; `more` comes directly below the fact.
+
+        It is `OutOfMemory`, and not the program's own fault, if the kernel killed processes for memory meanwhile.
+        """
+        kind = OutOfMemory if self._lacked_memory else UserCodeFailed
+        return kind(fact, *more, *self._below(next_step))
+
+    @property
+    def _lacked_memory(self) -> bool:
+        """Whether it ended badly, and the kernel has killed a process for memory since it began.
+
+        That may be a process that it started: then `torchrun` or a shell ends with a status of its own.
+        """
+        return bool(self._process.poll()) and kernel_oom_kills() > self._oom_kills
 
     def hung(self, fact: str, *more: Line) -> Hung:
         """The error for a program that printed nothing useful for too long; `more` comes directly below the fact."""

@@ -150,12 +150,12 @@ class CommandWindows:
             self._first_at = self._clock() if self._first_at is None else self._first_at
             self._take_figures(splitter.feed(data))
         self._take_figures([splitter.unfinished])
+        self._require_good_end()
         begin = started if self._command.reads.timed_from == TimedFrom.START else self._first_at
         if begin is None:
             raise program.failure(
                 "it printed nothing, so there is no first output to time from", "give timed_from='start'"
             )
-        self._require_good_end()
         per_step = self._command.counted_per_step or 1
         steps = max(1, round(examples / per_step))
         yield self._slowed(Window(steps, (self._clock() - begin) * steps * per_step / examples))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
+import re
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import final
 
@@ -18,9 +16,9 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.workers.git_worktree import run_git
-from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter
+from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand
-from pytest_tfperf.workers.lock import direct_url, source_folder
+from pytest_tfperf.workers.repository_packages import copies_from, origins_of, packages_from, paths_of
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
 
@@ -30,20 +28,8 @@ _SAME = (
     "your own"
 )
 
-# What each module would be loaded from, by a Python that begins as the user's program does.
-_ORIGINS = """
-import importlib.util, json, sys
-first, *names = sys.argv[1:]
-sys.path[0] = first
-found = {}
-for name in names:
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        spec = None
-    found[name] = spec.origin or next(iter(spec.submodule_search_locations or ()), "") if spec else ""
-print(json.dumps(found))
-"""
+# What ends a path inside of other text, such as a shell's.
+_ENDS_PATH = r"""\s:;,'"`=|&<>()\[\]{}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +96,7 @@ class CheckoutLauncher:
         """
         run = self._local.start(replace(job, reports_modules=True), progress)
         try:
-            self._require_own(run.modules)
+            self._require_installed_from(run.modules)
         except BaseException:
             run.close()
             raise
@@ -121,10 +107,15 @@ class CheckoutLauncher:
 
         Raises:
             NotCompared: the checkout lacks a file that the command names, or nothing of the repository is in it.
-            TfperfError: an installed package would give the current code to it.
+            TfperfError: an installed package, or a path inside of other text, would give the current code to it.
         """
-        argv = tuple(self._moved(word, command.folder) for word in command.argv)
-        environment = tuple((name, self._moved(value, "")) for name, value in command.environment)
+        argv = tuple(
+            self._moved(word, command.folder, f"{command.id}: argument {number}")
+            for number, word in enumerate(command.argv)
+        )
+        environment = tuple(
+            (name, self._moved(value, "", f"{command.id}: the variable {name}")) for name, value in command.environment
+        )
         self._require_any_path(command)
         moved = replace(command, argv=argv, environment=environment)
         prepared = self._local.prepare_command(moved, devices, nodes)
@@ -132,19 +123,20 @@ class CheckoutLauncher:
             before = prepared.environment.get("PYTHONPATH", "")
             path = os.pathsep.join([*own, before] if before else own)
             prepared = replace(prepared, environment={**prepared.environment, "PYTHONPATH": path})
+        self._require_own_program(moved, prepared)
         self._require_own_packages(prepared)
         return prepared
 
     # Workers
 
-    def _require_own(self, modules: Mapping[str, str]) -> None:
+    def _require_installed_from(self, modules: Mapping[str, str]) -> None:
         if not modules:
             raise TfperfError(
                 f"{self._checkout.name}: a worker on several nodes does not say whose code it runs, so nothing proves "
                 "that two sides are compared",
                 next_step="Compare on one node",
             )
-        copies = _copies(self._checkout.repository) if self._interpreter.python == sys.executable else {}
+        copies = copies_from(self._checkout.repository, self._interpreter.python)
         for module, file in modules.items():
             if self._checkout.is_current(file):
                 raise self._not_two(module, file, "an editable install or an import path leads there")
@@ -165,39 +157,84 @@ class CheckoutLauncher:
 
     # Commands
 
-    def _moved(self, text: str, folder: str) -> str:
-        """An argument or a variable, with a path of the repository that the checkout has.
+    def _moved(self, text: str, folder: str, what: str) -> str:
+        """An argument or a variable whose paths of the repository lead into the checkout.
 
         Args:
-            text: a path, perhaps after "--name=".
+            text: paths with colons between them, as in PYTHONPATH, each perhaps after "name=".
             folder: where relative paths begin; "" for absolute ones only.
+            what: how messages call it.
         """
+        return os.pathsep.join(self._moved_part(part, folder, what) for part in self._parts(text, folder))
+
+    def _moved_part(self, text: str, folder: str, what: str) -> str:
         found = self._in_repository(text, folder)
         if found is None:
+            self._require_elsewhere(text, what)
             return text
         before, relative = found
+        self._require_elsewhere(before, what)
         there, here = self._checkout.folder / relative, self._checkout.repository / relative
         is_relative = not text.removeprefix(before).startswith(os.sep)
         if there.exists():
             stays = is_relative and self._relative(folder) is not None
             return text if stays else before + str(there)
-        if run_git(self._checkout.repository, "check-ignore", "--quiet", str(here)).returncode == 0:
+        if self._is_ignored(here):
             return before + str(here)  # data and environments, which git has on neither side
-        raise NotCompared(f"NEW: {self._checkout.name} has no {relative}")
+        if here.exists():
+            raise NotCompared(f"NEW: {self._checkout.name} has no {relative}")
+        return before + str(there)  # what the program will write, on each side beside its own code
+
+    def _parts(self, text: str, folder: str) -> list[str]:
+        """The paths of a list, and the texts between the colons of anything else."""
+        return [text] if self._in_repository(text, folder) else text.split(os.pathsep)
 
     def _in_repository(self, text: str, folder: str) -> tuple[str, Path] | None:
         """What is before the path, and the path from the repository's root; None where it is no such path.
 
-        A word without a slash must be a file: "train" is more often a program's command than a folder.
+        A word without a slash must be a file: "train" is more often a program's command than a folder. An absolute path
+        need not exist: the program may write it.
         """
-        before, equals, _ = text.rpartition("=") if text.startswith("-") else ("", "", text)
-        path = text.removeprefix(before + equals)
-        if not path or not (path.startswith(os.sep) or folder) or text == sys.executable:
+        if text == sys.executable:
             return None
-        place = os.path.join(folder, path)  # noqa: PTH118  # a program's text may be too long for a Path
-        is_path = (os.sep in path and os.path.exists(place)) or os.path.isfile(place)  # noqa: PTH110, PTH113
-        relative = self._relative(place) if is_path else None
-        return None if relative is None else (before + equals, relative)
+        for before in ("", text[: text.rfind("=") + 1]):
+            path = text.removeprefix(before)
+            is_absolute = path.startswith(os.sep)
+            if not path or not (is_absolute or folder):
+                continue
+            place = os.path.join(folder, path)  # noqa: PTH118  # a program's text may be too long for a Path
+            exists = (os.sep in path and os.path.exists(place)) or os.path.isfile(place)  # noqa: PTH110, PTH113
+            relative = self._relative(place) if exists or is_absolute else None
+            if relative is not None and (exists or not re.search(f"[{_ENDS_PATH}]", str(relative))):
+                slashes = len(path) - len(path.lstrip(os.sep))
+                return before + os.sep * (slashes - 1), relative  # "file:///repo/x" keeps its two
+        return None
+
+    def _require_elsewhere(self, text: str, what: str) -> None:
+        """Refuse text with a path of the repository in it, which would lead both sides to the current code."""
+        for path in _absolute_paths(text, self._checkout.repository):
+            relative = self._relative(path)
+            if relative is not None and not self._is_ignored(self._checkout.repository / relative):
+                raise TfperfError(
+                    f"{what} has {path} inside of other text, so both sides would run the current code: "
+                    f"{self._checkout.name} is in {self._checkout.folder}",
+                    next_step="Write a path that is relative to where the command runs, which is cwd=; or give the "
+                    "path as an argument or a variable of its own",
+                )
+
+    def _require_own_program(self, command: Command, prepared: PreparedCommand) -> None:
+        """Refuse a program that PATH finds in the repository: the variable is pytest's own, and is not moved."""
+        name = command.argv[0]
+        found = None if os.sep in name else shutil.which(name, path=prepared.environment.get("PATH"))
+        relative = self._relative(found) if found is not None else None
+        if relative is not None and not self._is_ignored(self._checkout.repository / relative):
+            raise TfperfError(
+                f"{command.id}: PATH finds {name} at {found}, so both sides would run the current code",
+                next_step="Write the program's path, relative to where the command runs, which is cwd=",
+            )
+
+    def _is_ignored(self, path: Path) -> bool:
+        return run_git(self._checkout.repository, "check-ignore", "--quiet", str(path)).returncode == 0
 
     def _relative(self, place: str) -> Path | None:
         """From the repository's root; None where it lies elsewhere, or in an environment of Python."""
@@ -212,73 +249,42 @@ class CheckoutLauncher:
                 raise NotCompared(f"NEW: {self._checkout.name} has no folder {relative}")
             return
         texts = [(word, command.folder) for word in command.argv] + [(value, "") for _, value in command.environment]
-        if not self._may_be_same and not any(self._in_repository(*text) for text in texts):
+        if not self._may_be_same and not any(self._has_any(*text) for text in texts):
             raise NotCompared(_SAME)
+
+    def _has_any(self, text: str, folder: str) -> bool:
+        """Whether a path in it leads to something in the checkout."""
+        found = (self._in_repository(part, folder) for part in self._parts(text, folder))
+        return any((self._checkout.folder / one[1]).exists() for one in found if one is not None)
 
     def _require_own_packages(self, prepared: PreparedCommand) -> None:
         """Refuse packages that were installed from the repository and don't come from the checkout."""
-        if self._interpreter.python != sys.executable or not (packages := _packages_of(self._checkout.repository)):
+        python = self._interpreter.python
+        if not (packages := packages_from(self._checkout.repository, python)):
             return
         script = next((word for word in prepared.argv[1:2] if word.endswith(".py")), "")
         first = str((prepared.folder / script).parent) if script else str(prepared.folder)
-        done = subprocess.run(
-            [self._interpreter.python, "-c", _ORIGINS, first, *packages],
-            cwd=prepared.folder,
-            env=dict(prepared.environment),
-            capture_output=True,
-            text=True,
-            timeout=IMPORT_SECONDS,
-            check=False,
-        )
-        for name, origin in json.loads(done.stdout or "{}").items():
+        origins = origins_of(packages, python, first, prepared.folder, prepared.environment)
+        for name, origin in origins.items():
             if origin and not self._checkout.has_loaded(os.path.realpath(origin)):
                 raise self._not_two(name, origin, f"the package {packages[name]} was installed from this repository")
 
 
-@cache
-def _packages_of(repository: Path) -> dict[str, str]:
-    """Top-level names of what is installed from the repository, editable or copied -> the package's name."""
-    return {name: found.name for found in distributions() if _comes_from(found, repository) for name in _names(found)}
+def _absolute_paths(text: str, repository: Path) -> list[str]:
+    """The absolute paths in a text, also after an option of a compiler: "-I/usr/include".
+
+    >>> _absolute_paths("cd /repo/x && ./run -I/usr 'open=/a b' src/train", Path("/repo"))
+    ['/repo/x', '/usr', '/a']
+    """
+    begins = r"""(?:(?<![^\s'"])-\w+|(?<![\w.~$*/\])}-]))"""
+    # The repository's own path may have spaces.
+    path = rf"/*{re.escape(str(repository))}(?![^/{_ENDS_PATH}])[^{_ENDS_PATH}]*|/[^{_ENDS_PATH}]*"
+    return re.findall(f"{begins}({path})", text)
 
 
-@cache
-def _copies(repository: Path) -> dict[str, str]:
-    """Those of `_packages_of` whose files lie among the installed packages."""
-    return {
-        name: found.name
-        for found in distributions()
-        if _comes_from(found, repository) and not direct_url(found).get("dir_info", {}).get("editable")
-        for name in _names(found)
-    }
-
-
-def _comes_from(found: Distribution, repository: Path) -> bool:
-    source = source_folder(direct_url(found))
-    if source is None or found.name == "pytest-tfperf":  # workers run the driver's copy of it
-        return False
-    return source.is_relative_to(repository)
-
-
-def _names(found: Distribution) -> set[str]:
-    """The top-level names that a package gives; its own name where it does not say."""
-    if said := (found.read_text("top_level.txt") or "").split():
-        return set(said)
-    parts = {file.parts[0].removesuffix(".py") for file in found.files or () if file.suffix == ".py"}
-    return {part for part in parts if part.isidentifier()} or {found.name.replace("-", "_")}
-
-
-@cache
 def _own_paths(python: str, checkout: Checkout) -> tuple[str, ...]:
     """Folders of the repository that an editable install puts on this Python's path, in the checkout."""
-    program = "import json, sys; print(json.dumps(sys.path[1:]))"
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    try:
-        done = subprocess.run(
-            [python, "-c", program], cwd="/", env=environment, capture_output=True, text=True, check=False
-        )
-        paths = [os.path.realpath(path) for path in json.loads(done.stdout)]
-    except (OSError, ValueError):
-        return ()
+    paths = map(os.path.realpath, paths_of(python))
     own = [Path(path).relative_to(checkout.repository) for path in paths if checkout.is_current(path)]
     return tuple(str(checkout.folder / path) for path in own)
 

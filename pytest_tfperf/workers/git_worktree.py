@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Final, final
+from typing import Final, final
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.failures import last_lines
@@ -142,7 +142,7 @@ class Checkouts:
     def __init__(self, repository: Path, folder: Path) -> None:
         self._repository = repository
         self._folder = folder.absolute()
-        self._held = ExitStack()
+        self._held: dict[Path, ExitStack] = {}
 
     def get(self, commit: str, say: Callable[[str], None] = lambda _: None) -> Path:
         """The folder with the code of a commit; a later session finds it there.
@@ -152,18 +152,22 @@ class Checkouts:
             say: shows a line before git begins.
 
         Raises:
-            TfperfError: git can't check it out, with its submodules, or the disk is full.
+            TfperfError: git can't check it out, with its submodules, the disk is full, or its files were changed and
+                another session runs them.
         """
         try:
             with self._alone():
                 self._prune(keep=commit)
                 folder = self._folder / commit
+                self._release(folder)  # a search comes back to a commit
                 if not (self._ready(folder).exists() and _is_unchanged(folder)):
+                    self._require_free(folder)
                     self._remove(folder)
                     say(f"checking out {commit[:12]} in {folder.parent}")
                     _add(self._repository, commit, folder)
                 self._ready(folder).touch()
-                self._held.enter_context(_locked(self._lock(folder), fcntl.LOCK_SH))
+                self._held[folder] = held = ExitStack()
+                held.enter_context(_locked(self._lock(folder), fcntl.LOCK_SH))
                 return folder
         except OSError as error:
             raise TfperfError(
@@ -173,7 +177,12 @@ class Checkouts:
 
     def close(self) -> None:
         """Let others remove them."""
-        self._held.close()
+        for folder in list(self._held):
+            self._release(folder)
+
+    def _release(self, folder: Path) -> None:
+        if (held := self._held.pop(folder, None)) is not None:
+            held.close()
 
     def _prune(self, keep: str) -> None:
         """Remove those that were interrupted, or are in excess; not those that a session uses."""
@@ -186,6 +195,15 @@ class Checkouts:
         for path in ours.values():
             if path not in newest and path.name != keep and self._is_free(path):
                 self._remove(path)
+
+    def _require_free(self, folder: Path) -> None:
+        """Refuse to replace files that another session runs."""
+        if not self._is_free(folder):
+            raise TfperfError(
+                f"{folder} is in use by another session, and tracked files in it were changed, perhaps by the program",
+                next_step=f"Wait for that session, or name another folder with --tfperf-dir; "
+                f"git -C {folder} status shows the files",
+            )
 
     def _is_free(self, folder: Path) -> bool:
         try:
@@ -230,8 +248,7 @@ def _add(repository: Path, commit: str, folder: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path, how: int) -> Iterator[IO[str]]:
+def _locked(path: Path, how: int) -> Iterator[None]:
     with path.open("a", encoding="utf-8") as file:
-        os.set_inheritable(file.fileno(), False)
         fcntl.flock(file, how)
-        yield file
+        yield

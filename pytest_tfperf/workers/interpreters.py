@@ -88,6 +88,13 @@ class Interpreter:
         """
         return [self.python if word == sys.executable else self._move_argument(word) for word in argv]
 
+    def user_environment(self, command: Command) -> dict[str, str]:
+        """The variables of a user's command, with paths of the other checkout, also in lists such as PYTHONPATH."""
+        return {
+            name: os.pathsep.join(self._move_existing(path) for path in value.split(os.pathsep))
+            for name, value in command.environment
+        }
+
     def user_folder(self, folder: str) -> Path:
         """Where a user's command runs: this folder, or the same folder of the other checkout."""
         return Path(self._move(folder)) if folder else self.folder()
@@ -119,11 +126,15 @@ class Interpreter:
         return [self._move(path) for path in (str(Path.cwd()), *ours)]
 
     def _move_argument(self, word: str) -> str:
-        """An argument, perhaps of the form --name=PATH; paths that the other checkout lacks stay as they are."""
-        name, equals, path = word.rpartition("=") if word.startswith("-") else ("", "", word)
+        """An argument, perhaps of the form --name=PATH or name=PATH."""
+        name, equals, path = word.rpartition("=")
+        return name + equals + self._move_existing(path)
+
+    def _move_existing(self, path: str) -> str:
+        """A path, but one that the other checkout lacks stays as it is."""
         moved = self._move(path) if Path(path).is_absolute() else path
         # A program's text may be longer than a file's name can be, at which Path.exists raises.
-        return name + equals + moved if moved != path and os.path.exists(moved) else word  # noqa: PTH110
+        return moved if os.path.exists(moved) else path  # noqa: PTH110
 
     def _move(self, path: str) -> str:
         for old, new in self.moved.items():

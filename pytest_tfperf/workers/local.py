@@ -142,7 +142,7 @@ class LocalLauncher:
                 **self._interpreter.environment(),
                 **gpus_shown(devices),
                 "TMPDIR": str(scratch),
-                **dict(command.environment),
+                **self._interpreter.user_environment(command),
             },
             folder=self._interpreter.user_folder(command.folder),
             terminal=command.terminal,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from machines import load
+from measurements import command
 
 from pytest_tfperf.bench.one_run import explained
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
@@ -29,3 +30,9 @@ def test_gpus_are_named_with_their_memory() -> None:
     machine = load("dgx1-p100").take(2)
     said = str(explained(OutOfMemory("killed"), "both", machine, WORKLOAD, WORKLOAD.with_(batch_size=64)))
     assert "with batch_size 256 and 64 on each of 2 devices\n  memory      16 GiB + 16 GiB of the GPUs; " in said
+
+
+def test_a_program_has_no_batch_size_that_is_known() -> None:
+    said = str(explained(OutOfMemory("the program was killed"), "it", load("dgx1-p100").take(1), command()))
+    assert said.startswith("it: out of memory\n  memory ")
+    assert "use a smaller batch, or" in said

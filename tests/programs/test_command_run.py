@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from textwrap import dedent
 
@@ -17,7 +18,7 @@ from patience import PATIENCE_SECONDS, running, wait_for
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
-from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError, UserCodeFailed
 from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher
 from pytest_tfperf.features.references.environment import ReferenceEnvironment, ReferenceLaunchers
 from pytest_tfperf.programs import command_run
@@ -102,6 +103,30 @@ def test_a_failure_shows_the_end_of_its_output_and_the_next_step(start: Start) -
     run = start("print('no space left')")
     printed(run)
     assert str(run.failure("it failed", "free space")).splitlines()[::3] == ["it failed", "  | no space left"]
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "was ended by the kernel's out-of-memory killer"),
+        ("raise SystemExit(1)", "exited with status 1 after the kernel's out-of-memory killer had ended a process"),
+    ],
+    ids=["the program", "what it started"],
+)
+def test_a_kill_that_the_kernel_counted_is_no_fault_of_the_program(
+    start: Start, monkeypatch: pytest.MonkeyPatch, program: str, said: str
+) -> None:
+    monkeypatch.setattr(command_run, "kernel_oom_kills", count().__next__)
+    run = start(program)
+    printed(run)
+    assert (run.ended_badly(), type(run.failure("it failed", "free space"))) == (said, OutOfMemory)
+
+
+def test_a_bad_end_without_such_a_kill_is_the_programs_fault(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_run, "kernel_oom_kills", lambda: 7)
+    run = start("raise SystemExit(1)")
+    printed(run)
+    assert type(run.failure("it failed", "fix it")) is UserCodeFailed
 
 
 FAMILY = r"""
@@ -306,10 +331,23 @@ def test_in_another_environment_its_python_and_its_files_take_the_place_of_ours(
     (old / "data").touch()  # in no checkout
     interpreter = Interpreter("/other/python", {old: new})
     argv = [sys.executable, f"{old}/train.py", f"--config={old}/train.py", f"--data={old}/data", "--lr=0.1", "train.py"]
-    assert interpreter.user_command(argv) == [
+    assert interpreter.user_command([*argv, f"script={old}/train.py"]) == [
         "/other/python", f"{new}/train.py", f"--config={new}/train.py", f"--data={old}/data", "--lr=0.1", "train.py",
+        f"script={new}/train.py",
     ]  # fmt: skip
     assert interpreter.user_folder(str(old)) == new
+
+
+def test_in_another_environment_variables_with_paths_lead_to_the_other_checkout(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old / "src", new / "src", old / "data"):
+        folder.mkdir(parents=True)
+    variables = (("PYTHONPATH", f"{old}/src:/usr/lib:"), ("DATA", f"{old}/data"))
+    command = Command(name="it", argv=("it",), folder=str(old), environment=variables)
+    interpreter = Interpreter("/other/python", {old: new})
+    with closing(LocalLauncher(logs=tmp_path, silence_seconds=9, interpreter=interpreter)) as launcher:
+        got = launcher.prepare_command(command, ONE_CPU, 1).environment
+    assert (got["PYTHONPATH"], got["DATA"]) == (f"{new}/src:/usr/lib:", f"{old}/data")
 
 
 @pytest.mark.parametrize("word", ["print(1)\n" * 100, "/" + "x" * 300, "--text=/" + "x" * 300, f"--n={sys.executable}"])

@@ -287,6 +287,7 @@ def test_a_program_that_prints_no_rate_is_timed_as_a_whole(timed_from: str, rate
     [
         (PlayedProgram([(1, "x")], "exited with status 3"), {"examples": 9}, "exited with status 3"),
         (PlayedProgram([(1, "x")], hangs=True), {"examples": 9}, "did not end within 100 s"),
+        (PlayedProgram([], "was killed"), {"examples": 9}, "the program was killed"),
         (PlayedProgram([]), {"examples": 9}, "it printed nothing, so there is no first output to time from"),
     ],
 )

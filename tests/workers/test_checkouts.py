@@ -11,6 +11,7 @@ import pytest
 from inner import Project
 from repositories import Repository
 
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.git_worktree import KEPT, Checkouts
 
 
@@ -32,8 +33,26 @@ def test_a_commit_is_checked_out_once(repository: Repository) -> None:
 
 def test_one_that_was_changed_by_hand_is_made_anew(repository: Repository) -> None:
     commit = repository.git("rev-parse", "HEAD")
-    (checkouts(repository).get(commit) / "cost.py").write_text("COST = 1\n")
+    first = checkouts(repository)
+    (first.get(commit) / "cost.py").write_text("COST = 1\n")
+    first.close()
     assert (checkouts(repository).get(commit) / "cost.py").read_text() == "COST = 0.01\n"
+
+
+def test_a_search_that_comes_back_to_a_commit_gets_its_files_as_they_were(repository: Repository) -> None:
+    commit, search = repository.git("rev-parse", "HEAD"), checkouts(repository)
+    (search.get(commit) / "cost.py").write_text("COST = 1\n")
+    assert (search.get(commit) / "cost.py").read_text() == "COST = 0.01\n"
+
+
+def test_one_that_was_changed_is_not_taken_from_the_session_that_runs_it(repository: Repository) -> None:
+    commit, first = repository.git("rev-parse", "HEAD"), checkouts(repository)
+    changed = first.get(commit) / "cost.py"
+    changed.write_text("COST = 1\n")
+    with pytest.raises(TfperfError, match="is in use by another session, and tracked files in it were changed"):
+        checkouts(repository).get(commit)
+    assert changed.read_text() == "COST = 1\n"
+    first.close()
 
 
 def test_old_ones_are_removed_and_those_in_use_are_not(repository: Repository) -> None:

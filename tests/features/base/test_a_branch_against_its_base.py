@@ -185,6 +185,25 @@ def test_a_copy_among_the_installed_packages_is_refused_with_the_way_to_mend_it(
     assert mended.kinds == {"test_loop": "passed"}, mended.text
 
 
+IN_A_VARIABLE = """
+def test_in_a_variable(throughput, on, request):
+    path = f"{request.config.rootpath}/src:{os.environ.get('PYTHONPATH', '')}"
+    run(throughput, on, "loop.py", name="in-a-variable", env={"PYTHONPATH": path})
+"""
+
+
+def test_a_variable_with_a_list_of_folders_gives_each_side_its_own(repository: Repository) -> None:
+    repository.git("switch", "--quiet", "--create", "branch")
+    (repository.folder / "src").mkdir()
+    repository.git("mv", "cost.py", "src/cost.py")
+    body = TESTS.partition("def test_loop")[0]
+    repository.project.tests(f"import os{body}{IN_A_VARIABLE}", "perf_tests/test_it.py")
+    base = repository.commit("moved")
+    repository.project.write("src/cost.py", "COST = 0.012\n")
+    session = repository.project.run("perf_tests", f"--tfperf-base={base}", *ONE_READING)
+    assert session.kinds == {"test_in_a_variable": "failure"}, session.text
+
+
 # Packages
 
 
