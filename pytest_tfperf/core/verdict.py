@@ -250,7 +250,7 @@ class Tolerance:
             if len(value) != 2:
                 raise TfperfError(f"tolerance={value!r}: give one fraction, 0.05, or a pair, (-0.05, None)")
             return cls(*value)
-        if not _is_number(value) or not 0 < value < 1:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
             raise TfperfError(f"tolerance={value!r}: give a fraction between 0 and 1, 0.05 for 5 %")
         return cls(-value, value)
 
