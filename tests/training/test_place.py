@@ -1,4 +1,4 @@
-"""Which rank a process is, by what its starter wrote into the environment; and the port that it keeps for itself."""
+"""Which rank a process is, by what its starter wrote into the environment; what it trains with; and its port."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.place import Place, find_place, reserve_port
+from pytest_tfperf.training.rank import environment_of
 
 WORKERS = {"worker": ["a:1", "b:1", "c:1"]}
 
@@ -187,3 +188,24 @@ def test_ranks_of_one_host_reserve_different_ports() -> None:
             end.enter_context(reserved)
             addresses.append(address)
     assert len(set(addresses)) == 100
+
+
+# Its GPUs
+
+
+def gpus_of_a_rank(given: dict[str, str], **own: str) -> dict[str, str]:
+    return {name: value for name, value in environment_of(given, "/scratch", own).items() if name.startswith("CUDA_")}
+
+
+def test_a_rank_uses_the_gpus_that_the_driver_gives_it() -> None:
+    given = {"CUDA_VISIBLE_DEVICES": "GPU-4"}
+    assert gpus_of_a_rank(given, CUDA_VISIBLE_DEVICES="0,1,2,3,4") == given
+
+
+def test_a_rank_that_chooses_gpus_by_index_counts_as_nvml_does() -> None:
+    assert gpus_of_a_rank({}, CUDA_DEVICE_ORDER="FASTEST_FIRST") == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def test_indices_that_a_node_shows_its_rank_keep_their_meaning() -> None:
+    own = {"CUDA_VISIBLE_DEVICES": "1,0"}
+    assert gpus_of_a_rank({}, **own) == own
