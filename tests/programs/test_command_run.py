@@ -306,7 +306,6 @@ TWO_GPUS = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-a", "GPU-b"))
         (ONE_CPU, "2,3,5", "-1"),
         (TWO_GPUS, "", "0,1"),
         (TWO_GPUS, "2,3,5", "2,3"),
-        (TWO_GPUS, "GPU-a,GPU-b", "0,1"),  # other nodes' GPUs have other UUIDs
     ],
 )
 def test_on_several_nodes_a_program_sees_as_many_gpus_as_the_test_took(

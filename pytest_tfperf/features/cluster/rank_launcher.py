@@ -316,8 +316,8 @@ def _visible(command: Command, devices: Devices) -> dict[str, str]:
     """
     if devices.kind is DeviceKind.CPU:
         return {"CUDA_VISIBLE_DEVICES": "-1"}
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if shown is None:
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not shown:
         indices = ",".join(str(index) for index in range(devices.count))
         return {"CUDA_VISIBLE_DEVICES": indices, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     entries = [entry.strip() for entry in shown.split(",")][: devices.count]
