@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final, Self, TypeGuard
 
 from pytest_tfperf.core.baseline import PUBLISHED_TOLERANCE, Baseline, Provenance
 from pytest_tfperf.errors import TfperfError
@@ -250,7 +250,7 @@ class Tolerance:
             if len(value) != 2:
                 raise TfperfError(f"tolerance={value!r}: give one fraction, 0.05, or a pair, (-0.05, None)")
             return cls(*value)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        if not (_is_number(value) and 0 < value < 1):
             raise TfperfError(f"tolerance={value!r}: give a fraction between 0 and 1, 0.05 for 5 %")
         return cls(-value, value)
 
@@ -266,8 +266,8 @@ class Tolerance:
         )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
     # A session that only collects needs nothing that measures.
     from pytest_tfperf.session.expected_time import expected_seconds, has_time_for
     from pytest_tfperf.session.fixture import ThroughputFixture
+    from pytest_tfperf.session.report import why_again
 
     session, test = request.config.stash[SESSION], request.node.nodeid
     benchmark.skipped = True  # where this raises, pytest-benchmark would warn that its fixture was not used
@@ -101,21 +102,9 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
         session.left_out[test] = expected_seconds(session)[test]
         pytest.skip(f"left out by {session.choice.option}" if session.choice else "left out")
     benchmark.skipped = False
-    session.progress.test, session.progress.why = test, _why_again(session, test)
+    session.progress.test, session.progress.why = test, why_again(session, test)
     fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)
     return fixture
-
-
-def _why_again(session: Session, test: str) -> str:
-    """Why a test runs once more; "" in its first run."""
-    from pytest_tfperf.bench.rerun_queue import runs_missing
-    from pytest_tfperf.reports.numbers import counted
-
-    results = session.queue.results_of(test)
-    missing = sum(map(runs_missing, results))
-    if session.settings.update_baselines or not any(not result.is_decided for result in results):
-        return ""
-    return f"in doubt: {counted(missing, 'more run')} at least" if missing else "in doubt"
 
 
 def report_session_verdicts(session: pytest.Session) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.bench.gpu_warm_up import Warmed
+from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
@@ -115,6 +116,15 @@ def outputs(session: Session) -> Iterator[str]:
         history=session.history,
         baselines=session.baselines,
     )
+
+
+def why_again(session: Session, test: str) -> str:
+    """Why a test runs once more; "" in its first run."""
+    results = session.queue.results_of(test)
+    missing = sum(map(runs_missing, results))
+    if session.settings.update_baselines or not any(not result.is_decided for result in results):
+        return ""
+    return f"in doubt: {counted(missing, 'more run')} at least" if missing else "in doubt"
 
 
 def _recorded_apart(recorded: int, others: int) -> list[str]:

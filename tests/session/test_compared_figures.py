@@ -45,14 +45,20 @@ TESTS = """
 BASE = ("perf_tests", "--tfperf-base=main", *ONE_READING)
 
 
+def on_a_branch(project: Project) -> Repository:
+    """A repository whose branch has nothing changed yet."""
+    made = Repository(project, TESTS)
+    project.write("train.py", PROGRAM)
+    project.write("losing.py", "LOSS, MORE = 1.0, 0\n")
+    made.commit("the base")
+    made.git("switch", "--quiet", "--create", "branch")
+    return made
+
+
 @pytest.fixture(scope="module")
 def session(shared: Project) -> Finished:
     """A branch whose program needs 200 MB more and has twice the loss, at the same rate."""
-    made = Repository(shared, TESTS)
-    shared.write("train.py", PROGRAM)
-    shared.write("losing.py", "LOSS, MORE = 1.0, 0\n")
-    made.commit("the base")
-    made.git("switch", "--quiet", "--create", "worse")
+    made = on_a_branch(shared)
     shared.write("losing.py", "LOSS, MORE = 6.0, 200\n")
     made.commit("worse")
     return shared.run(*BASE, TFPERF_MARKDOWN="summary.md", TFPERF_COMMENT="comment.md")
@@ -95,11 +101,7 @@ def test_the_history_keeps_them_as_rows_beside_the_other_sides_value(session: Fi
 
 
 def test_sides_without_a_difference_pass(project: Project) -> None:
-    made = Repository(project, TESTS)
-    project.write("train.py", PROGRAM)
-    project.write("losing.py", "LOSS, MORE = 1.0, 0\n")
-    made.commit("the base")
-    made.git("switch", "--quiet", "--create", "same")
+    on_a_branch(project)
     session = project.run(*BASE, "-k", "memory or loss")
     assert (session.kinds, session.status) == ({"test_memory": "passed", "test_loss": "passed"}, 0), session.text
 

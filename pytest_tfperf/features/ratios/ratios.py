@@ -56,7 +56,7 @@ def check_ratio(
     pairs = _pairs(measure, least)
     ratio = _median(pairs)
     if ratio < least:
-        raise ThroughputRegression(*_message(pairs, published.figure, published.over, least, rerun))
+        raise ThroughputRegression(*_message(pairs, published, least, rerun))
     return MeasuredRatio(ratio)
 
 
@@ -173,22 +173,23 @@ def _shown(ratio: float, published: PublishedRatio, topology: Topology) -> str:
     )
 
 
-def _message(
-    pairs: Sequence[tuple[float, float]], figure: Baseline, over: Baseline, least: float, rerun: str
-) -> list[Line]:
+def _message(pairs: Sequence[tuple[float, float]], published: PublishedRatio, least: float, rerun: str) -> list[Line]:
     """What a ratio below the documents' fails its test with.
 
     Args:
         pairs: measured images/s of the workload and of what it is divided by.
-        figure, over: the documents' two figures.
+        published: the documents' ratio.
         least: the ratio that would have passed.
         rerun: the command that measures the test again.
     """
-    published = figure.reference / over.reference
-    now = _median(pairs)
+    figure, over, now = published.figure, published.over, _median(pairs)
+    tolerance = percent(1 - least / published.value)
     lines = [
         _measured(pairs),
-        Line(f"fails below {least:.3f}    ({published:.3f}, tolerance {percent(1 - least / published)})", "threshold"),
+        Line(
+            f"fails below {least:.3f}    ({published.value:.3f}, tolerance {tolerance})",
+            "threshold",
+        ),
         Line(
             f"{rate(figure.reference)} / {rate(over.reference)} on {figure.machine}: "
             f"{figure.source}; over {over.source}",
@@ -198,6 +199,6 @@ def _message(
     ]
     headline = (
         f"{_named(figure.key)} over {_named(over.key)}: {now:.3f}, "
-        f"{percent(1 - now / published)} below the documents' {published:.3f}"
+        f"{percent(1 - now / published.value)} below the documents' {published.value:.3f}"
     )
     return [Line(headline), *lines]
