@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_tfperf.core.baseline import BaselineUpdate
+from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.judging.new_baselines import baseline_of, figure_baselines
+from pytest_tfperf.judging.new_baselines import new_baselines
 from pytest_tfperf.lines import Line
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.launcher import References
@@ -33,30 +33,33 @@ class BaselineRecorder:
     def record(self, measurement: Measurement, load: str = "") -> None:
         """Record a measurement as its machine's baselines; bounds that a user wrote into the old row are kept.
 
-        A figure whose runs are refused leaves the throughput's row and the other figures' recorded.
+        What is refused, the throughput or a figure, leaves the others recorded.
 
         Args:
             measurement: of at least two runs.
             load: what the rows' notes say of the load that they were recorded under; "" for none.
 
         Raises:
-            BaselineRefused: its runs differ too much, or there is only one.
+            BaselineRefused: some of its rows, because its runs differ too much, or there is only one.
             BaselineError: the file can't be read whole or written.
         """
-        machine, row = measurement.machine, baseline_of(measurement)
-        row = replace(row, note="; ".join(filter(None, (load, row.note))))
-        if self._references is not None:
-            row = self._references.lock(row)
-        old = self._store.load(machine).get(row.key)
-        if old is not None and old.is_measured:
-            row = replace(row, lower=old.lower, upper=old.upper)
-        figures, refusals = figure_baselines(measurement, row)
-        self.changes += self._store.update(machine, {one.key: one for one in (row, *figures)})
-        if self._references is not None:
-            self.warnings |= dict.fromkeys(self._references.recorded(row, self._store.load(machine).values()))
+        machine = measurement.machine
+        rows, refusals = new_baselines(measurement)
+        old = self._store.load(machine)
+        completed = [self._completed(row, load, old.get(row.key)) for row in rows]
+        self.changes += self._store.update(machine, {row.key: row for row in completed})
+        if self._references is not None and completed:
+            self.warnings |= dict.fromkeys(self._references.recorded(completed[0], self._store.load(machine).values()))
         if refusals:
             first, *others = refusals
             raise first.and_below(*(line for error in others for line in (Line(""), *error.lines)))
+
+    def _completed(self, row: Baseline, load: str, old: Baseline | None) -> Baseline:
+        """A new row with its load, its lock, and the bounds of the row that it replaces."""
+        row = replace(row, note="; ".join(filter(None, (load, row.note))))
+        if old is not None and old.is_measured:
+            row = replace(row, lower=old.lower, upper=old.upper)
+        return row if self._references is None else self._references.lock(row)
 
     @property
     def apart(self) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command
@@ -32,6 +33,23 @@ def wants(runs: Sequence[RunValue], least: int) -> Wants:
     return Wants(Want.RUNS, count) if count > len(runs) else NOTHING
 
 
+def new_baselines(measurement: Measurement) -> tuple[list[Baseline], list[BaselineRefused]]:
+    """The rows of the throughput and of each figure, and for each without a row the error.
+
+    What is too noisy to record leaves the others recorded: memory does not depend on the machine's load.
+    """
+    making = [partial(baseline_of, measurement)]
+    if len(measurement.throughput.runs) > 1:  # else one error suffices
+        making += [partial(figure_baseline, measurement, one.figure) for one in measurement.figures]
+    rows, refusals = [], []
+    for make in making:
+        try:
+            rows.append(make())
+        except BaselineRefused as refusal:
+            refusals.append(refusal)
+    return rows, refusals
+
+
 def baseline_of(measurement: Measurement) -> Baseline:
     """The row that a measurement of several runs makes, without the name of its lock.
 
@@ -55,21 +73,28 @@ def baseline_of(measurement: Measurement) -> Baseline:
             next_step=f"Free the machine of other work, or give the test more {longer}, and record again",
         )
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
+    return replace(
+        _row(measurement, reference=float(f"{math.exp(hodges_lehmann(kept)):.5g}"), runs=len(kept)),
+        unit=measurement.throughput.unit,
+        between_runs=float(f"{statistics.stdev(kept):.3g}"),
+        gpu_fp32_tflops=measurement.gpu_fp32_tflops,
+        note=f"left out as slow runs: {left_out} {measurement.throughput.unit}/s" if left_out else "",
+    )
+
+
+def _row(measurement: Measurement, *, reference: float, runs: int) -> Baseline:
+    """What the rows of the throughput and of the figures have in common."""
     return Baseline(
         machine=measurement.machine,
         key=measurement.key,
-        reference=float(f"{math.exp(hodges_lehmann(kept)):.5g}"),
-        unit=measurement.throughput.unit,
+        reference=reference,
         provenance=Provenance.MEASURED,
         source="--update-baselines",
         date=measurement.time[:10],
-        runs=len(kept),
-        between_runs=float(f"{statistics.stdev(kept):.3g}"),
+        runs=runs,
         gpu=measurement.gpu,
-        gpu_fp32_tflops=measurement.gpu_fp32_tflops,
         commit=measurement.commit,
         environment=" ".join(f"{name}={value}" for name, value in sorted(measurement.environment.items())),
-        note=f"left out as slow runs: {left_out} {measurement.throughput.unit}/s" if left_out else "",
     )
 
 
@@ -83,28 +108,26 @@ def _shown(measurement: Measurement) -> str:
     return f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices}"
 
 
-def figure_baselines(measurement: Measurement, row: Baseline) -> tuple[list[Baseline], list[BaselineRefused]]:
-    """The rows, and for each figure without one the error.
+def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
+    """The row that a measurement of several runs makes of one of its figures, without the name of its lock.
 
-    Args:
-        measurement: of at least two runs.
-        row: that of its throughput, recorded in the same runs.
+    Raises:
+        BaselineRefused: the figure was not measured in each run, or its values differ too much.
     """
-    found: list[Baseline] = []
-    refusals: list[BaselineRefused] = []
-    for figure in (one.figure for one in measurement.figures):
-        values = [run.figures.get(figure.name) for run in measurement.runs]
-        known = [value for value in values if value is not None and math.isfinite(value)]
-        refusal = (
-            BaselineRefused(f"{figure.name} was not measured in each run")
-            if len(known) < len(values)
-            else _too_noisy(measurement, figure, known)
-        )
-        if refusal is not None:
-            refusals.append(refusal.at(_shown(measurement)))
-        else:
-            found.append(_row(figure, _kept(figure, known), row))
-    return found, refusals
+    values = [run.figures.get(figure.name) for run in measurement.runs]
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    if len(known) < len(values):
+        raise BaselineRefused(f"{figure.name} was not measured in each run").at(_shown(measurement))
+    if refusal := _too_noisy(measurement, figure, known):
+        raise refusal.at(_shown(measurement))
+    kept = _kept(figure, known)
+    reference = hodges_lehmann(kept)
+    return replace(
+        _row(measurement, reference=float(f"{reference:.6g}"), runs=len(kept)),
+        key=measurement.key._replace(figure=figure.name),
+        unit=figure.unit or "",
+        between_runs=float(f"{statistics.stdev(kept) / abs(reference):.3g}") if reference else None,
+    )
 
 
 def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
@@ -113,22 +136,6 @@ def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
     if not sign or min(values) <= 0:
         return list(values)
     return [math.exp(sign * rate) for rate in without_slow_runs([sign * math.log(value) for value in values])]
-
-
-def _row(figure: Figure, values: Sequence[float], row: Baseline) -> Baseline:
-    reference = hodges_lehmann(values)
-    return replace(
-        row,
-        key=row.key._replace(figure=figure.name),
-        reference=float(f"{reference:.6g}"),
-        unit=figure.unit or "",
-        lower=None,
-        upper=None,
-        runs=len(values),
-        between_runs=float(f"{statistics.stdev(values) / abs(reference):.3g}") if reference else None,
-        gpu_fp32_tflops=None,
-        note=row.load,  # what was left out are throughputs
-    )
 
 
 def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]) -> BaselineRefused | None:

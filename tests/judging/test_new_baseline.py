@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import measurement, throughput
+from measurements import measurement, run_at, throughput
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Want, Wants
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.new_baselines import baseline_of, wants
+from pytest_tfperf.judging.new_baselines import baseline_of, new_baselines, wants
 
 CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
 WILD = [1000.0, 700.0, 1300.0, 800.0, 1200.0]
@@ -82,3 +84,19 @@ def test_runs_that_show_too_little_are_no_baseline(rates: list[float], says: str
 def test_a_script_that_is_too_noisy_is_advised_more_readings() -> None:
     with pytest.raises(MeasurementError, match="or give the test more readings, and record again"):
         row(WILD, workload=Command(name="my-train"))
+
+
+def test_what_is_too_noisy_leaves_the_others_recorded() -> None:
+    memory, loss = (FigureVerdict(figure=Figure(name), value=1.0) for name in ("peak_memory", "loss"))
+    given = [{"peak_memory": 3e9, "loss": value} for value in (2.0, 9.0, 1.0, 7.0, 3.0)]
+    runs = tuple(run_at(1000.0, figures=figures) for figures in given)
+    rows, refusals = new_baselines(measurement(throughput(*WILD), runs=runs, figures=(memory, loss)))
+    assert [row.key.figure for row in rows] == ["peak_memory"]
+    assert len(refusals) == 2
+
+
+def test_one_run_is_one_error() -> None:
+    loss = FigureVerdict(figure=Figure("loss"), value=2.0)
+    one = measurement(throughput(1000.0), runs=(run_at(1000.0, figures={"loss": 2.0}),), figures=(loss,))
+    rows, refusals = new_baselines(one)
+    assert (rows, len(refusals)) == ([], 1)
