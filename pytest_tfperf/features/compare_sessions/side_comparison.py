@@ -36,6 +36,7 @@ class WorkloadRate:
         name: what the test calls the workload; "" for no name of its own.
         environment: software and settings, name -> version.
         figure: what it is; None for the throughput.
+        has_direction: whether the source says which change of the figure is for the worse.
     """
 
     machine: str
@@ -48,6 +49,7 @@ class WorkloadRate:
     name: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     figure: Figure | None = None
+    has_direction: bool = True
 
 
 class Movement(StrEnum):
@@ -55,6 +57,7 @@ class Movement(StrEnum):
 
     SLOWER = "slower"
     WORSE = "worse"
+    CHANGED = "changed"
     FASTER = "faster"
     BETTER = "better"
     NONE = "no"
@@ -148,6 +151,7 @@ def rates_of_rows(rows: Iterable[Baseline]) -> list[WorkloadRate]:
             noise=noise_of(row, alike[row.machine, row.key.figure]),
             environment=dict(part.split("=", 1) for part in row.environment.split() if "=" in part),
             figure=_figure_of(row) if row.key.figure else None,
+            has_direction=row.key.figure in ("", *BUILT_IN),
         )
         for row in rows
     ]
@@ -205,6 +209,7 @@ def _ratio(
     half = quantile(freedom, _INTERVAL) * math.sqrt(variance)
     noise = quantile(freedom, FALSE_ALARMS / 2 / tests) * math.sqrt(variance + drift.error**2)
     own = change - drift.log
+    told = b if b.has_direction else a
     movement = Movement.SLOWER if own < -noise else Movement.FASTER if own > noise else Movement.NONE
     return Ratio(
         a=a,
@@ -213,7 +218,7 @@ def _ratio(
         low=math.exp(change - half),
         high=math.exp(change + half),
         noise=abs(math.expm1(math.copysign(noise, own))),
-        movement=movement if b.figure is None else _of_figure(movement, a, b, b.figure),
+        movement=movement if told.figure is None else _of_figure(movement, a, b, told.figure),
     )
 
 
@@ -222,6 +227,8 @@ def _of_figure(movement: Movement, a: WorkloadRate, b: WorkloadRate, figure: Fig
     before, after = math.exp(a.log_rate), math.exp(b.log_rate)
     if movement is Movement.NONE or abs(after - before) <= figure.accepted(before):
         return Movement.NONE
+    if not (a.has_direction or b.has_direction):
+        return Movement.CHANGED
     is_good = figure.better is not Better.SAME and (after > before) == (figure.better is Better.HIGHER)
     return Movement.BETTER if is_good else Movement.WORSE
 

@@ -346,6 +346,19 @@ def test_rows_of_figures_of_two_revisions_are_compared_as_figures() -> None:
     assert [one.movement for one in compare_sides(*sides).ratios] == [Movement.WORSE]
 
 
+def test_rows_of_a_figure_of_ones_own_changed_because_they_do_not_say_what_is_worse() -> None:
+    key = KEY._replace(figure="bleu")
+    compared = compare_sides(*(rates_of_rows([baseline(value, key=key, unit="")]) for value in (20.0, 40.0)))
+    assert [one.movement for one in compared.ratios] == [Movement.CHANGED]
+    assert not compared.is_slower_than(0.02)
+
+
+def test_a_measurement_tells_the_direction_of_the_row_that_it_is_compared_with() -> None:
+    row = rates_of_rows([baseline(20.0, key=KEY._replace(figure="score"), unit="")])
+    compared = compare_sides(with_figure(SCORE, 40.0), row)
+    assert [one.movement for one in compared.ratios] == [Movement.WORSE]
+
+
 def test_figures_do_not_make_few_workloads_enough_for_what_all_have_in_common() -> None:
     unlearnt = replace(QUIET, between_sessions=0.0)
 
