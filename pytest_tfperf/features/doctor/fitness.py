@@ -254,7 +254,7 @@ def _disk(folder: Path, free_bytes: int) -> Finding:
 
 
 def _file_system(folder: Path, root: Path) -> Finding:
-    kind, mount = _mounted(folder.absolute(), text_of(root / "proc/mounts"))
+    kind, mount = _mounted(folder.resolve(), text_of(root / "proc/mounts"))
     if not kind:
         return Finding(Check.FILE_SYSTEM, Level.UNKNOWN, "/proc/mounts does not list it")
     fact = f"{folder} is on {kind} ({mount})"

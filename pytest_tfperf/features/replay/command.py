@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command
 from pytest_tfperf.console.output import show, show_json, warn, width
+from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.verdict import Consequence, Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -67,7 +68,8 @@ def add_to(commands: Commands) -> None:
         "--baselines",
         type=Path,
         metavar="DIR",
-        help="folder of baselines (default: baselines/ for logs; the recorded baseline for exported measurements)",
+        help="folder of baselines (default: for logs the variable TFPERF_BASELINES, pytest's ini value "
+        "tfperf_baselines, or baselines/; for exported measurements the recorded baseline)",
     )
     command.add_argument("--json", action="store_true", help="print throughputs and verdicts as JSON")
 
@@ -103,7 +105,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         machine=arguments.machine or "",
         workload=Workload.parse(arguments.workload) if arguments.workload else None,
         topology=arguments.topology,
-        store=BaselineStore(folder or Path("baselines")) if named else None,
+        store=BaselineStore(folder or folder_setting("baselines", "baselines")) if named else None,
         tolerance=None if arguments.tolerance is None else Tolerance.of(arguments.tolerance),
         only_training=arguments.only is not None,
     )

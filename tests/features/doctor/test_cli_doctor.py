@@ -194,6 +194,14 @@ def test_a_history_on_a_network_file_system_is_a_warning(folder: str, level: Lev
     assert of_host(Check.FILE_SYSTEM, tmp_path, files=files, history=Path(folder)).level is level
 
 
+def test_the_file_system_is_that_which_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "lustre").mkdir()
+    (tmp_path / "scratch").symlink_to(tmp_path / "lustre")
+    files = {"proc/mounts": f"/dev/root / ext4 rw 0 0\nserver {tmp_path}/lustre lustre rw 0 0\n"}
+    history = tmp_path / "scratch" / "history.sqlite"
+    assert of_host(Check.FILE_SYSTEM, tmp_path, files=files, history=history).level is Level.WARNING
+
+
 # GPUs, played
 
 DGX = load("dgx1-p100")
