@@ -159,6 +159,7 @@ on:
 jobs:
   throughput:
     runs-on: [self-hosted]    # add the label of the machine whose baselines are committed
+    timeout-minutes: 180
     concurrency: {{group: throughput, cancel-in-progress: false}}    # one job at a time on a host
     env: {{TFPERF_HTML: throughput.html}}    # the report
     steps:
@@ -229,6 +230,7 @@ throughput-against-base:
 throughput:
   tags: [throughput]    # of the machine whose baselines are committed
   resource_group: throughput    # one job at a time on a host
+  timeout: 3 hours
   rules:
     - if: $CI_PIPELINE_SOURCE == "schedule" || $CI_PIPELINE_SOURCE == "web"
   variables:

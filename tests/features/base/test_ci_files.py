@@ -65,7 +65,7 @@ def filled(value: str, runner: Runner, **inputs: str) -> str:
 def test_the_steps_of_the_action_compare_report_and_comment(runner: Runner) -> None:
     summary = runner.temporary.parent / "summary.md"
     _, measure, comment, keep = action()["runs"]["steps"]
-    inputs = {"base": "origin/main", "arguments": " ".join(ONE_READING), "marks": "cpu"}
+    inputs = {"base": "origin/main", "arguments": "\n".join(ONE_READING), "marks": "cpu"}
     environment = {name: filled(value, runner, **inputs) for name, value in measure["env"].items()}
     done = runner.run(measure["run"], **environment, GITHUB_STEP_SUMMARY=str(summary), GITHUB_ACTIONS="true")
     assert done.returncode == 1, done.stdout
@@ -93,7 +93,8 @@ def test_the_commands_of_the_gitlab_component_compare(runner: Runner) -> None:
     script = "\n".join(job["script"])
     for name, value in given.items():
         script = script.replace(f"$[[ inputs.{name} ]]", value)
-    done = runner.run(script, **job["variables"], CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main")
+    variables = {name: value.replace("$CI_PROJECT_DIR", str(runner.clone)) for name, value in job["variables"].items()}
+    done = runner.run(script, **variables, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main")
     assert done.returncode == 1, done.stdout
     assert "| REGRESSED | " in (runner.clone / "comment.md").read_text()
     assert (runner.clone / "throughput.html").exists()

@@ -12,8 +12,33 @@ from inner import Project
 from patience import SESSION_SECONDS
 
 from pytest_tfperf import cli
+from pytest_tfperf.core.consequence import EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED
 
 WORKLOAD = "resnet20-b8-replicated-device"
+PROGRAM = """
+    import sys
+    from pytest_tfperf import Reads
+
+    def test_program(throughput, on):
+        command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
+        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
+"""
+
+
+def run(
+    project: Project, commands: list[str], variables: dict[str, str], home: Path
+) -> subprocess.CompletedProcess[str]:
+    """Commands of a CI file with the programs of this environment, and a home of its own."""
+    ours = {"HOME": str(home), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["bash", "-ec", "\n".join(commands)],
+        cwd=project.folder,
+        env=os.environ | variables | ours,
+        capture_output=True,
+        text=True,
+        timeout=SESSION_SECONDS,
+        check=False,
+    )
 
 
 def test_the_first_test_passes_under_the_commands_of_the_ci_file(tmp_path: Path) -> None:
@@ -24,20 +49,30 @@ def test_the_first_test_passes_under_the_commands_of_the_ci_file(tmp_path: Path)
         variables = {name: str(value) for name, value in job["variables"].items()}
         commands = job["script"]
         assert [command.split()[0] for command in commands] == ["tfperf", "tfperf", "pytest"]
-        done = subprocess.run(
-            ["bash", "-ec", "\n".join(commands)],
-            cwd=project.folder,
-            # CI has no GPU for us: the programs of this environment, and a home of its own.
-            env=os.environ
-            | variables
-            | {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            timeout=SESSION_SECONDS,
-            check=False,
-        )
+        done = run(project, commands, variables, tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"IMPROVED  {WORKLOAD}" in done.stdout
         assert (project.folder / job["artifacts"]["reports"]["junit"]).exists()
         assert [path for path in job["artifacts"]["paths"] if not (project.folder / path).exists()] == []
         assert (tmp_path / ".cache" / "tfperf" / "history.sqlite").exists()
+
+
+def test_the_commands_of_githubs_nightly_job_gate_a_program(tmp_path: Path) -> None:
+    with Project(tmp_path / "project") as project:
+        assert cli.main(["init", str(project.folder), "--ci=github"]) == 0
+        project.tests(PROGRAM, "perf_tests/test_training_speed.py")
+        project.baseline("program", unit="examples", reference=1e6)
+        job = yaml.safe_load((project.folder / ".github/workflows/throughput.yml").read_text())["jobs"]["throughput"]
+        commands = [step["run"] for step in job["steps"] if "run" in step and not step.get("continue-on-error")]
+        done = run(project, commands, job["env"], tmp_path)
+        assert done.returncode == EXIT_REGRESSED, done.stdout + done.stderr
+        uploads = [step for step in job["steps"] if "upload-artifact" in step.get("uses", "")]
+        assert [(one["if"], list(project.folder.glob(one["with"]["path"])) != []) for one in uploads] == [
+            ("always()", True)
+        ]
+
+
+def test_only_a_regression_fails_the_nightly_pipeline_of_gitlab(tmp_path: Path) -> None:
+    assert cli.main(["init", str(tmp_path), "--ci=gitlab"]) == 0
+    job = yaml.safe_load((tmp_path / ".gitlab-ci.yml").read_text())["throughput"]
+    assert job["allow_failure"]["exit_codes"] == [EXIT_NOT_MEASURED, EXIT_MACHINE]
