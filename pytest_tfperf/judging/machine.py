@@ -85,7 +85,8 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
         return None
     changes = [hodges_lehmann([pair.log_ratio for pair in one.pairs]) for one in measured]
     count, middle = min(len(one.pairs) for one in measured), hodges_lehmann(changes)
-    error = _error([2 * one.noise.between_runs**2 / len(one.pairs) for one in measured])
+    today = _scatter_of_pairs(measured)
+    error = _error([max(2 * one.noise.between_runs**2, today) / len(one.pairs) for one in measured])
     freedom = min(one.noise.degrees_of_freedom for one in measured)
     accepted = accepted_slowdown(tolerance)
     threshold = max(accepted, quantile(freedom, FALSE_ALARMS) * error)
@@ -165,6 +166,14 @@ def judge_machine(
         is_apart=bool(measured),
         doubt=doubt,
     )
+
+
+def _scatter_of_pairs(measured: Sequence[ReferencePairs]) -> float:
+    """The pooled variance of the pairs within each test, larger than the recorded one where the machine is unsteady."""
+    ratios = [[pair.log_ratio for pair in one.pairs] for one in measured if len(one.pairs) > 1]
+    squares = math.fsum(statistics.variance(one) * (len(one) - 1) for one in ratios)
+    freedom = sum(len(one) - 1 for one in ratios)
+    return squares / freedom if freedom else 0.0
 
 
 def _machine_change(one: ReferencePairs) -> float:

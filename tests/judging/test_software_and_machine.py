@@ -110,6 +110,12 @@ def test_software_in_doubt_has_its_reason(changes: list[float], doubt: Doubt | N
     assert found.doubt == doubt
 
 
+def test_pairs_that_scatter_more_than_recorded_show_less() -> None:
+    calm = judge_sentinels([pairs(-0.04, -0.03, -0.05, -0.04)] * 4, TWO_PERCENT)
+    wild = judge_sentinels([pairs(-0.24, 0.16, -0.14, 0.06)] * 4, TWO_PERCENT)
+    assert [found and found.outcome for found in (calm, wild)] == [Outcome.REGRESSED, Outcome.PASS]
+
+
 def test_one_pair_of_each_clears_the_software_but_never_condemns_it() -> None:
     assert (software(*[0.0] * 4, count=1).outcome, software(*[0.0] * 4, count=1).wants.count) == (Outcome.PASS, 0)
     slower = [software(*[-0.2] * 4, count=count) for count in (1, 2, 4)]
