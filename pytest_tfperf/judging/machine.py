@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.measurement import OUTSIDE, changes_since
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
@@ -135,7 +136,7 @@ def judge_machine(
         measured: the tests that have pairs with the reference environment.
         between_sessions: standard deviation of what a session does to one test by itself (`SessionVariance.mean`).
     """
-    measured = [one for one in measured if one.pairs]
+    measured = [one for one in measured if one.pairs and not _has_other_software(one)]
     if measured:
         middle = hodges_lehmann([_machine_change(one) for one in measured])
         error = _error([_machine_variance(one) + 2 * between_sessions**2 for one in measured])
@@ -174,6 +175,16 @@ def _scatter_of_pairs(measured: Sequence[ReferencePairs]) -> float:
     squares = math.fsum(statistics.variance(one) * (len(one) - 1) for one in ratios)
     freedom = sum(len(one) - 1 for one in ratios)
     return squares / freedom if freedom else 0.0
+
+
+def _has_other_software(one: ReferencePairs) -> bool:
+    """Whether the reference environment, as one that was named by hand, is not that in which the row was recorded.
+
+    Its runs against the row then show the machine and the software together.
+    """
+    return any(
+        change.name not in OUTSIDE for pair in one.pairs for change in changes_since(one.baseline, pair.a.environment)
+    )
 
 
 def _machine_change(one: ReferencePairs) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -177,6 +178,24 @@ def test_slower_software_is_not_laid_to_the_machine() -> None:
     found = judge_machine(KNOWN, slower)
     assert found is not None
     assert (found.outcome, found.is_apart) == (Outcome.PASS, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_apart"), [("tensorflow", False), ("driver", True)], ids=["other packages", "the machine's own driver"]
+)
+def test_pairs_with_other_packages_than_the_rows_say_nothing_of_the_machine(name: str, is_apart: bool) -> None:
+    row = baseline(1000.0, environment=f"{name}=1.0")
+    made = [
+        replace(
+            one,
+            baseline=row,
+            pairs=[replace(each, a=replace(each.a, environment={name: "2.0"})) for each in one.pairs],
+        )
+        for one in [pairs(0.0, machine=-0.2)] * 4
+    ]
+    found = judge_machine(KNOWN, made)
+    assert found is not None
+    assert found.is_apart is is_apart
 
 
 def test_without_a_reference_environment_the_common_drift_is_all_that_is_known() -> None:
