@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import Line
-from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines
+from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines, of_program
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.process_group import kill_group
@@ -155,10 +155,12 @@ class CommandRun:
     def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
         """The error with the end of its log; `more` comes directly below the fact.
 
-        It is `OutOfMemory`, and not the program's own fault, if the kernel killed processes for memory meanwhile.
+        It is `OutOfMemory`, and not the program's own fault, if the kernel killed processes for memory meanwhile, or if
+        it ended badly and its last lines say so.
         """
-        kind = OutOfMemory if self._lacked_memory else UserCodeFailed
-        return kind(fact, *more, *self._below(next_step))
+        kind, hint = of_program(self._log.end) if self._process.poll() else (UserCodeFailed, "")
+        kind = OutOfMemory if self._lacked_memory else kind
+        return kind(f"{fact}{hint}", *more, *self._below(next_step))
 
     @property
     def _lacked_memory(self) -> bool:

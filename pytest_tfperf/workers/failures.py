@@ -32,6 +32,10 @@ _LESS_MEMORY = "this may mean that there could be performance gains if more memo
 # What an error's text or a log's end shows, and its likely cause. The first that matches counts.
 _HINTS = (
     (
+        r"uncorrectable ECC|ECC_UNCORRECTABLE|fallen off the bus|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH",
+        "The GPU or its driver is at fault: sudo dmesg | grep -i xid, and nvidia-smi -q -d ECC, say more",
+    ),
+    (
         r"(busy or unavailable|CUDA_ERROR_DEVICE(S)?_?UNAVAILABLE)",
         "The GPU admits one process, or none: nvidia-smi -q -d COMPUTE shows its compute mode, and sudo nvidia-smi "
         "-c DEFAULT lets several in",
@@ -177,6 +181,17 @@ class Failures:
 def had_less_memory(log: str) -> bool:
     """Whether a worker's log says that TensorFlow would have been faster with more of the GPU's memory."""
     return _LESS_MEMORY in read_end(Path(log))
+
+
+def of_program(output: str) -> tuple[type[MeasurementError], str]:
+    """Which error a program's own output shows, and its likely cause as `_hint` has it.
+
+    Its own fault, unless a GPU or the memory was lacking: then the same code may run the next time.
+    """
+    if _NATIVE_OUT_OF_MEMORY.search(output):
+        return OutOfMemory, ""
+    hint = _hint(output)
+    return (MeasurementError if hint else UserCodeFailed), hint
 
 
 def _hint(text: str) -> str:

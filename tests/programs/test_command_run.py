@@ -129,6 +129,28 @@ def test_a_bad_end_without_such_a_kill_is_the_programs_fault(start: Start, monke
     assert type(run.failure("it failed", "fix it")) is UserCodeFailed
 
 
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", OutOfMemory),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", MeasurementError),
+        ("RuntimeError: CUDA error: device-side assert triggered", UserCodeFailed),
+    ],
+)
+def test_what_a_gpu_lacked_is_no_fault_of_the_program(start: Start, said: str, kind: type[MeasurementError]) -> None:
+    run = start(f"raise SystemExit({said!r})")
+    printed(run)
+    run.ended_badly()
+    assert type(run.failure("it failed", "free memory")) is kind
+
+
+def test_a_program_that_went_on_after_it_lacked_memory_failed_by_itself(start: Start) -> None:
+    run = start("print('CUDA out of memory: a smaller batch is tried')")
+    printed(run)
+    run.ended_badly()
+    assert type(run.failure("it printed no rate", "name one")) is UserCodeFailed
+
+
 FAMILY = r"""
     import os, signal, subprocess, sys, time
 

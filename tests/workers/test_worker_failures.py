@@ -119,6 +119,9 @@ TOO_FEW = error("TensorFlow sees 0 GPU(s), and 1 are needed", ours=True, type="N
     [
         pytest.param(TOO_FEW, MeasurementError, id="no GPU"),
         pytest.param(error("CUDNN_STATUS_NOT_INITIALIZED"), MeasurementError, id="cuDNN"),
+        pytest.param(
+            error("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error"), MeasurementError, id="memory error"
+        ),
         pytest.param(error("CUDA_ERROR_INVALID_PTX", hint=". Is the GPU newer"), MeasurementError, id="no code"),
         pytest.param(error("No DNN in stream: out of memory", out_of_memory=True), OutOfMemory, id="memory"),
         pytest.param(error("no such function", ours=True, missing=True), FunctionMissing, id="missing"),
