@@ -159,7 +159,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Skip a test whose own fixture asks for devices that this machine lacks."""
-    with pytest_reports.skipping(item.config.stash[SESSION]):
+    with pytest_reports.skipping(item):
         yield
 
 
@@ -192,13 +192,15 @@ def pytest_report_teststatus(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End the workers and set the exit status."""
+    """End the workers, set the exit status, and write what was asked for: there may be no terminal to do it."""
     state = session.config.stash[SESSION]
     state.close()
     pytest_reports.tell_controller(session.config)
     status = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
     wanted = features().ask("exit_status", settings=state.settings, record=lambda: state.record, status=status)
     session.exitstatus = status if wanted is None else wanted
+    if not pytest_reports.is_xdist_worker(session.config):
+        state.output_lines += pytest_reports.write_outputs(state)
 
 
 @pytest.hookimpl(optionalhook=True)

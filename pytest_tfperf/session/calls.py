@@ -26,6 +26,11 @@ from pytest_tfperf.session.session import Session
 R = TypeVar("R", Measurement, Comparison)
 
 
+def _without_function(command: Command) -> Command:
+    """The command without the function that reads its lines: one in a test's body is another each time it runs."""
+    return replace(command, reads=replace(command.reads, parse=None))
+
+
 class CallRunner:
     """The calls of one test, in their order.
 
@@ -93,11 +98,12 @@ class CallRunner:
         if not isinstance(subject, Command):
             catalogue.require_own_modules(subject, (self._session.settings.root / self._test.partition("::")[0]).parent)
             return
-        commands = self._session.commands
-        first, its_test = commands.setdefault((subject.name, on.machine, on.shape), (subject, self._test))
-        if first != subject:
+        commands, call = self._session.commands, (self._test, self.made)
+        first, its_call = commands.setdefault((subject.name, on.machine, on.shape), (subject, call))
+        # A call that is made again may differ by a temporary folder.
+        if its_call != call and _without_function(first) != _without_function(subject):
             raise WorkloadError(
-                f"name={subject.name!r} is the name of another command already, in {its_test}, and both would have "
+                f"name={subject.name!r} is the name of another command already, in {its_call[0]}, and both would have "
                 "one baseline: give each its own name"
             )
 

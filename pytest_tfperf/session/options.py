@@ -12,7 +12,7 @@ import argparse
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from shlex import quote
@@ -65,7 +65,7 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
         update_baselines=Update(update) if update else None,
-        rerun=rerun_command(config, known, given, values),
+        rerun=rerun_command(config, known, given),
         of_features={name: value for name, value in values.items() if name in names},
         **{name: value for name, value in values.items() if name not in names},
     )
@@ -124,7 +124,13 @@ def _given(config: pytest.Config, setting: Setting[Any]) -> RawSetting | None:
         return RawSetting(setting, Origin.OPTION, str(value))
     if value := os.environ.get(f"TFPERF_{name.upper()}"):
         return RawSetting(setting, Origin.VARIABLE, value)
-    if value := config.getini(f"tfperf_{name}"):
+    try:
+        value = config.getini(f"tfperf_{name}")
+    except TypeError:  # pytest 9 reads numbers and booleans of pytest.toml and [tool.pytest] as such
+        raise TfperfError(
+            f"{config.inipath}: tfperf_{name} is no text", next_step=f'Write its value in quotes: tfperf_{name} = "..."'
+        ) from None
+    if value:
         overrides = config.getoption("override_ini", None) or ()
         if any(line.startswith(f"tfperf_{name}=") for line in overrides):
             return RawSetting(setting, Origin.OVERRIDE, str(value))
@@ -184,13 +190,11 @@ def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
         )
 
 
-_SELECTING = frozenset(
-    {
-        *("-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--pyargs"),
-        *("-c", "--config-file", "--rootdir", "-p", "--import-mode", "--noconftest", "--confcutdir"),
-    }
-)
-"""pytest's options that decide which tests there are, and with which settings."""
+_CHOOSING = frozenset({"-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--pyargs"})
+"""pytest's options that choose tests."""
+
+_LOADING = frozenset({"-c", "--config-file", "--rootdir", "-p", "--import-mode", "--noconftest", "--confcutdir"})
+"""pytest's options that decide with which settings and plugins tests are loaded."""
 
 _OVERRIDES = ("-o", "--override-ini")
 
@@ -227,42 +231,25 @@ class _Known:
 
 
 def rerun_command(
-    config: pytest.Config,
-    settings: Mapping[str, Setting[Any]],
-    given: Mapping[str, RawSetting],
-    values: Mapping[str, Any],
+    config: pytest.Config, settings: Mapping[str, Setting[Any]], given: Mapping[str, RawSetting]
 ) -> RerunCommand:
-    """The command of this session's tests; `given` and `values` are what was given and what was made of it, by name."""
+    """The command of this session's tests; `given` is what the user gave, by name."""
     called, known = config.invocation_params, _Known.of(config, settings.values())
-    kept = [one for one in given.values() if one.setting.name not in known.left_out]
-    environment = _from_environment(kept)
-    options = [*_pytest_options(config, known), *_own_options(kept, values), *environment]
-    arguments = [*_arguments(called.args, known), *environment]
-    return RerunCommand(_shell_words(options), config.rootpath, called.dir, _shell_words(arguments))
+    groups = list(_kept(called.args, known))
+    environment = _from_environment(one for one in given.values() if one.setting.name not in known.left_out)
+    options = [word for group in groups if _is_of_one_test(group) for word in group]
+    arguments = [word for group in groups for word in group]
+    return RerunCommand(
+        _shell_words([*options, *environment]),
+        config.rootpath,
+        called.dir,
+        _shell_words([*arguments, *environment]),
+    )
 
 
 def _shell_words(words: Iterable[str]) -> str:
     """The words for a shell, each after a space, without the passwords of URLs."""
     return "".join(f" {quote(without_passwords(word))}" for word in words)
-
-
-def _pytest_options(config: pytest.Config, known: _Known) -> list[str]:
-    """pytest's own options that decide what is measured: the ini file, rootdir, overrides, and no pytest-xdist."""
-    words = ["-c", str(file)] if (file := config.getoption("inifilename")) else []
-    words += [f"--rootdir={folder}"] if (folder := config.getoption("rootdir")) else []
-    words += ["-n", "0"] if config.getoption("numprocesses", None) == 0 else []
-    for line in dict.fromkeys(config.getoption("override_ini") or ()):
-        words += [] if known.leaves_out(line) else ["-o", line]
-    return words
-
-
-def _own_options(given: Iterable[RawSetting], values: Mapping[str, Any]) -> list[str]:
-    """Our options from the command line."""
-    return [
-        one.setting.spelled if values[one.setting.name] is True else f"{one.setting.spelled}={one.text}"
-        for one in given
-        if one.origin is Origin.OPTION
-    ]
 
 
 def _from_environment(given: Iterable[RawSetting]) -> list[str]:
@@ -275,14 +262,18 @@ def _from_environment(given: Iterable[RawSetting]) -> list[str]:
     ]
 
 
-def _arguments(typed: Iterable[object], known: _Known) -> list[str]:
-    """The tests and options of the command line that affect what is measured."""
+def _kept(typed: Iterable[object], known: _Known) -> Iterator[list[str]]:
+    """The tests and options of the command line that affect what is measured, each with its values."""
     words = deque(map(str, typed))
-    kept: list[str] = []
     while words:
         group = _next_option(words, known.actions)
-        kept += group if not group[0].startswith("-") or _is_kept(group, known) else []
-    return kept
+        if not group[0].startswith("-") or _is_kept(group, known):
+            yield group
+
+
+def _is_of_one_test(group: Sequence[str]) -> bool:
+    """Whether a command that names a test needs it: all options but those that choose tests."""
+    return group[0].startswith("-") and _name(group[0]) not in _CHOOSING
 
 
 def _next_option(words: deque[str], actions: Mapping[str, argparse.Action]) -> list[str]:
@@ -309,15 +300,19 @@ def _next_option(words: deque[str], actions: Mapping[str, argparse.Action]) -> l
 
 def _is_kept(group: Sequence[str], known: _Known) -> bool:
     """Whether an option affects what is measured."""
-    first = group[0]
-    name = first.partition("=")[0] if first.startswith("--") else first[:2]
+    name = _name(group[0])
     if name in _OVERRIDES:
         return not any(known.leaves_out(_override(word)) for word in group)
     if name in ("-n", "--numprocesses"):
         return re.split("=|^-n", " ".join(group))[-1].strip() == "0"
     if name.startswith("--tfperf-"):
         return name.removeprefix("--tfperf-").replace("-", "_") not in known.left_out
-    return name in _SELECTING or name in known.own
+    return name in _CHOOSING or name in _LOADING or name in known.own
+
+
+def _name(word: str) -> str:
+    """The option of a word that may hold its value, too: `-ksmall`, `--ignore=old`."""
+    return word.partition("=")[0] if word.startswith("--") else word[:2]
 
 
 def _override(word: str) -> str:

@@ -38,8 +38,11 @@ if TYPE_CHECKING:
 SESSION: pytest.StashKey[Session] = pytest.StashKey()
 FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 IN_DOUBT: pytest.StashKey[bool] = pytest.StashKey()
-"""Whether the test's body came to its end in this run, and a call wants further runs."""
+"""Whether the test's body made all of its calls in this run, and one of them wants further runs."""
 _UNDER_XDIST = "tfperf_under_xdist"
+
+
+_CAN_NOT_RUN_HERE = (NoData, NotEnoughDevices, NotInstalled)
 
 
 class ThroughputWarning(pytest.PytestWarning):
@@ -52,8 +55,8 @@ class ThroughputWarning(pytest.PytestWarning):
 def run_or_defer(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Run a throughput test and report it, or, where it is in doubt, let it run again after all others.
 
-    Only a body that came to its end makes a test run again. If a rerun is skipped, or if `xfail` expects its error,
-    the test would stay in doubt for ever.
+    Only a body that came to its end, or skipped after all of its calls, makes a test run again. If `xfail` expects its
+    error, the test would stay in doubt for ever.
     """
     session, properties = item.config.stash[SESSION], list(item.user_properties)
     item.stash[IN_DOUBT] = False
@@ -134,11 +137,20 @@ def report_session_verdicts(session: pytest.Session) -> None:
             del failed[key]
 
 
+def write_outputs(session: Session) -> list[str]:
+    """Let features write what was asked for; the lines for the user."""
+    if session.settings.collects_only:
+        return []
+    from pytest_tfperf.session.report import outputs
+
+    return list(outputs(session))
+
+
 @contextmanager
 def applying_outcomes(item: pytest.Item) -> Iterator[None]:
     """Around a test's body: apply the outcomes when it has finished or skipped; a skip must not hide a regression."""
     fixture = item.stash.get(FIXTURE, None)
-    with skipping(item.config.stash[SESSION]):
+    with skipping(item):
         if fixture is None:
             yield
             return
@@ -146,14 +158,18 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
             try:
                 yield
                 _raise_of_unittest(item)
-            except pytest.skip.Exception:
-                fixture.outcomes.conclude(lambda lines: _warn(item, lines))
+            except (pytest.skip.Exception, *_CAN_NOT_RUN_HERE):
+                _conclude(item, fixture)
                 raise
-            fixture.outcomes.conclude(lambda lines: _warn(item, lines))
-            item.stash[IN_DOUBT] = not fixture.outcomes.is_decided
+            _conclude(item, fixture)
         finally:
             fixture.close()
             item.user_properties += fixture.outcomes.properties  # for JUnit XML
+
+
+def _conclude(item: pytest.Item, fixture: ThroughputFixture) -> None:
+    fixture.outcomes.conclude(lambda lines: _warn(item, lines))
+    item.stash[IN_DOUBT] = not fixture.outcomes.is_decided
 
 
 def _raise_of_unittest(item: pytest.Item) -> None:
@@ -165,18 +181,19 @@ def _raise_of_unittest(item: pytest.Item) -> None:
 
 
 @contextmanager
-def skipping(session: Session) -> Iterator[None]:
+def skipping(item: pytest.Item) -> Iterator[None]:
     """Skip a test that can't run here; the nightly gate may report it as an error instead."""
+    session = item.config.stash[SESSION]
     try:
         yield
-    except (NoData, NotEnoughDevices, NotInstalled) as error:
+    except _CAN_NOT_RUN_HERE as error:
         if session.settings.require_baseline:
             from pytest_tfperf.session.outcomes import missing_as_error
 
             if (found := missing_as_error(session, error)) is not None:
                 raise found from None
         reason = printable(str(error.lines[0]))
-        session.skipped[reason] += 1
+        session.skipped[item.nodeid] = reason
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
 

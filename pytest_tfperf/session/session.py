@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
@@ -46,16 +45,18 @@ class Session:
         selection: the throughput tests that pytest selected.
         baselines: the files.
         remarks: lines to print before the first test.
-        skipped: how many tests could not run here, for each reason.
+        skipped: of each test that could not run here, the reason.
         not_measured: of each test that ended in an error, that error.
         refused: of each test that was measured and whose baseline was refused, the error.
         compared: with the other side, where there is one.
         workload_name: the name that a user's hook gives a workload, None for none.
-        under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing.
-        commands: the command of each name, machine and shape, and the test that it was first measured in.
+        under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing: each is skipped, or
+            an error for the nightly gate.
+        commands: the command of each name, machine and shape, and the test and call that it was first measured in.
         choice: the tests that there is time for; None for all.
         left_out: those that there is no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
+        output_lines: what features say of the files that they wrote, and of what they could not, at the end.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -64,16 +65,17 @@ class Session:
         self.selection = Selection()
         self.baselines = BaselineStore(settings.baselines)
         self.remarks: list[str] = []
-        self.skipped: Counter[str] = Counter()
+        self.skipped: dict[str, str] = {}
         self.not_measured: dict[str, TfperfError] = {}
         self.refused: dict[str, TfperfError] = {}
         self.compared = ComparedTests()
         self.under_xdist = 0
-        self.commands: dict[tuple[str, str, str], tuple[Command, str]] = {}
+        self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.choice: Choice | None = None
         self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
+        self.output_lines: list[str] = []
         self._open = ExitStack()
         self._began = time.monotonic()
         self.say: Callable[[str], None] = lambda _: None  # shows a line at once; a terminal sets it
@@ -260,7 +262,7 @@ class Session:
         settings = self.settings
         if self.selection and not (settings.collects_only or settings.smoke or settings.update_baselines):
             self.progress.test, self.progress.why = "software and machine", ""
-            self.verdicts += self.measuring.judge.judge(self.queue.results)
+            self.verdicts += self.measuring.judge.judge(self.results)
         return self._failing
 
     def remarks_of_features(self, *, in_brief: bool) -> list[str]:
@@ -318,7 +320,8 @@ class Session:
         from pytest_tfperf.core.session_verdicts import VerdictOn
 
         machine_failures = sum(verdict.kind is VerdictOn.MACHINE for verdict in self._failing)
-        errors = len(self.not_measured) + len(self.refused)
+        under_xdist = self.under_xdist if self.settings.require_baseline else 0
+        errors = len(self.not_measured) + len(self.refused) + under_xdist
         return exit_status(
             status,
             failed=failures - errors - machine_failures,

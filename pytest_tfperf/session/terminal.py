@@ -66,7 +66,7 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
                 reporter.write_line(printable(line.rest))
             else:
                 write(line)
-    for text in session_report.outputs(session):
+    for text in session.output_lines:
         write(text)
 
 

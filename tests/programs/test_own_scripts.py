@@ -321,6 +321,24 @@ def test_one_again(throughput, on): run(throughput, on, 'loop.py', 0.01)
     assert "name='loop' is the name of another command already, in " in finished.cases["test_other"].text
 
 
+def test_a_program_in_doubt_runs_again_with_a_new_folder_and_a_new_function(project: Project) -> None:
+    project.tests(
+        """
+        import sys
+        from pytest_tfperf import Reads
+
+        def test_it(throughput, on, tmp_path):
+            command = [sys.executable, "-c", "print('at 9\\\\n' * 9)", f"--out={tmp_path}"]
+            rate = lambda line: float(line[3:]) if line.startswith("at ") else None
+            reads = Reads(parse=rate, until_end=True)
+            throughput.check_command(command, name="mine", on=on, reads=reads)
+        """
+    )
+    project.baseline("mine", unit="examples", reference=1e6)
+    finished = project.run(*SHORT)
+    assert finished.kinds == {"test_it": "failure"}, finished.text
+
+
 def test_lines_with_a_rate_that_were_not_read_are_shown(project: Project) -> None:
     project.write(
         "odd.py",

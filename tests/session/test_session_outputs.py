@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from inner import Project
 
 from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.session import feature_hooks
@@ -27,3 +28,9 @@ def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing(monkeypa
     told, written = Features().tell("session_ended", settings=None, record="anyone", history=None, baselines=None)
     assert told.startswith("faulty: a fault of pytest-tfperf itself, please report it: UnicodeError('not for anyone')")
     assert written == "report: written"
+
+
+def test_a_report_is_written_without_a_terminal(played_project: Project) -> None:
+    played_project.tests("def test_it(throughput, on): throughput.check(tiny(), on=on)")
+    played_project.run("-p", "no:terminal", "--tfperf-html=report.html", "-o", "tfperf_steps=2")
+    assert "test_it" in (played_project.folder / "report.html").read_text()

@@ -134,22 +134,12 @@ def asked(**given: Any) -> Settings:
     return read_settings(config, features().settings)
 
 
-def test_a_command_that_measures_again_takes_what_the_command_line_said_of_the_machine() -> None:
-    given = {"tfperf_dir": "my runs", "tfperf_machine": "h200", "tfperf_split_gpu": "true", "tfperf_strict": "true"}
-    assert asked(**given).rerun.options == " '--tfperf-dir=my runs' --tfperf-machine=h200 --tfperf-split-gpu"
-
-
 def test_a_command_repeats_what_the_environment_says_for_a_shell_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFPERF_MACHINE", "h200")
     monkeypatch.setenv("TFPERF_MARKDOWN", "summary.md")  # of this session alone
     settings = asked()
     assert (settings.machine, settings.rerun.options) == ("h200", " -o tfperf_machine=h200")
     assert settings.rerun.recording == "pytest -o tfperf_machine=h200 --update-baselines"
-
-
-def test_a_command_keeps_pytest_xdist_out_where_this_session_did() -> None:
-    assert asked(numprocesses=0).rerun.options == " -n 0"
-    assert asked(numprocesses=None).rerun.options == ""
 
 
 def test_a_key_file_lies_in_the_root_folder_where_its_path_is_relative(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +255,39 @@ def test_the_command_that_records_takes_over_only_what_changes_what_is_measured(
     recording = read_settings(pytester.parseconfig("perf_tests", *typed), features().settings).rerun.recording
     added = " -p no:cacheprovider" if "-p" in recording else ""
     assert recording.replace(added, "") == f"pytest perf_tests{f' {kept}' if kept else ''} --update-baselines"
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        (["-m", "cpu", "-k", "small", "--ignore=old", "-x", "-q"], ""),
+        (
+            ["--tfperf-dir=my runs", "--tfperf-machine", "h200", "--tfperf-strict"],
+            "'--tfperf-dir=my runs' --tfperf-machine h200",
+        ),
+        (["--models", "a", "b", "--import-mode=importlib"], "--models a b --import-mode=importlib"),
+        (["-o", "tfperf_busy=1", "-n", "0"], "-o tfperf_busy=1 -n 0"),
+    ],
+    ids=str,
+)
+def test_the_command_that_runs_one_test_takes_over_all_but_what_chooses_tests(
+    pytester: pytest.Pytester, typed: list[str], kept: str
+) -> None:
+    pytester.makeconftest(OWN_OPTIONS)
+    pytester.mkdir("perf_tests")
+    rerun = read_settings(pytester.parseconfig("perf_tests", *typed), features().settings).rerun.of("a.py::test")
+    added = " -p no:cacheprovider" if "-p" in rerun else ""
+    assert rerun.replace(added, "") == f"pytest a.py::test{f' {kept}' if kept else ''}"
+
+
+def test_a_number_of_pytest_9s_own_toml_is_asked_for_as_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getini(self: Config, name: str) -> None:
+        raise TypeError(f"{name} expects a string")
+
+    monkeypatch.setattr(Config, "inipath", Path("pytest.toml"))
+    monkeypatch.setattr(Config, "getini", getini)
+    with pytest.raises(TfperfError, match=r"^pytest.toml: tfperf_\w+ is no text\b.*in quotes"):
+        asked()
 
 
 def test_a_wrong_url_of_the_history_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,14 @@ TESTS = """
     def test_skips_after_it_measured(measured):
         pytest.skip("enough for today")
 
+    def test_skips_in_doubt(throughput, on):
+        throughput.check(tiny(), on=on)
+        pytest.skip("enough for today")
+
+    def test_takes_too_many_in_doubt(throughput, on):
+        throughput.check(tiny(), on=on)
+        on.take(65)
+
     def test_errs_after_it_measured(throughput, on):
         throughput.check(tiny(2), on=on)
         throughput.check(tiny(2), on=on, steps=0)
@@ -96,6 +104,8 @@ def finished(played: Project) -> Finished:
         ("test_of_unittest_takes_too_many", "skipped", "needs 65 virtual CPU devices"),
         ("test_measured_by_a_fixture", "failure", "there is no baseline"),
         ("test_skips_after_it_measured", "failure", "there is no baseline"),
+        ("test_skips_in_doubt", "failure", "8 of 8 fresh runs: "),
+        ("test_takes_too_many_in_doubt", "failure", "8 of 8 fresh runs: "),
         ("test_errs_after_it_measured", "failure", "there is no baseline"),
         ("test_errs_after_it_measured", "failure", "steps=0: at least one"),
         ("test_falls_short_in_a_fixture", "failure", "as check_ratio does"),
