@@ -183,7 +183,7 @@ def _breakdown(m: Measurement) -> dict[str, Any] | None:
         return None
     slower_than = None
     if verdict and verdict.baseline and verdict.outcome is Outcome.REGRESSED:
-        slower_than = verdict.baseline.reference
+        slower_than = expected_rate(m, verdict, verdict.baseline)
     return {
         "bound": found.bound.value if found.bound else None,
         "pipeline_rate": figure(found.pipeline_examples_per_sec),

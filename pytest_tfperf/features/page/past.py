@@ -1,14 +1,12 @@
-"""Results of earlier sessions: the sessions in order, each test's series, spells, and the drift of each machine."""
+"""Results of earlier sessions: the sessions in order, each test's series, and spells."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from pytest_tfperf.core.figure import Better
@@ -16,14 +14,9 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.features.page.curves import figure
-from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 
 _Result = TypeVar("_Result", PastResult, Measurement)
-
-_WEEK = timedelta(days=7)
-_WORTH_SAYING = 0.003
-_SURE = 2.0  # standard errors
 
 
 class SeriesKey(NamedTuple):
@@ -143,38 +136,6 @@ def spell(series: Sequence[PastResult], reference: float) -> Sequence[PastResult
     while start > 0 and (math.log(series[start - 1].value) < middle) == (now < middle):
         start -= 1
     return series[start:]
-
-
-def drift_facts(past: Past, now: Sequence[Measurement]) -> list[dict[str, Any]]:
-    """How far each machine moved against the seven days before, by the tests that were measured in both."""
-    changes: dict[str, list[float]] = {}
-    for one in now:
-        if "injected_slowdown" in one.environment:
-            continue
-        end = moment(one.time)
-        week = [
-            math.log(result.value)
-            for result in past.series.get(key_of(one), ())
-            if result.session != one.session and is_valid(result) and timedelta() < end - moment(result.time) <= _WEEK
-        ]
-        if week and is_valid(as_result(one)):
-            change = math.log(one.throughput.examples_per_sec) - statistics.median(week)
-            changes.setdefault(one.machine, []).append(change)
-    drifts = {machine: common_drift(known) for machine, known in sorted(changes.items())}
-    return [_drift(machine, drift) for machine, drift in drifts.items() if drift.is_known]
-
-
-def _drift(machine: str, drift: CommonDrift) -> dict[str, Any]:
-    """The gate's common drift, with about two standard errors to either side."""
-    reach = _SURE * drift.error
-    return {
-        "machine": machine,
-        "change": figure(math.expm1(drift.log)),
-        "low": figure(math.expm1(drift.log - reach)),
-        "high": figure(math.expm1(drift.log + reach)),
-        "tests": drift.tests,
-        "is_sure": abs(drift.log) > max(reach, _WORTH_SAYING),
-    }
 
 
 def as_result(one: Measurement) -> PastResult:

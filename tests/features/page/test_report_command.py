@@ -103,9 +103,9 @@ def test_a_session_is_reported_with_its_verdicts_on_software_and_machine(
         when = {"session": f"s{day}", "time": f"2026-01-0{day}T03:00:00+00:00"}
         history.append(measurement(verdict=verdict(), **when))
         history.append_verdict(session_verdict(outcome), **when)
-    assert facts(tmp_path, capsys)["headline"] == "The test passed"
+    assert facts(tmp_path, capsys)["headline"] == "1 of 1 throughput test passed"
     red = facts(tmp_path, capsys, "--session", "s1")
-    assert red["headline"] == "Machine REGRESSED (68.3 % slower than its baselines); the test passed"
+    assert red["headline"] == "Machine REGRESSED (68.3 % slower than its baselines); 1 of 1 throughput test passed"
     (text,) = red["verdicts"]
     assert text.startswith("machine box: REGRESSED: the reference environment is 68.3 % slower")
 

@@ -86,7 +86,7 @@ def test_facts_of_odd_measurements_fit_the_schema(odd: Measurement) -> None:
 def test_a_session_without_measurements_has_facts_too() -> None:
     facts = facts_of(not_measured={"test_a.py::test_b": TfperfError("the worker died")})
     jsonschema.validate(facts, SCHEMA)
-    assert facts["headline"] == "The test could not be measured"
+    assert facts["headline"] == "1 of 1 throughput test could not be measured"
 
 
 def test_equal_sources_give_equal_documents() -> None:
@@ -154,6 +154,8 @@ PROVISIONAL = judged(Outcome.PASS, -0.46, verdict=verdict(Outcome.PASS, -0.46, b
 SLOWER_THAN_EARLIER = judged(Outcome.REGRESSED, -0.1, verdict=verdict(Outcome.REGRESSED, -0.1, baseline=EARLIER))
 UNKNOWN = judged(Outcome.NO_BASELINE, 0.0, verdict=verdict(Outcome.NO_BASELINE, baseline=None, change=None))
 
+INVALID_RATIO = comparison(outcome=Outcome.INVALID, reason="every pair was disturbed")
+
 HEADLINES = {
     "a slow test": facts_of(SLOW, OTHER),
     "a slowdown against earlier sessions": facts_of(SLOWER_THAN_EARLIER, OTHER),
@@ -180,7 +182,10 @@ HEADLINES = {
     "a refused baseline beside another test": facts_of(REFUSED, measurement(test="t.py::other"), refused=TOO_NOISY),
     "left out": facts_of(PASSED, left_out=["t.py::a", "t.py::b"]),
     "one in an error, one left out": facts_of(not_measured={"t.py::a": DIED}, left_out=["t.py::b"]),
-    "comparisons": facts_of(comparisons=[comparison(), comparison()]),
+    "two comparisons of one test": facts_of(comparisons=[comparison(), comparison()]),
+    "a slow comparison beside a test that passed": facts_of(OTHER, comparisons=[comparison()]),
+    "comparisons without a ratio": facts_of(comparisons=[replace(INVALID_RATIO, test=test) for test in ("a", "b")]),
+    "two calls of one test": facts_of(PASSED, replace(SLOW, topology="1x4")),
 }
 
 
@@ -194,35 +199,32 @@ def test_a_headline_is_its_clauses_in_one_sentence(facts: dict[str, Any]) -> Non
     assert facts["headline"] == "; ".join(facts["clauses"])
 
 
+def test_a_comparison_without_a_valid_ratio_has_no_figures() -> None:
+    facts = facts_of(comparisons=[INVALID_RATIO])
+    jsonschema.validate(facts, SCHEMA)
+    (one,) = facts["comparisons"]
+    assert (one["change"], one["low"], one["high"]) == (None, None, None)
+
+
+def test_the_worst_comparison_comes_first() -> None:
+    facts = facts_of(comparisons=[comparison(outcome=Outcome.PASS, ratio=1.0), comparison(), comparison(ratio=0.8)])
+    assert [one["change"] for one in facts["comparisons"]] == [-0.2, -0.1, 0]
+
+
+def test_two_calls_of_one_test_are_one_test_of_the_machine() -> None:
+    facts = facts_of(PASSED, replace(SLOW, topology="1x4"))
+    assert [machine["tests"] for machine in facts["session"]["machines"]] == [1]
+
+
 def test_a_refused_baseline_is_shown_with_its_reason() -> None:
     assert facts_of(REFUSED, refused=TOO_NOISY)["not_measured"] == [
         {"test": "t.py::noisy", "why": "too noisy for a baseline", "fact": "too noisy for a baseline"}
     ]
 
 
-def drifted(*changes: float, outcome: Outcome = Outcome.PASS, past_rate: float = 1000.0, word: str = "PASS") -> Any:
-    """The facts of a session whose tests changed so since four earlier sessions."""
-    time = "2025-12-05T03:00:00+00:00"
-    now = [judged(outcome, change, test=f"t.py::test_{number}", time=time) for number, change in enumerate(changes)]
-    past = [earlier(day, past_rate, word, test=one.test) for day in range(1, 5) for one in now]
-    return facts_of(*now, past=past)
-
-
-def test_a_drift_common_to_all_tests_is_in_the_headline() -> None:
-    headline = "All 8 tests passed; all tests together are 2 % slower than last week"
-    assert drifted(*[-0.02] * 8)["headline"] == headline
-
-
-def test_a_slowdown_on_purpose_is_no_drift_of_the_machine() -> None:
-    slowed = {"injected_slowdown": "0.1"}
-    now = [judged(Outcome.REGRESSED, -0.1, test=f"t.py::test_{number}", environment=slowed) for number in range(8)]
-    past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]
-    assert facts_of(*now, past=past)["drifts"] == []
-
-
 def test_where_nothing_is_valid_the_headline_says_only_that() -> None:
     invalid = [judged(Outcome.INVALID, 0.0, test=f"t.py::test_{number}") for number in range(3)]
-    assert facts_of(*invalid)["headline"] == "None of 3 tests could be measured"
+    assert facts_of(*invalid)["headline"] == "3 of 3 throughput tests could not be measured"
 
 
 def test_sessions_of_two_hosts_with_one_name_are_in_order() -> None:
@@ -235,17 +237,6 @@ def test_sessions_of_two_hosts_with_one_name_are_in_order() -> None:
     facts = facts_of(judged(Outcome.PASS, 0.0), past=past)
     shown = [facts["sessions"][index]["time"] for index in facts["tests"][0]["history"]["session"]]
     assert shown == sorted(shown)
-
-
-def test_one_slow_test_is_no_drift_of_the_machine() -> None:
-    assert "together" not in drifted(-0.3, *[0.0] * 7)["headline"]
-
-
-@pytest.mark.parametrize(
-    "invalid", [{"outcome": Outcome.INVALID}, {"word": "INVALID"}, {"past_rate": 0.0}], ids=["now", "past", "zero"]
-)
-def test_invalid_results_are_no_drift_of_the_machine(invalid: dict[str, Any]) -> None:
-    assert drifted(*[-0.5] * 8, **invalid)["drifts"] == []
 
 
 def test_the_judged_change_is_free_of_the_common_drift() -> None:
