@@ -15,11 +15,12 @@ from expected import SameTexts
 from measurements import BUSY, baseline, comparison, measurement, pair, run_at, session_verdict, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
+from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.profile import Input, Profile
 from pytest_tfperf.core.session_verdicts import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome, Reason, Want, Wants
 from pytest_tfperf.core.workload import Workload
@@ -58,7 +59,7 @@ LOSS = FigureVerdict(
 
 def test_a_test_whose_figure_is_worse_says_which() -> None:
     (test,) = facts_of(judged(Outcome.PASS, 0.0, figures=(LOSS,)))["tests"]
-    assert (test["outcome"], test["reason"]) == ("REGRESSED", "loss 4, beyond its limit of 3")
+    assert (test["outcome"], test["story"]) == ("REGRESSED", "REGRESSED: loss 4, beyond its limit of 3")
     assert [row["value"] for row in test["figures"]] == ["4"]
 
 
@@ -360,6 +361,25 @@ def test_a_test_that_passes_again_has_recovered() -> None:
 def test_a_regressed_test_has_the_commands_that_rerun_and_accept_it() -> None:
     (test,) = facts_of(judged(Outcome.REGRESSED, -0.1, test="a.py::b"))["tests"]
     assert [one["command"] for one in test["commands"]] == ["pytest a.py::b", "pytest a.py::b --update-baselines"]
+
+
+def test_a_figure_beyond_its_limit_has_no_command_that_accepts_it() -> None:
+    beyond = replace(LOSS, baseline=baseline(2.0, key=PASSED.key._replace(figure="loss")))
+    (test,) = facts_of(judged(Outcome.PASS, 0.0, test="a.py::b", figures=(beyond,)))["tests"]
+    assert [one["command"] for one in test["commands"]] == ["pytest a.py::b"]
+
+
+def test_the_page_and_the_message_name_the_same_slower_part() -> None:
+    found = Breakdown(
+        input=Input.FETCHED,
+        bound=Bound.COMPUTE,
+        pipeline_examples_per_sec=9800.0,
+        device_data_examples_per_sec=700.0,
+    )
+    drifted = verdict(Outcome.REGRESSED, -0.4, common_drift=math.log1p(-0.3))
+    (test,) = facts_of(judged(Outcome.REGRESSED, -0.4, verdict=drifted, breakdown=found))["tests"]
+    (slower,) = [text for label, text in test["breakdown"]["lines"] if label == "slower"]
+    assert slower in test["message"]
 
 
 @pytest.mark.parametrize(
