@@ -6,13 +6,13 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult, moment
-from pytest_tfperf.core.verdict import Against, Outcome
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.page.curves import figure
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 
@@ -49,7 +49,9 @@ class Past:
 
         Results of other machines, with an injected slowdown, or later than `now` are left out.
         """
-        current = {(one.session, key_of(one)): one for m in now for one in (as_result(m), *figure_results(m))}
+        current = {
+            (one.session, key_of(one)): one for m in now for one in (PastResult.of(m), *PastResult.of_figures(m))
+        }
         machines = {one.machine for one in now}
         known = worst_of_each(one for one in past if one.machine in machines and not one.is_slowed_on_purpose)
         last = max((moment(one.time) for one in current.values()), default=None)
@@ -105,7 +107,7 @@ def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Re
 
 def _badness(one: PastResult | Measurement) -> tuple[int, float]:
     """A sort key: the worst outcome first, then the worst value; all undecided results are equal."""
-    result = one if isinstance(one, PastResult) else as_result(one)
+    result = one if isinstance(one, PastResult) else PastResult.of(one)
     rank = len(ACT_FIRST) if result.outcome is None else ACT_FIRST.index(result.outcome)
     sign = 1 if result.better is Better.HIGHER else -1
     return rank, sign * result.value if result.outcome else 0.0
@@ -136,48 +138,3 @@ def spell(series: Sequence[PastResult], reference: float) -> Sequence[PastResult
     while start > 0 and (math.log(series[start - 1].value) < middle) == (now < middle):
         start -= 1
     return series[start:]
-
-
-def as_result(one: Measurement) -> PastResult:
-    """The measurement as `History.results` would give it."""
-    verdict = one.verdict if one.verdict is not None and one.verdict.is_decided else None
-    baseline = one.verdict.baseline if one.verdict else None
-    return PastResult(
-        id="",
-        session=one.session,
-        time=one.time,
-        test=one.test,
-        name=one.name,
-        machine=one.machine,
-        workload=one.workload.id,
-        topology=one.topology,
-        unit=one.throughput.unit,
-        value=one.throughput.examples_per_sec,
-        low=one.throughput.low,
-        high=one.throughput.high,
-        outcome=verdict.outcome if verdict else None,
-        is_provisional=verdict is not None and verdict.against is Against.EARLIER_SESSIONS,
-        reference=baseline.reference if baseline else None,
-        runs=len(one.runs),
-        seconds=one.seconds,
-        commit=one.commit,
-    )
-
-
-def figure_results(one: Measurement) -> list[PastResult]:
-    """Its figures as `History.figure_results` would give them."""
-    return [
-        replace(
-            as_result(one),
-            unit=each.figure.unit or "",
-            value=each.value,
-            low=each.value,
-            high=each.value,
-            outcome=each.outcome if each.is_decided else None,
-            is_provisional=False,
-            reference=each.baseline.reference if each.baseline else None,
-            figure=each.figure,
-        )
-        for each in one.figures
-        if each.value is not None
-    ]

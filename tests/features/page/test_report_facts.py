@@ -26,7 +26,6 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
-from pytest_tfperf.features.page.past import as_result
 from tools.simulated_weeks import SLOWDOWN, SLOWER_SINCE, SLOWER_TEST, source
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text())
@@ -42,7 +41,7 @@ def facts_of(*measurements: Measurement, **more: Any) -> dict[str, Any]:
 
 
 def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> PastResult:
-    result = as_result(judged(Outcome.PASS, 0.0))
+    result = PastResult.of(judged(Outcome.PASS, 0.0))
     given = {
         "session": f"s{day}",
         "time": f"2025-12-{day:02}T03:00:00+00:00",
@@ -356,6 +355,31 @@ def test_a_test_that_passes_again_has_recovered() -> None:
     before, now = judged(Outcome.REGRESSED, -0.1, session="s1"), judged(Outcome.PASS, 0.0)
     (previous,) = facts_of(now, past=[earlier(1, 900.0, "REGRESSED")], previous=[before])["previous"]
     assert previous["recovered"] == [now.test]
+
+
+def figure_of(one: Measurement, outcome: Outcome) -> PastResult:
+    """What an earlier session's history says of the figure `loss` of this test."""
+    return earlier(1, 4.0, outcome, figure=LOSS.figure, test=one.test)
+
+
+def test_a_test_whose_figure_is_worse_now_has_not_recovered() -> None:
+    now = judged(Outcome.PASS, 0.0, figures=(LOSS,))
+    facts = facts_of(now, past=[earlier(1, 900.0, "REGRESSED")], previous=[replace(SLOW, session="s1")])
+    (previous,) = facts["previous"]
+    assert (previous["recovered"], previous["newly_regressed"], previous["other_outcomes"]) == ([], [], [])
+
+
+def test_a_test_whose_figure_is_good_again_has_recovered() -> None:
+    past = [earlier(1, 1000.0), figure_of(PASSED, Outcome.REGRESSED)]
+    (previous,) = facts_of(PASSED, past=past, previous=[replace(PASSED, session="s1")])["previous"]
+    assert previous["recovered"] == [PASSED.test]
+
+
+def test_an_outcome_that_changed_otherwise_is_told() -> None:
+    now = judged(Outcome.INCONCLUSIVE, -0.1)
+    facts = facts_of(now, past=[earlier(1, 1000.0)], previous=[replace(PASSED, session="s1")])
+    jsonschema.validate(facts, SCHEMA)
+    assert facts["previous"][0]["other_outcomes"] == [now.test]
 
 
 def test_a_regressed_test_has_the_commands_that_rerun_and_accept_it() -> None:

@@ -11,10 +11,10 @@ from measurements import measurement, run_at, throughput, verdict
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
-from pytest_tfperf.features.page.past import as_result
 
 
 def at(change: float, day: int, outcome: Outcome, **more: Any) -> Measurement:
@@ -23,7 +23,7 @@ def at(change: float, day: int, outcome: Outcome, **more: Any) -> Measurement:
 
 
 def facts_of(*days: Measurement, now: int = 1) -> dict[str, Any]:
-    source = ReportSource(measurements=days[-now:], past=[as_result(one) for one in days], previous=days[:1])
+    source = ReportSource(measurements=days[-now:], past=[PastResult.of(one) for one in days], previous=days[:1])
     return report_facts(source)
 
 
