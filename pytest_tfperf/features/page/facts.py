@@ -125,7 +125,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "clauses": said,
         "scope": source.scope,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
-        "session": _session(now),
+        "session": _session(now, source.comparisons),
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
         "verdicts": list(filter(None, map(text_of, source.verdicts))),
         "not_measured": [
@@ -163,19 +163,21 @@ def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
     return _RANKS.get(test["outcome"], len(_RANKS)), 1.0 if change is None else change, test["machine"], test["test"]
 
 
-def _session(now: Sequence[Measurement]) -> dict[str, Any]:
-    """Facts about all measurements together, with the ids of all sessions and commits."""
-    last = max(now, key=lambda one: moment(one.time), default=None)
-    tests = Counter(machine for machine, _ in {(one.machine, one.test) for one in now})
+def _session(now: Sequence[Measurement], comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """Facts about all results together, with the ids of all sessions and commits."""
+    results: list[Measurement | Comparison] = [*comparisons, *now]
+    tests = Counter(machine for machine, _ in {(one.machine, one.test) for one in results})
     machines: dict[str, dict[str, Any]] = {}
-    for one in now:
-        machine = machines.setdefault(one.machine, {"machine": one.machine, "gpu": one.gpu})
-        machine |= {"environment": dict(sorted(one.environment.items())), "tests": tests[one.machine]}
+    for one in results:
+        machine = machines.setdefault(one.machine, {"machine": one.machine, "gpu": "", "environment": {}})
+        machine["tests"] = tests[one.machine]
+        if isinstance(one, Measurement):  # the two sides of a comparison may have two environments
+            machine |= {"gpu": one.gpu, "environment": dict(sorted(one.environment.items()))}
     return {
-        "ids": sorted({one.session for one in now}),
-        "time": last.time if last else "",
+        "ids": sorted({one.session for one in results}),
+        "time": max((one.time for one in results), key=moment, default=""),
         "commits": sorted({one.commit for one in now if one.commit}),
-        "seconds": figure(sum(one.seconds for one in now), 4),
+        "seconds": figure(sum(one.seconds for one in results), 4),
         "machines": sorted(machines.values(), key=lambda machine: str(machine["machine"])),
     }
 
