@@ -23,7 +23,7 @@ from pytest_tfperf.features.page.one_test import facts_of_test, figure_facts
 from pytest_tfperf.features.page.past import Past, key_of, worst_of_each
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.lines import printable
-from pytest_tfperf.reports.comparisons import in_brief, reason_of
+from pytest_tfperf.reports.comparisons import in_brief, reason_of, sides
 from pytest_tfperf.reports.figures import compared_figure_rows
 from pytest_tfperf.reports.headline import session_headline
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
@@ -184,10 +184,11 @@ def _session(now: Sequence[Measurement], comparisons: Sequence[Comparison]) -> d
 
 def _comparison(one: Comparison) -> dict[str, Any]:
     is_valid = one.of_ratio is not Outcome.INVALID
+    a, b = sides(one)
     return {
         "test": one.test,
-        "a": one.a.name or one.a.workload.id,
-        "b": one.b.name or one.b.workload.id,
+        "a": a,
+        "b": b,
         "machine": one.machine,
         "topology": one.topology,
         "outcome": one.outcome.value if one.outcome else "measured",

@@ -206,6 +206,11 @@ def test_a_comparison_without_a_valid_ratio_has_no_figures() -> None:
     assert (one["change"], one["low"], one["high"]) == (None, None, None)
 
 
+def test_the_sides_of_a_comparison_are_named_by_what_differs() -> None:
+    (one,) = facts_of(comparisons=[comparison()])["comparisons"]
+    assert (one["a"], one["b"]) == ("tensorflow 2.16.2", "tensorflow 2.21.0")
+
+
 def test_the_worst_comparison_comes_first() -> None:
     facts = facts_of(comparisons=[comparison(outcome=Outcome.PASS, ratio=1.0), comparison(), comparison(ratio=0.8)])
     assert [one["change"] for one in facts["comparisons"]] == [-0.2, -0.1, 0]
