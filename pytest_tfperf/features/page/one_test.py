@@ -16,7 +16,7 @@ from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.core.telemetry import merged
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Rule
 from pytest_tfperf.features.page.change_facts import change_facts, since
 from pytest_tfperf.features.page.curves import day, figure, run_facts
 from pytest_tfperf.features.page.past import SeriesKey, key_of, series_facts
@@ -136,12 +136,13 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
     change = judged["change"]
     if began is None or change is None:
         return text
-    if abs(math.expm1(verdict.common_drift)) >= _DRIFT_WORTH_SHOWING and verdict.confirmed_change is None:
+    is_of_baseline = verdict.rule is not Rule.REFERENCE_ENVIRONMENT or verdict.confirmed_change is None
+    if is_of_baseline and abs(judged["raw_change"] - change) >= _DRIFT_WORTH_SHOWING:
         text += f", {compared(change)} expected with the common drift"
     if verdict.outcome is Outcome.INCONCLUSIVE:
         return f"{text}; {verdict.reason}"
     sessions = began["sessions"]
-    text += ", new in this session" if sessions == 1 else f" since {day(began['time'])}, {sessions} sessions"
+    text += ", new in this session" if sessions == 1 else f", since {day(began['time'])}, {sessions} sessions"
     text += _load(m) if change < 0 else ""
     return f"{text}; slowed on purpose" if "injected_slowdown" in m.environment else text
 

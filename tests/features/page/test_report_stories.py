@@ -13,7 +13,7 @@ from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.telemetry import Telemetry
-from pytest_tfperf.core.verdict import Outcome, Reason
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 
 
@@ -49,6 +49,18 @@ def test_a_change_is_told_with_the_common_drift_that_was_taken_out() -> None:
     assert story(better).startswith(
         "IMPROVED: 41.0 % slower than 1,000 images/s, 47.5 % faster than expected with the common drift"
     )
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Rule.BASELINE, "10.0 % slower than 1,000 images/s, 8 % slower than expected with the common drift"),
+        (Rule.REFERENCE_ENVIRONMENT, "8 % slower than the reference environment"),
+    ],
+)
+def test_a_confirmed_change_is_told_as_what_its_interval_is_of(rule: Rule, said: str) -> None:
+    confirmed = verdict(Outcome.REGRESSED, -0.1, confirmed_change=-0.08, common_drift=math.log(0.9 / 0.92), rule=rule)
+    assert story(at(-0.1, 1, Outcome.REGRESSED, verdict=confirmed)) == f"REGRESSED: {said}, new in this session"
 
 
 def test_a_test_that_fails_by_a_figure_is_told_with_the_figure_alone() -> None:
