@@ -10,8 +10,7 @@ import numpy as np
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better
-from pytest_tfperf.core.past import PastResult, moment
-from pytest_tfperf.core.session_verdicts import Change, ChangeKind
+from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult, moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.change_points import Shape, Values, alarms, shapes
 from pytest_tfperf.judging.common_drift import MIN_TESTS
@@ -29,7 +28,7 @@ class _Machine:
     series: Mapping[_Series, Mapping[int, PastResult]]
 
 
-def changes_of(results: Iterable[PastResult]) -> list[Change]:
+def changes_of(results: Iterable[PastResult]) -> list[LastingChange]:
     """The changes of each machine and of each of its tests, oldest first.
 
     What all tests of a session have in common is taken out of each test's series, and is a series of its own: the
@@ -75,7 +74,7 @@ def _of_one_unit(points: Mapping[int, PastResult]) -> dict[int, PastResult]:
     return {place: points[place] for place in sorted(points) if points[place].unit == unit}
 
 
-def _of_machine(machine: _Machine) -> Iterator[Change]:
+def _of_machine(machine: _Machine) -> Iterator[LastingChange]:
     drifts = _drifts(machine)
     told = [int(place) for place in np.flatnonzero(~np.isnan(drifts))]
     if told:
@@ -93,7 +92,7 @@ def _of_machine(machine: _Machine) -> Iterator[Change]:
         yield from (_change(shape, points, machine.name, which) for shape in _found(rates))
 
 
-def _of_figure(points: Sequence[PastResult], machine: str, which: _Series) -> Iterator[Change]:
+def _of_figure(points: Sequence[PastResult], machine: str, which: _Series) -> Iterator[LastingChange]:
     """The changes of a figure that exceed its absolute tolerance; figures have no drift in common."""
     values = np.array([point.value for point in points])
     is_log = bool((values > 0).all())
@@ -125,10 +124,10 @@ def _found(values: Values) -> list[Shape]:
     return shapes(values, alarms(values))
 
 
-def _change(shape: Shape, points: Sequence[PastResult], machine: str, which: _Series | None = None) -> Change:
+def _change(shape: Shape, points: Sequence[PastResult], machine: str, which: _Series | None = None) -> LastingChange:
     first = points[shape.first]
     slow = ChangeKind.DECLINE if shape.size < 0 else ChangeKind.RISE
-    return Change(
+    return LastingChange(
         machine=machine,
         test=which[0] if which else None,
         key=which[1] if which else None,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from pytest_tfperf.core.measurement import OUTSIDE
+from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.session_verdicts import (
     BriefVerdict,
-    Change,
-    ChangeKind,
     DoubtKind,
     DriftVerdict,
     MachineVerdict,
@@ -65,12 +64,12 @@ def in_one_sentence(clauses: Sequence[str]) -> list[str]:
     return [first[:1].upper() + first[1:], *(one[:1].lower() + one[1:] for one in rest)]
 
 
-def date_of(change: Change) -> str:
+def date_of(change: LastingChange) -> str:
     """The day since when it lasts."""
     return change.time[:10]
 
 
-def commits_of(change: Change) -> str:
+def commits_of(change: LastingChange) -> str:
     """The commits between which it changed; "" if neither is known."""
     before, after = change.commit_before[:_COMMIT], change.commit_after[:_COMMIT]
     return f"{before or '?'}..{after or '?'}" if before or after else ""
@@ -125,7 +124,7 @@ def _machine(verdict: SessionVerdict, found: MachineVerdict) -> tuple[str, str]:
     return fact, f". Changed outside of it: {_changed(verdict, OUTSIDE)}. {state}{advice}"
 
 
-def _drift(machine: str, losses: Sequence[Change]) -> tuple[str, str]:
+def _drift(machine: str, losses: Sequence[LastingChange]) -> tuple[str, str]:
     """Why `--tfperf-fail-on-drift` fails a session."""
     worst = sorted(losses, key=lambda one: -abs(one.size))
     more, up_to = (f" and {len(worst) - 1} more", "up to ") if len(worst) > 1 else ("", "")
@@ -142,12 +141,12 @@ def _drift(machine: str, losses: Sequence[Change]) -> tuple[str, str]:
     return fact, "".join(f"\n{line}" for line in lines)
 
 
-def _figure(one: Change, behind: str = "") -> str:
+def _figure(one: LastingChange, behind: str = "") -> str:
     """The figure's name and what is to stand behind it; "" of a throughput."""
     return f"{shown(one.key.figure)}{behind}" if one.key and one.key.figure else ""
 
 
-def _loss(one: Change) -> str:
+def _loss(one: LastingChange) -> str:
     what = f" ({_figure(one, ' of ')}{one.key.workload} on {one.key.topology})" if one.key else ""
     since = "little by little since" if one.kind is not ChangeKind.STEP else "since"
     commits = f", commits {commits_of(one)}" if commits_of(one) else ""

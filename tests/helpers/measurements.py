@@ -12,15 +12,9 @@ from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.run import Pair, Run, Window
-from pytest_tfperf.core.session_verdicts import (
-    Change,
-    ChangeKind,
-    DriftVerdict,
-    MachineVerdict,
-    SessionVerdict,
-    SoftwareVerdict,
-)
+from pytest_tfperf.core.session_verdicts import DriftVerdict, MachineVerdict, SessionVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
@@ -146,7 +140,7 @@ def session_verdict(
     return SessionVerdict(machine=machine, found=found)
 
 
-def lasting_change(**more: Any) -> Change:
+def lasting_change(**more: Any) -> LastingChange:
     """`test_a.py::test_b` is 3.1 % slower since a session of February."""
     given: dict[str, Any] = {
         "machine": "box",
@@ -164,4 +158,4 @@ def lasting_change(**more: Any) -> Change:
         "high": -0.026,
         "sessions_since": 30,
     }
-    return Change(**given | more)
+    return LastingChange(**given | more)

@@ -10,15 +10,14 @@ from past_results import past_figure, past_result, past_results, quiet_tests
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.core.session_verdicts import Change, ChangeKind
+from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.lasting_changes import changes_of, common_drifts
 
 SESSIONS, AT = 80, 50
 
 
-def only(found: list[Change]) -> Change:
+def only(found: list[LastingChange]) -> LastingChange:
     assert len(found) == 1, found
     return found[0]
 

@@ -10,10 +10,9 @@ from expected import SameTexts
 from measurements import baseline, lasting_change, measurement, run_at, verdict
 
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.session_verdicts import (
     BriefVerdict,
-    Change,
-    ChangeKind,
     Doubt,
     DoubtKind,
     DriftVerdict,
@@ -35,7 +34,7 @@ DECLINE = lasting_change(test="test_a.py::test_c", kind=ChangeKind.DECLINE, size
 MEMORY = lasting_change(key=Key("resnet50-b64", "1x8", "peak_memory"), size=0.1, low=0.09, high=0.11)
 
 
-def drift(*slowdowns: Change) -> SessionVerdict:
+def drift(*slowdowns: LastingChange) -> SessionVerdict:
     return SessionVerdict(machine="box", found=DriftVerdict(slowdowns=slowdowns))
 
 

@@ -17,8 +17,8 @@ from pytest_tfperf.console.arguments import (
 )
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.past import LastingChange
 from pytest_tfperf.core.past import moment as parsed
-from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.figures import shown
 from pytest_tfperf.reports.numbers import change as signed
@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return EXIT_GREEN
 
 
-def _is_wanted(change: Change, test: str | None, since: datetime | None) -> bool:
+def _is_wanted(change: LastingChange, test: str | None, since: datetime | None) -> bool:
     return (test is None or change.test == test) and (since is None or parsed(change.time) >= since)
 
 
@@ -87,7 +87,7 @@ _COLUMNS = Columns(
 )
 
 
-def change_table(changes: Iterable[Change], width: int | None = None) -> list[str]:
+def change_table(changes: Iterable[LastingChange], width: int | None = None) -> list[str]:
     """One line for each change; `width` is the terminal's, None for no limit."""
     rows = [
         {

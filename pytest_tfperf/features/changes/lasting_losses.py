@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better
-from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.core.session_verdicts import Change, ChangeKind
+from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.judging.lasting_changes import changes_of, counts
 
 _Series = tuple[str, Key]
@@ -18,7 +17,7 @@ _STILL_LOST = 0.5
 _LEVEL = 10  # sessions whose median is a figure's level
 
 
-def lasting_losses(results: Sequence[PastResult], session: str) -> list[Change]:
+def lasting_losses(results: Sequence[PastResult], session: str) -> list[LastingChange]:
     """The changes for the worse of what a session measured that are neither over nor accepted, oldest first.
 
     Recording a baseline after a change accepts it. One of the machine is accepted when most tests' baselines were.
@@ -40,10 +39,10 @@ def lasting_losses(results: Sequence[PastResult], session: str) -> list[Change]:
                 judged[which] = None
     rates = [which for which in judged if not which[1].figure]
 
-    def concerned_by(change: Change) -> list[_Series]:
+    def concerned_by(change: LastingChange) -> list[_Series]:
         return [which for which in judged if which == (change.test, change.key)] if change.test else rates
 
-    def is_accepted(change: Change) -> bool:
+    def is_accepted(change: LastingChange) -> bool:
         concerned = concerned_by(change)
         place = order[change.last_session] + (change.kind is not ChangeKind.STEP)
         accepted = sum(_recorded_since(references[which], place) for which in concerned)
@@ -51,7 +50,7 @@ def lasting_losses(results: Sequence[PastResult], session: str) -> list[Change]:
 
     changes = [one for one in changes_of(results) if concerned_by(one)]
 
-    def lasts(change: Change) -> bool:
+    def lasts(change: LastingChange) -> bool:
         same = [one for one in changes if (one.test, one.key) == (change.test, change.key)]
         if change.key is None or not change.key.figure:
             return _rate_lasts(change, same[same.index(change) + 1 :])
@@ -62,13 +61,13 @@ def lasting_losses(results: Sequence[PastResult], session: str) -> list[Change]:
     return [one for one in changes if one.is_worse and lasts(one) and not is_accepted(one)]
 
 
-def _rate_lasts(change: Change, later: Sequence[Change]) -> bool:
+def _rate_lasts(change: LastingChange, later: Sequence[LastingChange]) -> bool:
     """Whether later changes of the same throughput left it lost."""
     won = math.fsum(math.log1p(one.size) for one in later if one.size > 0)
     return won < -(1 - _STILL_LOST) * math.log1p(change.size)
 
 
-def _figure_lasts(change: Change, last: Change, points: Sequence[PastResult], reference: float) -> bool:
+def _figure_lasts(change: LastingChange, last: LastingChange, points: Sequence[PastResult], reference: float) -> bool:
     """Whether a figure is still away from its level before a change.
 
     If it should stay the same, any change is for the worse, also the one that brings it back. So it is held against its

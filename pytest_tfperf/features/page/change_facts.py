@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.core.measurement import Measurement, compared_names
-from pytest_tfperf.core.past import PastResult, moment
-from pytest_tfperf.core.session_verdicts import Change
+from pytest_tfperf.core.past import LastingChange, PastResult, moment
 from pytest_tfperf.core.verdict import Outcome, worst
 from pytest_tfperf.features.page.curves import figure
 from pytest_tfperf.features.page.past import Past, SeriesKey, is_valid, key_of, spell
@@ -16,14 +15,14 @@ from pytest_tfperf.features.page.past import Past, SeriesKey, is_valid, key_of, 
 _LEVEL = 10  # results whose median is the level before a change
 
 
-def change_facts(changes: Sequence[Change], series: Sequence[PastResult]) -> list[dict[str, Any]]:
+def change_facts(changes: Sequence[LastingChange], series: Sequence[PastResult]) -> list[dict[str, Any]]:
     """The changes of one series, oldest first, with the throughput before and after each."""
     last = series[-1]
     found = (one for one in changes if (one.machine, one.test, one.key) == (last.machine, last.test, last.key))
     return [_facts(one) | _levels(one, series) for one in found]
 
 
-def machine_changes(changes: Sequence[Change], machines: Collection[str]) -> list[dict[str, Any]]:
+def machine_changes(changes: Sequence[LastingChange], machines: Collection[str]) -> list[dict[str, Any]]:
     """The changes that all tests of one of these machines have in common, oldest first."""
     return [{"machine": one.machine, **_facts(one)} for one in changes if one.test is None and one.machine in machines]
 
@@ -55,7 +54,7 @@ def since(
     }
 
 
-def _facts(one: Change) -> dict[str, Any]:
+def _facts(one: LastingChange) -> dict[str, Any]:
     return {
         "kind": one.kind.value,
         "session": one.session,
@@ -68,7 +67,7 @@ def _facts(one: Change) -> dict[str, Any]:
     }
 
 
-def _levels(one: Change, series: Sequence[PastResult]) -> dict[str, Any]:
+def _levels(one: LastingChange, series: Sequence[PastResult]) -> dict[str, Any]:
     before = _level([past for past in series if is_valid(past) and moment(past.time) < moment(one.time)])
     return {"before": before, "after": None if before is None else figure(before + abs(before) * one.size)}
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import PastResult, moment
+from pytest_tfperf.core.past import LastingChange, PastResult, moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.session_verdicts import Change, SessionVerdict, red_machines
+from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.change_facts import change_facts, machine_changes, previous_facts
@@ -68,7 +68,7 @@ class ReportSource:
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
     left_out: Sequence[str] = ()
-    changes: Sequence[Change] = ()
+    changes: Sequence[LastingChange] = ()
     rerun: RerunCommand = FROM_ROOTDIR
     unread: str = ""
     scope: str = ""

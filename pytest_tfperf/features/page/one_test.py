@@ -12,9 +12,8 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import LastingChange, PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.core.telemetry import merged
 from pytest_tfperf.core.verdict import Outcome, Rule
 from pytest_tfperf.features.page.change_facts import change_facts, since
@@ -193,7 +192,7 @@ def figure_facts(
     m: Measurement,
     series: Mapping[SeriesKey, Sequence[PastResult]],
     sessions: Mapping[str, int],
-    changes: Sequence[Change],
+    changes: Sequence[LastingChange],
 ) -> list[dict[str, Any]]:
     """For each figure a table's cells by column, and its plot; None where no session measured it."""
     rows = figure_rows([m], all_of_them=True)
@@ -205,7 +204,7 @@ def figure_facts(
 
 
 def _plot(
-    one: FigureVerdict, series: Sequence[PastResult], sessions: Mapping[str, int], changes: Sequence[Change]
+    one: FigureVerdict, series: Sequence[PastResult], sessions: Mapping[str, int], changes: Sequence[LastingChange]
 ) -> dict[str, Any]:
     """All values in one unit that is easy to read, GiB in place of bytes."""
     unit, size = one.figure.unit or "", 1

@@ -19,9 +19,8 @@ from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.core.profile import Input, Profile
-from pytest_tfperf.core.session_verdicts import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome, Reason, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
@@ -256,12 +255,12 @@ def test_an_invalid_throughput_is_left_out() -> None:
     assert test["rate"] is None
 
 
-def step(of: Measurement, day: int, size: float, **more: Any) -> Change:
+def step(of: Measurement, day: int, size: float, **more: Any) -> LastingChange:
     given: dict[str, Any] = {"machine": of.machine, "test": of.test, "key": of.key, "kind": ChangeKind.STEP}
     given |= {"session": f"s{day}", "last_session": f"s{day}", "found_session": f"s{day + 2}"}
     given |= {"time": f"2025-12-{day:02}T03:00:00+00:00", "commit_before": "aaa", "commit_after": "bbb"}
     given |= {"size": size, "low": size - 0.01, "high": size + 0.01, "sessions_since": 7}
-    return Change(**given | more)
+    return LastingChange(**given | more)
 
 
 def test_a_change_of_the_machine_is_told_apart() -> None:
