@@ -80,11 +80,23 @@ def become_worker(
     tempfile.tempdir = None  # the server may have looked it up before, in its own environment
     pin_compute_settings()
     sys.path[:] = [_moved(path, moved or {}) for path in sys.path]
-    sys.path += [path for path in import_paths if path not in sys.path]
+    find_modules_in(import_paths)
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def find_modules_in(folders: Sequence[str]) -> None:
+    """Look for modules in the user's folders before installed packages, as pytest does: it must be the same module.
+
+    Python's own library comes first, because TensorFlow needs it. The folder that this process runs in has no place of
+    its own.
+    """
+    own = [path for path in sys.path if path and path not in folders]
+    installed = (place for place, path in enumerate(own) if Path(path).name in ("site-packages", "dist-packages"))
+    first = next(installed, len(own))
+    sys.path[:] = [*own[:first], *folders, *own[first:]]
 
 
 def _moved(path: str, moved: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ import importlib
 import json
 import sys
 
-from pytest_tfperf.training.process import import_tensorflow, pin_compute_settings
+from pytest_tfperf.training.process import find_modules_in, import_tensorflow, pin_compute_settings
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     pin_compute_settings()
     found = import_tensorflow()
-    sys.path += [path for path in request["import_paths"] if path not in sys.path]
+    find_modules_in(request["import_paths"])
     faults = {target: why for target in request["functions"] if (why := _fault(target))}
     print("\n" + json.dumps(found | {"faults": faults}))
 

@@ -114,7 +114,7 @@ class Interpreter:
         return {**kept, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
 
     def import_paths(self) -> list[str]:
-        """Folders in which pytest finds the tests' own modules, the working folder first.
+        """Folders in which pytest finds the tests' own modules, in its order, and then the working folder.
 
         Folders of installed packages are left out: this interpreter has its own.
         """
@@ -123,7 +123,7 @@ class Interpreter:
         ours = (
             path for path in sys.path if path and not any(Path(path).is_relative_to(folder) for folder in installed)
         )
-        return [self._move(path) for path in (str(Path.cwd()), *ours)]
+        return list(dict.fromkeys(self._move(path) for path in (*ours, str(Path.cwd()))))
 
     def _move_argument(self, word: str) -> str:
         """An argument, perhaps of the form --name=PATH or name=PATH."""
