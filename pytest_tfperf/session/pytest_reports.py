@@ -40,8 +40,6 @@ FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 IN_DOUBT: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the test's body made all of its calls in this run, and one of them wants further runs."""
 _UNDER_XDIST = "tfperf_under_xdist"
-
-
 _CAN_NOT_RUN_HERE = (NoData, NotEnoughDevices, NotInstalled)
 
 
@@ -168,6 +166,7 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
 
 
 def _conclude(item: pytest.Item, fixture: ThroughputFixture) -> None:
+    """Apply the outcomes; where a call is in doubt, the test runs again instead."""
     fixture.outcomes.conclude(lambda lines: _warn(item, lines))
     item.stash[IN_DOUBT] = not fixture.outcomes.is_decided
 
@@ -193,7 +192,8 @@ def skipping(item: pytest.Item) -> Iterator[None]:
             if (found := missing_as_error(session, error)) is not None:
                 raise found from None
         reason = printable(str(error.lines[0]))
-        session.skipped[item.nodeid] = reason
+        if not item.stash.get(IN_DOUBT, False):  # otherwise it runs again, and may end as a regression
+            session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
 

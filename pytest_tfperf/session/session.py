@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
@@ -45,7 +46,7 @@ class Session:
         selection: the throughput tests that pytest selected.
         baselines: the files.
         remarks: lines to print before the first test.
-        skipped: of each test that could not run here, the reason.
+        skipped: how many tests could not run here, for each reason.
         not_measured: of each test that ended in an error, that error.
         refused: of each test that was measured and whose baseline was refused, the error.
         compared: with the other side, where there is one.
@@ -65,7 +66,7 @@ class Session:
         self.selection = Selection()
         self.baselines = BaselineStore(settings.baselines)
         self.remarks: list[str] = []
-        self.skipped: dict[str, str] = {}
+        self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, TfperfError] = {}
         self.refused: dict[str, TfperfError] = {}
         self.compared = ComparedTests()
