@@ -243,9 +243,7 @@ def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str
     """pytest's word for a test that passed and was measured without a baseline: "measured", not "passed"."""
     if report.when != "call" or not report.passed or report.nodeid not in session.selection:
         return None
-    from pytest_tfperf.core.consequence import outcome_of
-
-    outcomes = map(outcome_of, session.queue.results_of(report.nodeid))
+    outcomes = [result.outcome for result in session.queue.results_of(report.nodeid)]
     return ("measured", "m", "MEASURED") if Outcome.NO_BASELINE in outcomes else None
 
 

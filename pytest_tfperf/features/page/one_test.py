@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.figure_verdict import FigureVerdict
@@ -63,7 +62,7 @@ def facts_of_test(
         red: the machines that are REGRESSED as a whole.
     """
     verdict, t = m.verdict, m.throughput
-    is_valid = outcome_of(m) is not Outcome.INVALID
+    is_valid = m.outcome is not Outcome.INVALID
     began = None
     if verdict is not None and verdict.baseline is not None and verdict.outcome in _MOVED:
         began = since(changes, series, verdict.baseline.reference)
@@ -208,7 +207,7 @@ def _commands(m: Measurement, rerun: RerunCommand, red: Collection[str]) -> list
     if m.verdict is not None and m.verdict.outcome is Outcome.IMPROVED and not is_gain(m, red):
         return commands
     is_unrecorded = m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS
-    outcome = Outcome.NO_BASELINE if is_unrecorded else outcome_of(m)
+    outcome = Outcome.NO_BASELINE if is_unrecorded else m.outcome
     if label := labels.get(outcome) if outcome else None:
         commands.append({"label": label, "command": f"{rerun.of(m.test)} --update-baselines"})
     return commands
