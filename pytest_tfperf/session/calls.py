@@ -85,7 +85,8 @@ class CallRunner:
         except NotCompared as error:
             if not other.may_lack_code:
                 raise error.of_type(MeasurementError) from error
-            self._session.compared.measured_alone(self._test, str(error))
+            why, reasons = str(error), self._session.measured_alone.setdefault(self._test, [])
+            reasons += [] if why in reasons else [why]
         return self.measure(subject, on, plan, name)
 
     def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
