@@ -197,15 +197,6 @@ def skipping(item: pytest.Item) -> Iterator[None]:
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
 
-@contextmanager
-def as_usage_error() -> Iterator[None]:
-    """Turn a fault before the first test into pytest's usage error, exit status 4."""
-    try:
-        yield
-    except TfperfError as error:
-        raise pytest.UsageError(printable(str(error))) from None
-
-
 def _warn(item: pytest.Item, lines: list[Line]) -> None:
     """Add to pytest's summary of warnings, without its filters: `error` would turn a doubt into a failure."""
     path, line, _ = item.location
