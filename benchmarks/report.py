@@ -21,7 +21,6 @@ from random import Random
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
-from pytest_tfperf.features.page.past import as_result
 from pytest_tfperf.features.page.render import page
 from tools.report_pictures import browser
 from tools.simulated_weeks import FIRST_DAY, PUBLISHED, sessions
@@ -62,7 +61,7 @@ def made_up(tests: int, count: int) -> ReportSource:
 
 
 def _earlier(one: Measurement, day: int, random: Random) -> PastResult:
-    result, factor = as_result(one), random.gauss(1, 0.005)
+    result, factor = PastResult.of(one), random.gauss(1, 0.005)
     rate = result.value * factor
     return replace(result, session=f"session-{day}", time=_time(day), value=rate, low=rate * 0.998, high=rate * 1.002)
 

@@ -21,6 +21,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
@@ -28,7 +29,6 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.features.page.facts import ReportSource
-from pytest_tfperf.features.page.past import as_result
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.lasting_changes import changes_of
@@ -291,7 +291,7 @@ def source(days: int = DAYS) -> ReportSource:
     """What a report of the last session is made of."""
     weeks = list(sessions(days))
     previous = {one.machine: one for one in weeks[-2]}
-    past = [as_result(one) for session in weeks for one in session]
+    past = [PastResult.of(one) for session in weeks for one in session]
     return ReportSource(
         measurements=weeks[-1],
         past=past,

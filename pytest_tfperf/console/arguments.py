@@ -174,20 +174,23 @@ def wanted(arguments: argparse.Namespace, history: History) -> Filters:
     }
 
 
-def session_id(history: History, name: str | None, machine: str | None = None) -> str | None:
+def session_id(
+    history: History, name: str | None, machine: str | None = None, *, measured_only: bool = False
+) -> str | None:
     """The id of the session that is called `latest` or `previous`; any other name is an id.
 
     `latest` is the last session, or that of the given machine. `previous` is the one before it on the same machines.
+    With `measured_only` sessions that only compared are not counted.
 
     Raises:
         TfperfError: there is no such session, or no history.
     """
     if name not in LATEST:
         return name
-    results = history.results(machine=machine)
+    known = history.sessions(machine, measured_only=measured_only)
     # A team's server has sessions of other machines, too.
-    machines = {one.machine for one in results if one.session == results[-1].session}
-    sessions = list(dict.fromkeys(one.session for one in reversed(results) if one.machine in machines))
+    machines = {one for session, one in known if session == known[-1][0]}
+    sessions = list(dict.fromkeys(session for session, one in reversed(known) if one in machines))
     if len(sessions) <= LATEST.index(name):
         of = f" of {', '.join(sorted(machines))}" if machines else ""
         raise TfperfError(

@@ -66,6 +66,11 @@ class FigureVerdict:
     wants: Wants = NOTHING
 
     @property
+    def reference(self) -> float | None:
+        """The value that its own was compared with: the baseline's, or what it is a confirmed change from."""
+        return self.confirmed_from if self.baseline is None else self.baseline.reference
+
+    @property
     def is_decided(self) -> bool:
         """Whether no further run can change it."""
         return self.wants == NOTHING

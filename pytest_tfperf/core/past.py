@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Self
@@ -12,7 +12,7 @@ from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better, Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Against, Outcome
 
 
 @lru_cache(maxsize=2**18)  # a year of 300 tests, each read several times
@@ -70,6 +70,55 @@ class PastResult:
     is_slowed_on_purpose: bool = False
     is_provisional: bool = False
     figure: Figure | None = None
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> Self:
+        """What a history that keeps this measurement says of it; `id` is empty."""
+        m, t = measurement, measurement.throughput
+        verdict = m.verdict if m.verdict is not None and m.verdict.is_decided else None
+        is_slowed = "injected_slowdown" in m.environment
+        has_row = verdict is not None and verdict.against is Against.BASELINE and not is_slowed
+        return cls(
+            id="",
+            session=m.session,
+            time=m.time,
+            test=m.test,
+            name=m.name,
+            machine=m.machine,
+            workload=m.workload.id,
+            topology=m.topology,
+            unit=t.unit,
+            value=t.examples_per_sec,
+            low=t.low,
+            high=t.high,
+            outcome=verdict.outcome if verdict else None,
+            is_provisional=verdict is not None and verdict.against is Against.EARLIER_SESSIONS,
+            reference=verdict.baseline.reference if verdict and verdict.baseline and has_row else None,
+            runs=len(m.runs),
+            seconds=m.seconds,
+            commit=m.commit,
+            is_slowed_on_purpose=is_slowed,
+        )
+
+    @classmethod
+    def of_figures(cls, measurement: Measurement) -> list[Self]:
+        """The same of each of its figures that was measured."""
+        whole = cls.of(measurement)
+        return [
+            replace(
+                whole,
+                unit=one.figure.unit or "",
+                value=one.value,
+                low=one.value,
+                high=one.value,
+                outcome=one.outcome if one.is_decided else None,
+                is_provisional=False,
+                reference=one.reference,
+                figure=one.figure,
+            )
+            for one in measurement.figures
+            if one.value is not None
+        ]
 
     @property
     def better(self) -> Better:

@@ -57,7 +57,8 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     history = open_history(arguments)
-    test, session = _wanted(history.results(), arguments.test, session_id(history, arguments.session))
+    session = session_id(history, arguments.session, measured_only=True)
+    test, session = _wanted(history.results(), arguments.test, session)
     calls = list(history.measurements(session=session, test=test))
     if not calls:
         raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")

@@ -99,11 +99,18 @@ def outcome(result: Measurement | Comparison) -> str:
     "refused" if its runs were to be a baseline, and are none; "undecided" if the runs that its verdict waits for were
     never made.
     """
-    verdict = result.verdict if isinstance(result, Measurement) else None
-    # A figure that is worse than the throughput was judged against a recorded row.
-    is_of_rate = verdict is not None and verdict.is_decided and verdict.outcome is result.outcome
-    kind = reference_kind(verdict) if verdict is not None and is_of_rate else ""
+    kind = kind_of(result)
     return f"{outcome_alone(result)} ({kind})" if kind else outcome_alone(result)
+
+
+def kind_of(result: Measurement | Comparison) -> str:
+    """What its outcome rests on if that is no recorded baseline: "provisional", or "floor"; "" for an undecided one.
+
+    A figure that is worse than the throughput was judged against a recorded row.
+    """
+    verdict = result.verdict if isinstance(result, Measurement) else None
+    is_of_rate = verdict is not None and verdict.is_decided and verdict.outcome is result.outcome
+    return reference_kind(verdict) if verdict is not None and is_of_rate else ""
 
 
 def outcome_alone(result: Measurement | Comparison) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.figure_verdict import FigureVerdict
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
@@ -57,14 +57,7 @@ def _of_figures(m: Measurement, verdict: Verdict, figures: Sequence[FigureVerdic
     row = verdict.baseline or figures[0].baseline
     if row is not None and (changed := changed_since(row, m.environment)):
         lines.append(Line(", ".join(changed), "environment"))
-    if m.is_test:
-        record = f"{rerun.of(m.test)} --update-baselines"
-        lines.append(command("rerun", rerun.of(m.test)))
-        if any(one.outcome is Outcome.REGRESSED and one.baseline is not None for one in figures):
-            lines.append(command("accept", record, "if it is intended; commit the rows"))
-        elif all(one.outcome is Outcome.NO_BASELINE for one in figures):
-            lines.append(command("record", record))
-    return lines
+    return [*lines, *next_commands(m, rerun)]
 
 
 def not_measured(
@@ -104,9 +97,14 @@ def headline(measurement: Measurement) -> str:
         return f"{text}; {verdict.reason}"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         text += f", {compared(verdict.confirmed_change)} the reference environment"
+    return f"{text}, {compared(verdict.change)} {_reference(verdict, verdict.baseline)}"
+
+
+def _reference(verdict: Verdict, row: Baseline, unit: str = "") -> str:
+    """What a throughput was compared with, for what follows "slower than"."""
     floor = "the floor of " if verdict.is_floor else ""
-    against = f" (against {verdict.baseline.source})" if verdict.against is Against.EARLIER_SESSIONS else ""
-    return f"{text}, {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)}{against}"
+    against = f" (against {row.source})" if verdict.against is Against.EARLIER_SESSIONS else ""
+    return f"{floor}{rate(row.reference)}{unit}{against}"
 
 
 def in_brief(measurement: Measurement) -> str:
@@ -121,8 +119,7 @@ def in_brief(measurement: Measurement) -> str:
         return f"{verdict.outcome}: {rate(t.examples_per_sec)} {t.unit}/s"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         return f"{verdict.outcome}: {compared(verdict.confirmed_change)} the reference environment"
-    floor = "the floor of " if verdict.is_floor else ""
-    return f"{verdict.outcome}: {compared(verdict.change)} {floor}{rate(verdict.baseline.reference)} {t.unit}/s"
+    return f"{verdict.outcome}: {compared(verdict.change)} {_reference(verdict, verdict.baseline, f' {t.unit}/s')}"
 
 
 def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
@@ -159,19 +156,36 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield Line(_IS_TOO_GOOD, "next")
     if verdict.outcome is Outcome.INVALID:
         yield from advice_on_measurement(m, verdict)
+    yield from next_commands(m, rerun)
+
+
+def next_commands(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
+    """The commands that measure a test again, record its baseline, or accept its change; none for a log."""
     if not m.is_test:
         return
-    record = f"{rerun.of(m.test)} --update-baselines"
-    if verdict.outcome is Outcome.NO_BASELINE:
-        yield command("record", record)
-    elif verdict.is_floor and verdict.outcome is not Outcome.REGRESSED:
-        yield command("record", record, "a floor is not a baseline of this machine")
+    verdict, figures = m.verdict, figures_to_blame(m)
+    again, record = command("rerun", rerun.of(m.test)), f"{rerun.of(m.test)} --update-baselines"
+    if verdict is None:
+        yield again
+    elif figures:
+        yield again
+        # No baseline makes a figure pass that is beyond its limit.
+        found = [one for one in figures if one.outcome is Outcome.REGRESSED and one.baseline is not None]
+        if any(one.reason is not FigureReason.BEYOND_LIMIT for one in found):
+            yield command("accept", record, "if it is intended; commit the rows")
+        elif all(one.outcome is Outcome.NO_BASELINE for one in figures):
+            yield command("record", record)
     else:
-        yield command("rerun", rerun.of(m.test))
-    if verdict.if_slower is Consequence.WARNS:
-        yield command("record", record, "earlier sessions are no baseline, so this test can't fail")
-    elif verdict.outcome is Outcome.REGRESSED:
-        yield command("accept", record, "if the slowdown is intended; commit the row")
+        if verdict.outcome is Outcome.NO_BASELINE:
+            yield command("record", record)
+        elif verdict.is_floor and verdict.outcome is not Outcome.REGRESSED:
+            yield command("record", record, "a floor is not a baseline of this machine")
+        else:
+            yield again
+        if verdict.if_slower is Consequence.WARNS:
+            yield command("record", record, "earlier sessions are no baseline, so this test can't fail")
+        elif verdict.outcome is Outcome.REGRESSED:
+            yield command("accept", record, "if the slowdown is intended; commit the row")
 
 
 def expected_rate(m: Measurement, verdict: Verdict, row: Baseline) -> float:

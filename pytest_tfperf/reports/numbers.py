@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def rate(examples_per_sec: float) -> str:
-    """Examples per second, with four significant digits, and all that stand before the point: "1,612", "7.251"."""
+    """Examples per second: "1,612", "640.3", "7.25"; below 1 with four significant digits, "0.09551"."""
     if examples_per_sec >= 999.95:  # rounds to 1000.0
         return f"{examples_per_sec:,.0f}"
-    if examples_per_sec >= 9.9995:
+    if examples_per_sec >= 0.99995:
         return f"{examples_per_sec:.1f}" if examples_per_sec >= 99.995 else f"{examples_per_sec:.2f}"
     return f"{examples_per_sec:.4g}"
 

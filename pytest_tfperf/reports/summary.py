@@ -314,8 +314,8 @@ def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
 
 
 def _comparable(published: Sequence[_Published]) -> list[tuple[_Published, _Published]]:
-    """Pairs that differ in the topology or in the workload, not in both; each with the larger second."""
-    pairs = combinations(published, 2)
+    """Pairs that differ in the topology or in the workload, not in both; each with the larger figure second."""
+    pairs = combinations(sorted(published, key=lambda one: one[1].reference), 2)
     return [(a, b) for a, b in pairs if (a[0].workload == b[0].workload) != (a[0].topology == b[0].topology)]
 
 

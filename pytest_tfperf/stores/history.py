@@ -210,6 +210,20 @@ class History:
         """
         return self._wholes(MEASUREMENTS, wanted, whole_measurement)
 
+    def sessions(self, machine: str | None = None, *, measured_only: bool = False) -> list[tuple[str, str]]:
+        """Each session's id with each of its machines, in the order in which they were made.
+
+        Args:
+            machine: the one to list; None for all.
+            measured_only: leave out sessions that only compared.
+
+        Raises:
+            TfperfError: also where there is no history yet.
+        """
+        self.database.require()
+        tables = (MEASUREMENTS,) if measured_only else (MEASUREMENTS, COMPARISONS)
+        return [(session, name) for session, name in self._rows(queries.sessions(machine, tables))]
+
     def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Comparison]:
         """The comparisons that are wanted (by default all), whole and in the order in which they were made.
 

@@ -8,7 +8,20 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args, get_type_hints
 
-from sqlalchemy import ColumnElement, Select, Subquery, Table, case, distinct, false, func, select, tuple_, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Subquery,
+    Table,
+    case,
+    distinct,
+    false,
+    func,
+    select,
+    tuple_,
+    type_coerce,
+    union_all,
+)
 from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.types import NullType
 
@@ -92,6 +105,18 @@ def recorded(row: Baseline) -> Select[Any]:
     """Id and whole of what was measured for this baseline, or not judged for another reason; the latest first."""
     of_row = _M.machine == row.machine, _M.workload == row.key.workload, _M.topology == row.key.topology
     return select(_M.id, as_it_is(_M.whole)).where(*of_row, _M.outcome.is_(None)).order_by(_M.made.desc())
+
+
+def sessions(machine: str | None, tables: Iterable[Table]) -> Select[Any]:
+    """Session and machine of each session that has rows in one of these tables, in the order of their last row."""
+    wanted: Filters = {"machine": machine}
+    each = (
+        select(*(table.c[name] for name in ("session", "machine", "made", "id"))).where(*conditions(table, wanted))
+        for table in tables
+    )
+    rows = union_all(*each).subquery()
+    last = func.max(rows.c.made), func.max(rows.c.id)
+    return select(rows.c.session, rows.c.machine).group_by(rows.c.session, rows.c.machine).order_by(*last)
 
 
 def results(wanted: Filters) -> Select[Any]:

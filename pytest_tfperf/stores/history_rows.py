@@ -12,12 +12,12 @@ from typing import Any, Final, final
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement, PastSession, moment
+from pytest_tfperf.core.past import EarlierMeasurement, PastResult, PastSession, moment
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Against, Outcome, Verdict
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, as_written_now, is_possible
@@ -31,25 +31,23 @@ _OF_A_THROUGHPUT = ("unit", "examples_per_sec", "low", "high")
 
 def measurement_row(m: Measurement) -> dict[str, Any]:
     """All columns but `id` and `made`."""
-    decided = m.verdict if m.verdict and m.verdict.is_decided else None
-    is_provisional = decided is not None and decided.against is Against.EARLIER_SESSIONS
-    is_slowed = "injected_slowdown" in m.environment
+    result = PastResult.of(m)
     row = {name: storable(getattr(m, name)) for name in _TEXTS} | {
         **{name: getattr(m.throughput, name) for name in _OF_A_THROUGHPUT},
         "time": utc(m.time),
         "workload": storable(m.workload.id),
-        "is_slowed_on_purpose": is_slowed,
-        "outcome": decided.outcome.value + (_PROVISIONAL if is_provisional else "") if decided else None,
-        "runs": len(m.runs),
+        "is_slowed_on_purpose": result.is_slowed_on_purpose,
+        "outcome": result.outcome_word or None,
+        "runs": result.runs,
         "workers": m.workers,
         "seconds": m.seconds,
+        "reference": result.reference,
         "whole": _packed(m),
     }
-    if decided and decided.baseline and decided.against is Against.BASELINE and not is_slowed:
-        expected = math.log(decided.baseline.reference) + decided.common_drift
+    if result.reference is not None and m.verdict and m.verdict.baseline:
+        expected = math.log(result.reference) + m.verdict.common_drift
         row |= {
-            "reference": decided.baseline.reference,
-            "reference_date": decided.baseline.date,
+            "reference_date": m.verdict.baseline.date,
             "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
         }
     return row
@@ -68,7 +66,7 @@ def figure_rows(m: Measurement | Comparison) -> list[dict[str, Any]]:
             "unit": storable(one.figure.unit or ""),
             "value": one.value,
             "outcome": one.outcome.value if one.outcome is not None and one.is_decided else None,
-            "reference": one.confirmed_from if one.baseline is None else one.baseline.reference,
+            "reference": one.reference,
         }
         for one in m.figures
     ]

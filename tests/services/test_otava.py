@@ -22,13 +22,12 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.export import CONFIGURATION, otava_files
-from pytest_tfperf.features.page.past import as_result
 
 ROOT = Path(__file__).parents[2]
 OTAVA = shutil.which("otava", path=str(ROOT / ".venv-otava" / "bin")) or shutil.which("otava")
 BEGAN = datetime(2026, 1, 1, 3, tzinfo=UTC)
 ONE = replace(
-    as_result(measurement(session="s1", time=BEGAN.isoformat(), test="t.py::a", topology="1x1", commit="abc")),
+    PastResult.of(measurement(session="s1", time=BEGAN.isoformat(), test="t.py::a", topology="1x1", commit="abc")),
     workload="w",
     value=1000.0,
 )

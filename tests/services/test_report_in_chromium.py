@@ -88,7 +88,7 @@ def open_first(shown: playwright.Page) -> playwright.Locator:
 
 def test_the_first_screen_tells_the_test_the_size_and_the_date(open_page: Open) -> None:
     shown = open_page()
-    assert "1 of 25 tests regressed" in shown.inner_text("h1")
+    assert "1 of 25 throughput tests regressed" in shown.inner_text("h1")
     worst = shown.inner_text(".attention")
     assert all(fact in worst for fact in ("inception3", "6.7 % slower", "17 Nov 2026"))
     box = shown.locator(".attention").bounding_box()
@@ -192,7 +192,8 @@ def test_a_document_of_which_nothing_was_measured_is_not_shown(open_page: Open) 
 def test_the_headline_opens_its_test(open_page: Open) -> None:
     shown = open_page()
     shown.click("[data-opens]")
-    assert shown.locator(".details .story").inner_text().startswith("6.7 % slower")
+    story = shown.locator(".details .story").inner_text()
+    assert story.startswith("REGRESSED: 7.7 % slower than 1,827 images/s, 6.7 % slower")
 
 
 def test_a_test_opens_by_keyboard(open_page: Open) -> None:

@@ -33,7 +33,7 @@ from patience import running
 from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement
-from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.past import PastResult, PastSession
 from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Verdict, Want, Wants
@@ -128,6 +128,24 @@ def test_a_result_is_told_from_its_columns(history: History) -> None:
         throughput.low,
         throughput.high,
     )
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        measurement(),
+        measurement(verdict=verdict(Outcome.REGRESSED, -0.1)),
+        measurement(verdict=verdict(baseline=baseline(provenance=Provenance.PROVISIONAL))),
+        measurement(verdict=verdict(is_floor=True)),
+        measurement(verdict=verdict(), environment={"injected_slowdown": "0.1"}),
+        measurement(verdict=verdict(Outcome.INCONCLUSIVE, -0.1, wants=Wants(Want.RUNS, 3))),
+    ],
+    ids=["measured", "regressed", "provisional", "floor", "slowed on purpose", "undecided"],
+)
+def test_a_history_says_of_a_measurement_what_a_report_of_its_session_says(history: History, kept: Measurement) -> None:
+    history.append(kept)
+    (found,) = history.results()
+    assert replace(found, id="") == PastResult.of(kept)
 
 
 def test_a_comparison_is_kept_whole(history: History) -> None:

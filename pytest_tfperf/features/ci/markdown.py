@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pytest_tfperf.core.comparison import Comparison
@@ -17,22 +16,14 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import plain, printable, without_passwords
 from pytest_tfperf.reports.comparisons import message_of, sides
 from pytest_tfperf.reports.figures import bad_figures, compared_figure_rows, figure_fact, figure_rows
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, reference_kind, result_rank
+from pytest_tfperf.reports.headline import session_headline
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, result_rank
 from pytest_tfperf.reports.numbers import change, counted
-from pytest_tfperf.reports.session_verdicts import in_one_sentence, session_clauses, text_of
+from pytest_tfperf.reports.session_verdicts import text_of
 
 Result = Measurement | Comparison
 Row = dict[str, str | None]
 
-_SAYS = {
-    Outcome.REGRESSED: "regressed",
-    Outcome.INVALID: "could not be measured",
-    Outcome.INCONCLUSIVE: "stayed inconclusive",
-    Outcome.NO_BASELINE: "had no baseline",
-    Outcome.IMPROVED: "improved",
-    Outcome.PASS: "passed",
-    None: "ran without a verdict",
-}
 _NEEDS_ACTION = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
 
 _MOST_CHARACTERS = 200  # of a test's id, which may have ten thousand, and of other short texts
@@ -62,7 +53,8 @@ def markdown(
     """
     failed = not_measured or {}
     paragraphs = [*filter(None, map(text_of, verdicts)), *remarks]
-    blocks = ["## Throughput", f"**{_in_short(results, verdicts, failed)}**", *map(as_text, paragraphs)]
+    headline = session_headline(results, verdicts, not_measured=failed, refused=refused or {})
+    blocks = ["## Throughput", _in_short(headline), *map(as_text, paragraphs)]
     ordered = sorted(results, key=_urgency)
     measured = [one for one in ordered if isinstance(one, Measurement)]
     compared = [one for one in ordered if isinstance(one, Comparison)]
@@ -77,26 +69,8 @@ def markdown(
     return "\n\n".join(blocks) + "\n"
 
 
-def _in_short(results: Sequence[Result], verdicts: Sequence[SessionVerdict], failed: Collection[str]) -> str:
-    """What the whole session says: of software and machine, then the tests."""
-    return as_text("; ".join(in_one_sentence([*session_clauses(verdicts), counted_outcomes(results, failed)])))
-
-
-def counted_outcomes(results: Iterable[Result], not_measured: Collection[str] = ()) -> str:
-    """How many tests have each outcome: "2 of 49 throughput tests regressed; 47 passed".
-
-    A test counts with the worst outcome of its calls. What passed against less than a recorded baseline is counted
-    apart, as "1 passed (provisional)".
-    """
-    worst = dict.fromkeys(not_measured, (ACT_FIRST.index(Outcome.INVALID), _SAYS[Outcome.INVALID]))
-    for result in results:
-        found = result_rank(result), _says(result)
-        worst[result.test] = min(worst.get(result.test, found), found)
-    if not worst:
-        return "No throughput test was measured."
-    (first, number), *others = sorted(Counter(worst.values()).items())
-    parts = [f"{number} of {counted(len(worst), 'throughput test')} {first[1]}"]
-    return "; ".join([*parts, *(f"{number} {says}" for (_, says), number in others)]) + "."
+def _in_short(clauses: Sequence[str]) -> str:
+    return f"**{as_text('; '.join(clauses))}.**"
 
 
 def _one_line(text: str) -> str:
@@ -126,19 +100,6 @@ def _urgency(result: Result) -> tuple[int, float]:
 def _decided(result: Result) -> Outcome | None:
     """The outcome; None also where the session ended before it was decided."""
     return result.outcome if result.is_decided else None
-
-
-def _says(result: Result) -> str:
-    """Its outcome as a verb, with what the verdict rests on if it is no recorded baseline."""
-    if _is_refused(result):
-        return "refused as a baseline"
-    verdict = result.verdict if isinstance(result, Measurement) else None
-    kind = reference_kind(verdict) if verdict else ""
-    return f"{_SAYS[_decided(result)]}{f' ({kind})' if kind else ''}"
-
-
-def _is_refused(result: Result) -> bool:
-    return isinstance(result, Measurement) and result.is_refused
 
 
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:
@@ -206,7 +167,10 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
         (one for one in record.results if one.is_decided and one.outcome in _MOVED and any(_rows(one))),
         key=lambda one: (ACT_FIRST.index(one.outcome), _change(one) or 0.0),
     )
-    blocks = [f"**{_in_short(record.results, record.verdicts, record.not_measured)}**"]
+    headline = session_headline(
+        record.results, record.verdicts, not_measured=record.not_measured, refused=record.refused
+    )
+    blocks = [_in_short(headline)]
     if moved:
         rows = "\n".join(f"| {' | '.join(row)} |" for one in moved[:_MOST_ROWS] for row in _rows(one))
         blocks.append(f"| outcome | test | change | 95 % CI | by |\n| --- | --- | --- | --- | --- |\n{rows}")

@@ -9,9 +9,9 @@ from typing import Any
 from pytest_tfperf.core.measurement import Measurement, compared_names
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.session_verdicts import Change
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, worst
 from pytest_tfperf.features.page.curves import figure
-from pytest_tfperf.features.page.past import Past, is_valid, key_of, spell
+from pytest_tfperf.features.page.past import Past, SeriesKey, is_valid, key_of, spell
 
 _LEVEL = 10  # results whose median is the level before a change
 
@@ -92,24 +92,27 @@ def previous_facts(before: Sequence[Measurement], now: Sequence[Measurement], pa
 def _since(before: Sequence[Measurement], now: Sequence[Measurement], past: Past) -> dict[str, Any]:
     session, machines = before[0].session, sorted({one.machine for one in before})
     here = {key_of(one): one for one in now if one.machine in machines}
-    known = {
-        key: one
-        for key, series in past.series.items()
-        for one in series
-        if key.machine in machines and one.session == session
-    }
-    was_slow = {key for key, one in known.items() if one.outcome is Outcome.REGRESSED}
-    outcomes = {key: one.verdict.outcome if one.verdict else None for key, one in here.items()}
-    is_slow = {key for key, outcome in outcomes.items() if outcome is Outcome.REGRESSED}
-    is_good = {key for key, outcome in outcomes.items() if outcome in (Outcome.PASS, Outcome.IMPROVED)}
+    known: dict[SeriesKey, list[Outcome | None]] = {}
+    for key, series in (past.series | past.figures).items():
+        outcomes = [one.outcome for one in series if one.session == session and key.machine in machines]
+        if outcomes:
+            known.setdefault(key._replace(figure=""), []).extend(outcomes)
+    then = {key: worst(outcomes) for key, outcomes in known.items()}
+    today = {key: one.outcome if one.is_decided else None for key, one in here.items()}
+    changed = [key for key in then.keys() & today.keys() if then[key] is not today[key]]
+    slower = [key for key in changed if today[key] is Outcome.REGRESSED]
+    good = (Outcome.PASS, Outcome.IMPROVED)
+    recovered = [key for key in changed if then[key] is Outcome.REGRESSED and today[key] in good]
+    others = [key for key in changed if key not in slower and key not in recovered]
     return {
         "session": session,
         "machines": machines,
         "time": past.sessions[session].time if session in past.sessions else before[0].time,
         "commit": before[0].commit,
         "environment_changes": list(_environment_changes(before, now)),
-        "newly_regressed": sorted({key.test for key in (is_slow - was_slow) & known.keys()}),
-        "recovered": sorted({key.test for key in was_slow & is_good}),
+        "newly_regressed": sorted({key.test for key in slower}),
+        "recovered": sorted({key.test for key in recovered}),
+        "other_outcomes": sorted({key.test for key in others}),
         "absent": sorted({key.test for key in known} - {key.test for key in here}),
         "added": sorted({key.test for key in here.keys() - known.keys()}),
     }

@@ -19,6 +19,7 @@ from pytest_tfperf.console.arguments import (
     session_id,
 )
 from pytest_tfperf.console.output import show
+from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.consequence import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
@@ -26,6 +27,7 @@ from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.past import key_of
 from pytest_tfperf.features.page.render import page
+from pytest_tfperf.reports.comparisons import sides
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history_rows import as_stored
@@ -83,13 +85,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if path is not None:
         files.require_writable(path, "-o")
     history = open_history(arguments)
-    selected = _selected(history, arguments)
+    selected, comparisons = _selected(history, arguments)
     measurements = _whole(history, selected)
-    if not measurements:
+    if not measurements and not comparisons:
         raise TfperfError("none of the measurements to report can be read")
     source = ReportSource(
         measurements=measurements,
-        verdicts=_verdicts(history, selected),
+        comparisons=comparisons,
+        verdicts=_verdicts(history, selected, comparisons),
         scope=f"since {arguments.since:%Y-%m-%d %H:%M %Z}" if arguments.since else "",
     )
     source = report_source(source, history.results(), history, BaselineStore(arguments.baselines))
@@ -103,27 +106,32 @@ def _run(arguments: argparse.Namespace) -> int:
     return EXIT_GREEN
 
 
-def _selected(history: History, arguments: argparse.Namespace) -> list[PastResult]:
-    """The results to report: the latest of each test since a date, or those of one session, by default the last.
+def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[PastResult], list[Comparison]]:
+    """What to report: the latest of each test since a date, or all of one session, by default of the last.
 
     Raises:
-        TfperfError: there are none.
+        TfperfError: there is nothing.
     """
     session = session_id(history, arguments.session)
+    if session is None and arguments.since is None:
+        session = next((id for id, _ in reversed(history.sessions(arguments.machine))), None)
     part: Filters = {"session": session, "machine": arguments.machine, "since": arguments.since}
-    results = history.results(**part)
-    if not results:
+    results, comparisons = history.results(**part), list(history.comparisons(**part))
+    if not results and not comparisons:
         raise nothing_left(history, part) or TfperfError(
             f"{arguments.history}: nothing was measured here yet; run pytest first, or give --history"
         )
     if arguments.since:
-        return list({key_of(one): one for one in results}.values())
-    return [one for one in results if one.session == results[-1].session]
+        results = list({key_of(one): one for one in results}.values())
+        comparisons = list({(one.machine, one.test, one.topology, *sides(one)): one for one in comparisons}.values())
+    return results, comparisons
 
 
-def _verdicts(history: History, selected: Iterable[PastResult]) -> list[SessionVerdict]:
-    """The verdicts on the last of these sessions as a whole, of each machine."""
-    last = {one.machine: one.session for one in selected}
+def _verdicts(
+    history: History, selected: Iterable[PastResult], comparisons: Iterable[Comparison]
+) -> list[SessionVerdict]:
+    """The verdicts on the last of these sessions as a whole, of each machine; one that measured goes first."""
+    last = {one.machine: one.session for one in comparisons} | {one.machine: one.session for one in selected}
     return [
         verdict for machine, session in last.items() for verdict in history.verdicts(session=session, machine=machine)
     ]

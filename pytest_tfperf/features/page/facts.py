@@ -20,116 +20,19 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.change_facts import change_facts, machine_changes, previous_facts
 from pytest_tfperf.features.page.curves import document_facts, figure, scaling_facts
 from pytest_tfperf.features.page.one_test import facts_of_test, figure_facts
-from pytest_tfperf.features.page.past import Past, drift_facts, key_of, worst_of_each
+from pytest_tfperf.features.page.past import Past, key_of, worst_of_each
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.lines import printable
-from pytest_tfperf.reports.comparisons import in_brief, reason_of
+from pytest_tfperf.reports.comparisons import in_brief, reason_of, sides
 from pytest_tfperf.reports.figures import compared_figure_rows
+from pytest_tfperf.reports.headline import session_headline
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
-from pytest_tfperf.reports.numbers import compared, counted
-from pytest_tfperf.reports.session_verdicts import in_one_sentence, session_clauses, text_of
+from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.reports.table import shown_names
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.baselines import BaselineStore
     from pytest_tfperf.stores.history import History
-
-
-def clauses(
-    tests: Sequence[Mapping[str, Any]],
-    drifts: Sequence[Mapping[str, Any]],
-    not_measured: Collection[str],
-    comparisons: Sequence[str],
-    left_out: Collection[str],
-    verdicts: Sequence[SessionVerdict] = (),
-) -> list[str]:
-    """ "Machine REGRESSED (6.1 % slower than its baselines)", "2 of 49 tests regressed".
-
-    `verdicts` on software and machine come first, because all tests may pass in a session that fails.
-    `not_measured` has the tests that ended in an error; a test with an earlier result among them has not passed.
-    `comparisons` has the outcomes of interleaved comparisons, which are counted if nothing else was measured. A test
-    that is slower than earlier sessions but has no baseline has not regressed.
-
-    What all tests of a machine have in common since last week may come from the machine or from the software, so
-    neither is named.
-    """
-    unmeasured = [f"{len(left_out)} left out by --tfperf-budget"] if left_out else []
-    if tests:
-        counts = [*_counts(tests, not_measured), *unmeasured, *_drifts(tests, drifts)]
-    else:
-        counts = [_compared(comparisons) if comparisons else _nothing(len(not_measured)), *unmeasured]
-    return in_one_sentence([*session_clauses(verdicts), *counts])
-
-
-def _counts(tests: Sequence[Mapping[str, Any]], not_measured: Collection[str]) -> list[str]:
-    without_result = len(set(not_measured) - {test["test"] for test in tests})
-    total = len(tests) + without_result
-    slower = [test for test in tests if test["outcome"] == Outcome.REGRESSED]
-    provisional = sum(test["kind"] == "provisional" for test in slower)
-    failed = without_result + sum(
-        test["outcome"] == Outcome.INVALID or (test["outcome"] != Outcome.REGRESSED and test["test"] in not_measured)
-        for test in tests
-    )
-    refused = sum(test["outcome"] == "refused" for test in tests)
-    judged = [test for test in tests if test["outcome"] != "refused"]
-    parts = [_regressed(judged, len(slower) - provisional, total - refused, not_measured)] if judged else []
-    if refused:
-        parts.append(f"{counted(refused, 'test')} refused as {'a baseline' if refused == 1 else 'baselines'}")
-    if provisional:
-        parts.append(f"{provisional} slower than earlier sessions")
-    if failed and not (judged and _all_invalid(judged)):
-        parts.append(f"{failed} could not be measured")
-    return parts
-
-
-def _drifts(tests: Sequence[Mapping[str, Any]], drifts: Sequence[Mapping[str, Any]]) -> list[str]:
-    is_alone = len({test["machine"] for test in tests}) == 1
-    parts = []
-    for drift in drifts:
-        if drift["is_sure"]:
-            which = "all tests" if is_alone else f"the tests on {drift['machine']}"
-            parts.append(f"{which} together are {compared(drift['change'])} last week")
-    return parts
-
-
-def _regressed(tests: Sequence[Mapping[str, Any]], regressed: int, total: int, not_measured: Collection[str]) -> str:
-    if regressed:
-        return f"{regressed} of {counted(total, 'test')} regressed"
-    if _all_invalid(tests):
-        return _nothing(total)
-    if all(test["reference"] is None for test in tests):
-        return "1 test measured, not judged" if len(tests) == 1 else f"{len(tests)} tests measured, none of them judged"
-    good = [test for test in tests if test["outcome"] in (Outcome.PASS, Outcome.IMPROVED)]
-    passed = sum(test["test"] not in not_measured for test in good)
-    if passed == total:
-        return ("The test passed" if total == 1 else f"All {total} tests passed") + _weaker(good)
-    return f"No test regressed; {passed} of {total} passed" + _weaker(good)
-
-
-def _weaker(good: Sequence[Mapping[str, Any]]) -> str:
-    """How many passed against less than a recorded baseline, in brackets: " (3 provisional)"."""
-    kinds = Counter(test["kind"] for test in good if test["kind"])
-    if not kinds:
-        return ""
-    if list(kinds.values()) == [len(good)]:
-        return f" ({next(iter(kinds))})"
-    return f" ({', '.join(f'{number} {kind}' for kind, number in sorted(kinds.items()))})"
-
-
-def _all_invalid(tests: Sequence[Mapping[str, Any]]) -> bool:
-    return all(test["outcome"] == Outcome.INVALID for test in tests)
-
-
-def _compared(outcomes: Sequence[str]) -> str:
-    regressed = sum(word == Outcome.REGRESSED for word in outcomes)
-    count = counted(len(outcomes), "comparison")
-    return f"{regressed} of {count} regressed" if regressed else f"{count}, none of them regressed"
-
-
-def _nothing(not_measured: int) -> str:
-    if not not_measured:
-        return "Nothing was measured"
-    return "The test could not be measured" if not_measured == 1 else f"None of {not_measured} tests could be measured"
 
 
 SCHEMA: Final = 1
@@ -208,18 +111,21 @@ def _facts(source: ReportSource) -> dict[str, Any]:
             )
         )
     tests.sort(key=_worst_first)
-    comparisons = [_comparison(one) for one in source.comparisons]
-    drifts = drift_facts(past, now)
-    outcomes = [one["outcome"] for one in comparisons]
-    said = clauses(tests, drifts, source.not_measured, outcomes, source.left_out, source.verdicts)
+    comparisons = sorted(map(_comparison, source.comparisons), key=_worst_first)
+    said = session_headline(
+        [*source.measurements, *source.comparisons],
+        source.verdicts,
+        not_measured=source.not_measured,
+        refused=source.refused,
+        left_out=source.left_out,
+    )
     return {
         "schema": SCHEMA,
         "headline": "; ".join(said),
         "clauses": said,
         "scope": source.scope,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
-        "session": _session(now),
-        "drifts": drifts,
+        "session": _session(now, source.comparisons),
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
         "verdicts": list(filter(None, map(text_of, source.verdicts))),
         "not_measured": [
@@ -257,34 +163,39 @@ def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
     return _RANKS.get(test["outcome"], len(_RANKS)), 1.0 if change is None else change, test["machine"], test["test"]
 
 
-def _session(now: Sequence[Measurement]) -> dict[str, Any]:
-    """Facts about all measurements together, with the ids of all sessions and commits."""
-    last = max(now, key=lambda one: moment(one.time), default=None)
+def _session(now: Sequence[Measurement], comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """Facts about all results together, with the ids of all sessions and commits."""
+    results: list[Measurement | Comparison] = [*comparisons, *now]
+    tests = Counter(machine for machine, _ in {(one.machine, one.test) for one in results})
     machines: dict[str, dict[str, Any]] = {}
-    for one in now:
-        machine = machines.setdefault(one.machine, {"machine": one.machine, "gpu": one.gpu, "tests": 0})
-        machine |= {"environment": dict(sorted(one.environment.items())), "tests": machine["tests"] + 1}
+    for one in results:
+        machine = machines.setdefault(one.machine, {"machine": one.machine, "gpu": "", "environment": {}})
+        machine["tests"] = tests[one.machine]
+        if isinstance(one, Measurement):  # the two sides of a comparison may have two environments
+            machine |= {"gpu": one.gpu, "environment": dict(sorted(one.environment.items()))}
     return {
-        "ids": sorted({one.session for one in now}),
-        "time": last.time if last else "",
+        "ids": sorted({one.session for one in results}),
+        "time": max((one.time for one in results), key=moment, default=""),
         "commits": sorted({one.commit for one in now if one.commit}),
-        "seconds": figure(sum(one.seconds for one in now), 4),
+        "seconds": figure(sum(one.seconds for one in results), 4),
         "machines": sorted(machines.values(), key=lambda machine: str(machine["machine"])),
     }
 
 
 def _comparison(one: Comparison) -> dict[str, Any]:
+    is_valid = one.of_ratio is not Outcome.INVALID
+    a, b = sides(one)
     return {
         "test": one.test,
-        "a": one.a.name or one.a.workload.id,
-        "b": one.b.name or one.b.workload.id,
+        "a": a,
+        "b": b,
         "machine": one.machine,
         "topology": one.topology,
         "outcome": one.outcome.value if one.outcome else "measured",
-        "reason": in_brief(one) if one.outcome is not one.of_ratio else reason_of(one),
-        "change": figure(one.ratio - 1),
-        "low": figure(one.low - 1),
-        "high": figure(one.high - 1),
+        "reason": in_brief(one) if one.outcome else reason_of(one),
+        "change": figure(one.ratio - 1) if is_valid else None,
+        "low": figure(one.low - 1) if is_valid else None,
+        "high": figure(one.high - 1) if is_valid else None,
         "pairs": len(one.pairs),
         "figures": compared_figure_rows([one], all_of_them=True),
     }

@@ -15,24 +15,22 @@ from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import Change
 from pytest_tfperf.core.telemetry import merged
-from pytest_tfperf.core.verdict import Against, Outcome, Reason
+from pytest_tfperf.core.verdict import Outcome, Rule
 from pytest_tfperf.features.page.change_facts import change_facts, since
 from pytest_tfperf.features.page.curves import day, figure, run_facts
 from pytest_tfperf.features.page.past import SeriesKey, key_of, series_facts
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows, prefix_of
-from pytest_tfperf.reports.invalid import why_invalid
+from pytest_tfperf.reports.figures import figure_rows, figures_to_blame, prefix_of
 from pytest_tfperf.reports.measurement_table import is_gain, outcome_alone, reference_kind
-from pytest_tfperf.reports.message import expected_rate, headline, message
-from pytest_tfperf.reports.numbers import change as signed
-from pytest_tfperf.reports.numbers import percent, whole_percent
+from pytest_tfperf.reports.message import expected_rate, headline, in_brief, message, next_commands
+from pytest_tfperf.reports.numbers import compared, whole_percent
 
 _JUDGED = (
     *("reference", "expected", "change", "change_low", "change_high", "raw_change"),
     *("tolerance_low", "tolerance_high", "threshold", "detectable", "drift", "between_runs"),
 )
-_DRIFT_WORTH_SHOWING = 0.01
+_DRIFT_WORTH_SHOWING = 0.003
 _LOAD_WORTH_SHOWING = DisturbanceLimits().other_cpu_fraction
 _MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
 """The outcomes of a test that is not as fast as its baseline; the page says since when."""
@@ -64,7 +62,8 @@ def facts_of_test(
     verdict, t = m.verdict, m.throughput
     is_valid = m.outcome is not Outcome.INVALID
     began = None
-    if verdict is not None and verdict.baseline is not None and verdict.outcome in _MOVED:
+    is_of_rate = not figures_to_blame(m)
+    if verdict is not None and verdict.baseline is not None and verdict.outcome in _MOVED and is_of_rate:
         began = since(changes, series, verdict.baseline.reference)
     judged = _judged(m)
     return {
@@ -80,7 +79,6 @@ def facts_of_test(
         "seconds": figure(m.seconds, 4),
         "outcome": outcome_alone(m),
         "kind": reference_kind(verdict) if verdict else "",
-        "reason": _reason(m),
         "story": _story(m, judged, began),
         "rate": figure(t.examples_per_sec) if is_valid else None,
         "low": figure(t.low) if is_valid else None,
@@ -97,15 +95,6 @@ def facts_of_test(
         "message": plain(message(m, rerun)) if verdict else headline(m),
         "commands": _commands(m, rerun, red),
     }
-
-
-def _reason(m: Measurement) -> str:
-    """Why it has its outcome: the throughput's reason, or the figures that are worse."""
-    if m.verdict is None:
-        return ""
-    if m.outcome is not m.verdict.outcome and (figures := bad_figures(m)):
-        return "; ".join(map(figure_fact, figures))
-    return m.verdict.reason.value
 
 
 def _judged(m: Measurement) -> dict[str, Any]:
@@ -137,34 +126,22 @@ def _judged(m: Measurement) -> dict[str, Any]:
     }
 
 
-_REFERENCES = {
-    Against.BASELINE: "its baseline",
-    Against.FLOOR: "the floor",
-    Against.EARLIER_SESSIONS: "earlier sessions",
-}
-
-
 def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] | None) -> str:
-    """One sentence for a reader who does not know the test: how much slower or faster, and since when."""
+    """Its outcome in brief; where the throughput moved also since when, and what else may explain it."""
     verdict = m.verdict
     if verdict is None:
         return "measured, not judged"
-    if verdict.outcome is Outcome.INVALID:
-        return why_invalid(m, verdict)
+    text = in_brief(m)
     change = judged["change"]
-    if change is None or verdict.outcome in (Outcome.PASS, Outcome.NO_BASELINE):
-        return verdict.reason.value
-    against = _REFERENCES[verdict.against or Against.BASELINE]
-    text = f"{percent(change)} {'slower' if change < 0 else 'faster'} than {against}"
-    drift = math.expm1(verdict.common_drift)
-    if abs(drift) >= _DRIFT_WORTH_SHOWING and verdict.confirmed_change is None:
-        text += f", after the common drift of {signed(drift)}"
+    if began is None or change is None:
+        return text
+    is_of_baseline = verdict.rule is not Rule.REFERENCE_ENVIRONMENT or verdict.confirmed_change is None
+    if is_of_baseline and abs(judged["raw_change"] - change) >= _DRIFT_WORTH_SHOWING:
+        text += f", {compared(change)} expected with the common drift"
     if verdict.outcome is Outcome.INCONCLUSIVE:
-        why = "nobody has confirmed it" if verdict.reason is Reason.SUSPECTED else verdict.reason.value
-        return f"{text}; {why}"
-    if began is not None:
-        sessions = began["sessions"]
-        text += ", new in this session" if sessions == 1 else f" since {day(began['time'])}, {sessions} sessions"
+        return f"{text}; {verdict.reason}"
+    sessions = began["sessions"]
+    text += ", new in this session" if sessions == 1 else f", since {day(began['time'])}, {sessions} sessions"
     text += _load(m) if change < 0 else ""
     return f"{text}; slowed on purpose" if "injected_slowdown" in m.environment else text
 
@@ -182,7 +159,7 @@ def _breakdown(m: Measurement) -> dict[str, Any] | None:
         return None
     slower_than = None
     if verdict and verdict.baseline and verdict.outcome is Outcome.REGRESSED:
-        slower_than = verdict.baseline.reference
+        slower_than = expected_rate(m, verdict, verdict.baseline)
     return {
         "bound": found.bound.value if found.bound else None,
         "pipeline_rate": figure(found.pipeline_examples_per_sec),
@@ -193,23 +170,21 @@ def _breakdown(m: Measurement) -> dict[str, Any] | None:
     }
 
 
+_LABELS = {
+    "rerun": "Rerun this test",
+    "record": "Record a baseline",
+    "accept": "Accept the change: record a new baseline",
+}
+
+
 def _commands(m: Measurement, rerun: RerunCommand, red: Collection[str]) -> list[dict[str, str]]:
-    if not m.is_test:
-        return []
-    commands = [{"label": "Rerun this test", "command": rerun.of(m.test)}]
+    """The message's, and those that only a page has room for."""
+    commands = [{"label": _LABELS[line.label or ""], "command": line.text} for line in next_commands(m, rerun)]
     if m.profile is not None and m.profile.folder:
         commands.append({"label": f"Open its trace, {m.profile.folder}", "command": m.profile.command})
-    labels = {
-        Outcome.REGRESSED: "Accept the slowdown: record a new baseline",
-        Outcome.IMPROVED: "Keep the gain: record a new baseline",
-        Outcome.NO_BASELINE: "Record a baseline",
-    }
-    if m.verdict is not None and m.verdict.outcome is Outcome.IMPROVED and not is_gain(m, red):
-        return commands
-    is_unrecorded = m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS
-    outcome = Outcome.NO_BASELINE if is_unrecorded else m.outcome
-    if label := labels.get(outcome) if outcome else None:
-        commands.append({"label": label, "command": f"{rerun.of(m.test)} --update-baselines"})
+    if m.is_test and is_gain(m, red) and m.outcome is Outcome.IMPROVED:
+        record = f"{rerun.of(m.test)} --update-baselines"
+        commands.append({"label": "Keep the gain: record a new baseline", "command": record})
     return commands
 
 

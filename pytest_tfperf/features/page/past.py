@@ -1,29 +1,22 @@
-"""Results of earlier sessions: the sessions in order, each test's series, spells, and the drift of each machine."""
+"""Results of earlier sessions: the sessions in order, each test's series, and spells."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult, moment
-from pytest_tfperf.core.verdict import Against, Outcome
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.page.curves import figure
-from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 
 _Result = TypeVar("_Result", PastResult, Measurement)
-
-_WEEK = timedelta(days=7)
-_WORTH_SAYING = 0.003
-_SURE = 2.0  # standard errors
 
 
 class SeriesKey(NamedTuple):
@@ -56,7 +49,9 @@ class Past:
 
         Results of other machines, with an injected slowdown, or later than `now` are left out.
         """
-        current = {(one.session, key_of(one)): one for m in now for one in (as_result(m), *figure_results(m))}
+        current = {
+            (one.session, key_of(one)): one for m in now for one in (PastResult.of(m), *PastResult.of_figures(m))
+        }
         machines = {one.machine for one in now}
         known = worst_of_each(one for one in past if one.machine in machines and not one.is_slowed_on_purpose)
         last = max((moment(one.time) for one in current.values()), default=None)
@@ -112,7 +107,7 @@ def worst_of_each(results: Iterable[_Result]) -> dict[tuple[str, SeriesKey], _Re
 
 def _badness(one: PastResult | Measurement) -> tuple[int, float]:
     """A sort key: the worst outcome first, then the worst value; all undecided results are equal."""
-    result = one if isinstance(one, PastResult) else as_result(one)
+    result = one if isinstance(one, PastResult) else PastResult.of(one)
     rank = len(ACT_FIRST) if result.outcome is None else ACT_FIRST.index(result.outcome)
     sign = 1 if result.better is Better.HIGHER else -1
     return rank, sign * result.value if result.outcome else 0.0
@@ -143,80 +138,3 @@ def spell(series: Sequence[PastResult], reference: float) -> Sequence[PastResult
     while start > 0 and (math.log(series[start - 1].value) < middle) == (now < middle):
         start -= 1
     return series[start:]
-
-
-def drift_facts(past: Past, now: Sequence[Measurement]) -> list[dict[str, Any]]:
-    """How far each machine moved against the seven days before, by the tests that were measured in both."""
-    changes: dict[str, list[float]] = {}
-    for one in now:
-        if "injected_slowdown" in one.environment:
-            continue
-        end = moment(one.time)
-        week = [
-            math.log(result.value)
-            for result in past.series.get(key_of(one), ())
-            if result.session != one.session and is_valid(result) and timedelta() < end - moment(result.time) <= _WEEK
-        ]
-        if week and is_valid(as_result(one)):
-            change = math.log(one.throughput.examples_per_sec) - statistics.median(week)
-            changes.setdefault(one.machine, []).append(change)
-    drifts = {machine: common_drift(known) for machine, known in sorted(changes.items())}
-    return [_drift(machine, drift) for machine, drift in drifts.items() if drift.is_known]
-
-
-def _drift(machine: str, drift: CommonDrift) -> dict[str, Any]:
-    """The gate's common drift, with about two standard errors to either side."""
-    reach = _SURE * drift.error
-    return {
-        "machine": machine,
-        "change": figure(math.expm1(drift.log)),
-        "low": figure(math.expm1(drift.log - reach)),
-        "high": figure(math.expm1(drift.log + reach)),
-        "tests": drift.tests,
-        "is_sure": abs(drift.log) > max(reach, _WORTH_SAYING),
-    }
-
-
-def as_result(one: Measurement) -> PastResult:
-    """The measurement as `History.results` would give it."""
-    verdict = one.verdict if one.verdict is not None and one.verdict.is_decided else None
-    baseline = one.verdict.baseline if one.verdict else None
-    return PastResult(
-        id="",
-        session=one.session,
-        time=one.time,
-        test=one.test,
-        name=one.name,
-        machine=one.machine,
-        workload=one.workload.id,
-        topology=one.topology,
-        unit=one.throughput.unit,
-        value=one.throughput.examples_per_sec,
-        low=one.throughput.low,
-        high=one.throughput.high,
-        outcome=verdict.outcome if verdict else None,
-        is_provisional=verdict is not None and verdict.against is Against.EARLIER_SESSIONS,
-        reference=baseline.reference if baseline else None,
-        runs=len(one.runs),
-        seconds=one.seconds,
-        commit=one.commit,
-    )
-
-
-def figure_results(one: Measurement) -> list[PastResult]:
-    """Its figures as `History.figure_results` would give them."""
-    return [
-        replace(
-            as_result(one),
-            unit=each.figure.unit or "",
-            value=each.value,
-            low=each.value,
-            high=each.value,
-            outcome=each.outcome if each.is_decided else None,
-            is_provisional=False,
-            reference=each.baseline.reference if each.baseline else None,
-            figure=each.figure,
-        )
-        for each in one.figures
-        if each.value is not None
-    ]

@@ -13,7 +13,7 @@ import pytest
 from expected import SameTexts
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import BUSY, KEY, baseline, measurement, run_at, throughput, verdict
+from measurements import BUSY, KEY, baseline, comparison, measurement, run_at, throughput, verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Key
@@ -196,6 +196,13 @@ def test_the_previous_session_is_one_of_the_latest_one_s_machine(
     history.append(measured(600.0, "four"))
     assert compare("previous", "latest") == GREEN
     assert "0.750" in capsys.readouterr().out
+
+
+def test_a_session_that_only_compared_is_not_the_latest(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    when = "2026-01-09T03:00:00+00:00"
+    History(project / ".tfperf" / "history.sqlite").append_comparison(comparison(session="four", time=when))
+    assert compare("previous", "latest") == GREEN
+    assert "b: session three" in capsys.readouterr().out
 
 
 def test_a_machine_s_only_session_has_no_previous_one(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

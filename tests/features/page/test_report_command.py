@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import measurement, session_verdict, throughput, verdict
+from measurements import comparison, measurement, session_verdict, throughput, verdict
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.measurement import Measurement
@@ -103,11 +103,40 @@ def test_a_session_is_reported_with_its_verdicts_on_software_and_machine(
         when = {"session": f"s{day}", "time": f"2026-01-0{day}T03:00:00+00:00"}
         history.append(measurement(verdict=verdict(), **when))
         history.append_verdict(session_verdict(outcome), **when)
-    assert facts(tmp_path, capsys)["headline"] == "The test passed"
+    assert facts(tmp_path, capsys)["headline"] == "1 of 1 throughput test passed"
     red = facts(tmp_path, capsys, "--session", "s1")
-    assert red["headline"] == "Machine REGRESSED (68.3 % slower than its baselines); the test passed"
+    assert red["headline"] == "Machine REGRESSED (68.3 % slower than its baselines); 1 of 1 throughput test passed"
     (text,) = red["verdicts"]
     assert text.startswith("machine box: REGRESSED: the reference environment is 68.3 % slower")
+
+
+def test_a_session_that_only_compared_is_the_last_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = History(tmp_path / "history.sqlite")
+    history.append(measurement(session="s1", time="2026-01-01T03:00:00+00:00"))
+    history.append_comparison(comparison(session="s2", time="2026-01-02T03:00:00+00:00"))
+    found = facts(tmp_path, capsys)
+    assert (found["session"]["ids"], found["headline"]) == (["s2"], "1 of 1 throughput test regressed")
+    assert facts(tmp_path, capsys, "--session", "latest")["session"] == found["session"]
+    assert facts(tmp_path, capsys, "--session", "previous")["session"]["ids"] == ["s1"]
+
+
+def test_a_session_is_reported_with_its_comparisons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for day in (1, 2):
+        when = {"session": f"s{day}", "time": f"2026-01-0{day}T03:00:00+00:00"}
+        history.append(measurement(**when))
+        history.append_comparison(comparison(test=f"t.py::test_{day}", **when))
+    assert [one["test"] for one in facts(tmp_path, capsys)["comparisons"]] == ["t.py::test_2"]
+
+
+def test_since_a_date_each_comparison_is_reported_once_by_its_latest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for day in (1, 2):
+        slower = comparison(session=f"s{day}", time=f"2026-01-0{day}T03:00:00+00:00", ratio=1 - day / 10)
+        history.append_comparison(slower)
+    assert [one["change"] for one in facts(tmp_path, capsys, "--since", "2026-01-01")["comparisons"]] == [-0.2]
 
 
 def test_the_environment_of_the_session_before_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

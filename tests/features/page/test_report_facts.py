@@ -15,17 +15,17 @@ from expected import SameTexts
 from measurements import BUSY, baseline, comparison, measurement, pair, run_at, session_verdict, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
+from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.profile import Input, Profile
 from pytest_tfperf.core.session_verdicts import Change, ChangeKind
 from pytest_tfperf.core.verdict import Outcome, Reason, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
-from pytest_tfperf.features.page.past import as_result
 from tools.simulated_weeks import SLOWDOWN, SLOWER_SINCE, SLOWER_TEST, source
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text())
@@ -41,7 +41,7 @@ def facts_of(*measurements: Measurement, **more: Any) -> dict[str, Any]:
 
 
 def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> PastResult:
-    result = as_result(judged(Outcome.PASS, 0.0))
+    result = PastResult.of(judged(Outcome.PASS, 0.0))
     given = {
         "session": f"s{day}",
         "time": f"2025-12-{day:02}T03:00:00+00:00",
@@ -58,7 +58,7 @@ LOSS = FigureVerdict(
 
 def test_a_test_whose_figure_is_worse_says_which() -> None:
     (test,) = facts_of(judged(Outcome.PASS, 0.0, figures=(LOSS,)))["tests"]
-    assert (test["outcome"], test["reason"]) == ("REGRESSED", "loss 4, beyond its limit of 3")
+    assert (test["outcome"], test["story"]) == ("REGRESSED", "REGRESSED: loss 4, beyond its limit of 3")
     assert [row["value"] for row in test["figures"]] == ["4"]
 
 
@@ -86,7 +86,7 @@ def test_facts_of_odd_measurements_fit_the_schema(odd: Measurement) -> None:
 def test_a_session_without_measurements_has_facts_too() -> None:
     facts = facts_of(not_measured={"test_a.py::test_b": TfperfError("the worker died")})
     jsonschema.validate(facts, SCHEMA)
-    assert facts["headline"] == "The test could not be measured"
+    assert facts["headline"] == "1 of 1 throughput test could not be measured"
 
 
 def test_equal_sources_give_equal_documents() -> None:
@@ -154,6 +154,8 @@ PROVISIONAL = judged(Outcome.PASS, -0.46, verdict=verdict(Outcome.PASS, -0.46, b
 SLOWER_THAN_EARLIER = judged(Outcome.REGRESSED, -0.1, verdict=verdict(Outcome.REGRESSED, -0.1, baseline=EARLIER))
 UNKNOWN = judged(Outcome.NO_BASELINE, 0.0, verdict=verdict(Outcome.NO_BASELINE, baseline=None, change=None))
 
+INVALID_RATIO = comparison(outcome=Outcome.INVALID, reason="every pair was disturbed")
+
 HEADLINES = {
     "a slow test": facts_of(SLOW, OTHER),
     "a slowdown against earlier sessions": facts_of(SLOWER_THAN_EARLIER, OTHER),
@@ -180,7 +182,10 @@ HEADLINES = {
     "a refused baseline beside another test": facts_of(REFUSED, measurement(test="t.py::other"), refused=TOO_NOISY),
     "left out": facts_of(PASSED, left_out=["t.py::a", "t.py::b"]),
     "one in an error, one left out": facts_of(not_measured={"t.py::a": DIED}, left_out=["t.py::b"]),
-    "comparisons": facts_of(comparisons=[comparison(), comparison()]),
+    "two comparisons of one test": facts_of(comparisons=[comparison(), comparison()]),
+    "a slow comparison beside a test that passed": facts_of(OTHER, comparisons=[comparison()]),
+    "comparisons without a ratio": facts_of(comparisons=[replace(INVALID_RATIO, test=test) for test in ("a", "b")]),
+    "two calls of one test": facts_of(PASSED, replace(SLOW, topology="1x4")),
 }
 
 
@@ -194,35 +199,37 @@ def test_a_headline_is_its_clauses_in_one_sentence(facts: dict[str, Any]) -> Non
     assert facts["headline"] == "; ".join(facts["clauses"])
 
 
+def test_a_comparison_without_a_valid_ratio_has_no_figures() -> None:
+    facts = facts_of(comparisons=[INVALID_RATIO])
+    jsonschema.validate(facts, SCHEMA)
+    (one,) = facts["comparisons"]
+    assert (one["change"], one["low"], one["high"]) == (None, None, None)
+
+
+def test_the_sides_of_a_comparison_are_named_by_what_differs() -> None:
+    (one,) = facts_of(comparisons=[comparison()])["comparisons"]
+    assert (one["a"], one["b"]) == ("tensorflow 2.16.2", "tensorflow 2.21.0")
+
+
+def test_the_worst_comparison_comes_first() -> None:
+    facts = facts_of(comparisons=[comparison(outcome=Outcome.PASS, ratio=1.0), comparison(), comparison(ratio=0.8)])
+    assert [one["change"] for one in facts["comparisons"]] == [-0.2, -0.1, 0]
+
+
+def test_two_calls_of_one_test_are_one_test_of_the_machine() -> None:
+    facts = facts_of(PASSED, replace(SLOW, topology="1x4"))
+    assert [machine["tests"] for machine in facts["session"]["machines"]] == [1]
+
+
 def test_a_refused_baseline_is_shown_with_its_reason() -> None:
     assert facts_of(REFUSED, refused=TOO_NOISY)["not_measured"] == [
         {"test": "t.py::noisy", "why": "too noisy for a baseline", "fact": "too noisy for a baseline"}
     ]
 
 
-def drifted(*changes: float, outcome: Outcome = Outcome.PASS, past_rate: float = 1000.0, word: str = "PASS") -> Any:
-    """The facts of a session whose tests changed so since four earlier sessions."""
-    time = "2025-12-05T03:00:00+00:00"
-    now = [judged(outcome, change, test=f"t.py::test_{number}", time=time) for number, change in enumerate(changes)]
-    past = [earlier(day, past_rate, word, test=one.test) for day in range(1, 5) for one in now]
-    return facts_of(*now, past=past)
-
-
-def test_a_drift_common_to_all_tests_is_in_the_headline() -> None:
-    headline = "All 8 tests passed; all tests together are 2 % slower than last week"
-    assert drifted(*[-0.02] * 8)["headline"] == headline
-
-
-def test_a_slowdown_on_purpose_is_no_drift_of_the_machine() -> None:
-    slowed = {"injected_slowdown": "0.1"}
-    now = [judged(Outcome.REGRESSED, -0.1, test=f"t.py::test_{number}", environment=slowed) for number in range(8)]
-    past = [earlier(day, 1000.0, test=one.test) for day in range(1, 5) for one in now]
-    assert facts_of(*now, past=past)["drifts"] == []
-
-
 def test_where_nothing_is_valid_the_headline_says_only_that() -> None:
     invalid = [judged(Outcome.INVALID, 0.0, test=f"t.py::test_{number}") for number in range(3)]
-    assert facts_of(*invalid)["headline"] == "None of 3 tests could be measured"
+    assert facts_of(*invalid)["headline"] == "3 of 3 throughput tests could not be measured"
 
 
 def test_sessions_of_two_hosts_with_one_name_are_in_order() -> None:
@@ -235,17 +242,6 @@ def test_sessions_of_two_hosts_with_one_name_are_in_order() -> None:
     facts = facts_of(judged(Outcome.PASS, 0.0), past=past)
     shown = [facts["sessions"][index]["time"] for index in facts["tests"][0]["history"]["session"]]
     assert shown == sorted(shown)
-
-
-def test_one_slow_test_is_no_drift_of_the_machine() -> None:
-    assert "together" not in drifted(-0.3, *[0.0] * 7)["headline"]
-
-
-@pytest.mark.parametrize(
-    "invalid", [{"outcome": Outcome.INVALID}, {"word": "INVALID"}, {"past_rate": 0.0}], ids=["now", "past", "zero"]
-)
-def test_invalid_results_are_no_drift_of_the_machine(invalid: dict[str, Any]) -> None:
-    assert drifted(*[-0.5] * 8, **invalid)["drifts"] == []
 
 
 def test_the_judged_change_is_free_of_the_common_drift() -> None:
@@ -366,9 +362,53 @@ def test_a_test_that_passes_again_has_recovered() -> None:
     assert previous["recovered"] == [now.test]
 
 
+def figure_of(one: Measurement, outcome: Outcome) -> PastResult:
+    """What an earlier session's history says of the figure `loss` of this test."""
+    return earlier(1, 4.0, outcome, figure=LOSS.figure, test=one.test)
+
+
+def test_a_test_whose_figure_is_worse_now_has_not_recovered() -> None:
+    now = judged(Outcome.PASS, 0.0, figures=(LOSS,))
+    facts = facts_of(now, past=[earlier(1, 900.0, "REGRESSED")], previous=[replace(SLOW, session="s1")])
+    (previous,) = facts["previous"]
+    assert (previous["recovered"], previous["newly_regressed"], previous["other_outcomes"]) == ([], [], [])
+
+
+def test_a_test_whose_figure_is_good_again_has_recovered() -> None:
+    past = [earlier(1, 1000.0), figure_of(PASSED, Outcome.REGRESSED)]
+    (previous,) = facts_of(PASSED, past=past, previous=[replace(PASSED, session="s1")])["previous"]
+    assert previous["recovered"] == [PASSED.test]
+
+
+def test_an_outcome_that_changed_otherwise_is_told() -> None:
+    now = judged(Outcome.INCONCLUSIVE, -0.1)
+    facts = facts_of(now, past=[earlier(1, 1000.0)], previous=[replace(PASSED, session="s1")])
+    jsonschema.validate(facts, SCHEMA)
+    assert facts["previous"][0]["other_outcomes"] == [now.test]
+
+
 def test_a_regressed_test_has_the_commands_that_rerun_and_accept_it() -> None:
     (test,) = facts_of(judged(Outcome.REGRESSED, -0.1, test="a.py::b"))["tests"]
     assert [one["command"] for one in test["commands"]] == ["pytest a.py::b", "pytest a.py::b --update-baselines"]
+
+
+def test_a_figure_beyond_its_limit_has_no_command_that_accepts_it() -> None:
+    beyond = replace(LOSS, baseline=baseline(2.0, key=PASSED.key._replace(figure="loss")))
+    (test,) = facts_of(judged(Outcome.PASS, 0.0, test="a.py::b", figures=(beyond,)))["tests"]
+    assert [one["command"] for one in test["commands"]] == ["pytest a.py::b"]
+
+
+def test_the_page_and_the_message_name_the_same_slower_part() -> None:
+    found = Breakdown(
+        input=Input.FETCHED,
+        bound=Bound.COMPUTE,
+        pipeline_examples_per_sec=9800.0,
+        device_data_examples_per_sec=700.0,
+    )
+    drifted = verdict(Outcome.REGRESSED, -0.4, common_drift=math.log1p(-0.3))
+    (test,) = facts_of(judged(Outcome.REGRESSED, -0.4, verdict=drifted, breakdown=found))["tests"]
+    (slower,) = [text for label, text in test["breakdown"]["lines"] if label == "slower"]
+    assert slower in test["message"]
 
 
 @pytest.mark.parametrize(

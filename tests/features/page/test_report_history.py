@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from measurements import measurement
 
-from pytest_tfperf.features.page.past import Past, as_result, spell
+from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.features.page.past import Past, spell
 
-ONE = as_result(measurement())
+ONE = PastResult.of(measurement())
 
 
 @pytest.mark.parametrize(
@@ -53,5 +54,5 @@ def test_the_session_before_has_at_least_half_of_the_tests(
         ]
         for day, count in enumerate(tests_of_sessions)
     ]
-    past = Past.of([as_result(one) for measured in days for one in measured], days[-1])
+    past = Past.of([PastResult.of(one) for measured in days for one in measured], days[-1])
     assert [one.session for one in past.before(days[-1]).values()] == ([session_before] if session_before else [])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import baseline, measurement, session_verdict, throughput, verdict
+from measurements import baseline, comparison, measurement, session_verdict, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome
@@ -122,6 +122,14 @@ def test_what_kept_a_test_from_a_result_stands_in_the_red_box() -> None:
     ).decode()
     box = text.partition('<ul class="attention">')[2].partition("</ul>")[0]
     assert ("a.py::busy" in box, "other processes used 61 % of 2 cores" in box) == (True, True)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REGRESSED, Outcome.INVALID])
+def test_a_comparison_that_needs_action_stands_in_the_red_box(outcome: Outcome) -> None:
+    slow = comparison(test="a.py::compared", outcome=outcome, reason="the reason")
+    text = page(report_facts(ReportSource(measurements=[measurement()], comparisons=[slow]))).decode()
+    box = text.partition('<ul class="attention">')[2].partition("</ul>")[0]
+    assert "a.py::compared" in box
 
 
 def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from measurements import measurement, run_at, throughput, verdict
 
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.telemetry import Telemetry
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
-from pytest_tfperf.features.page.past import as_result
 
 
 def at(change: float, day: int, outcome: Outcome, **more: Any) -> Measurement:
@@ -21,7 +23,7 @@ def at(change: float, day: int, outcome: Outcome, **more: Any) -> Measurement:
 
 
 def facts_of(*days: Measurement, now: int = 1) -> dict[str, Any]:
-    source = ReportSource(measurements=days[-now:], past=[as_result(one) for one in days], previous=days[:1])
+    source = ReportSource(measurements=days[-now:], past=[PastResult.of(one) for one in days], previous=days[:1])
     return report_facts(source)
 
 
@@ -32,7 +34,7 @@ def story(*days: Measurement) -> str:
 def test_a_regression_that_was_over_and_came_again_is_new_in_this_session() -> None:
     slow, good = (-0.1, Outcome.REGRESSED), (0.0, Outcome.PASS)
     days = [at(change, day, outcome) for day, (change, outcome) in enumerate([good, slow, good, slow], 1)]
-    assert story(*days).endswith("slower than its baseline, new in this session")
+    assert story(*days).endswith("slower than 1,000 images/s, new in this session")
 
 
 @pytest.mark.parametrize(("others", "said"), [(0.61, "; meanwhile other processes used 61 % of the CPU"), (0.2, "")])
@@ -44,7 +46,33 @@ def test_a_slowdown_is_told_with_what_other_processes_took(others: float, said: 
 
 def test_a_change_is_told_with_the_common_drift_that_was_taken_out() -> None:
     better = at(-0.41, 1, Outcome.IMPROVED, verdict=verdict(Outcome.IMPROVED, -0.41, common_drift=math.log1p(-0.6)))
-    assert story(better).startswith("47.5 % faster than its baseline, after the common drift of -60.0 %")
+    assert story(better).startswith(
+        "IMPROVED: 41.0 % slower than 1,000 images/s, 47.5 % faster than expected with the common drift"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Rule.BASELINE, "10.0 % slower than 1,000 images/s, 8 % slower than expected with the common drift"),
+        (Rule.REFERENCE_ENVIRONMENT, "8 % slower than the reference environment"),
+    ],
+)
+def test_a_confirmed_change_is_told_as_what_its_interval_is_of(rule: Rule, said: str) -> None:
+    confirmed = verdict(Outcome.REGRESSED, -0.1, confirmed_change=-0.08, common_drift=math.log(0.9 / 0.92), rule=rule)
+    assert story(at(-0.1, 1, Outcome.REGRESSED, verdict=confirmed)) == f"REGRESSED: {said}, new in this session"
+
+
+def test_a_test_that_fails_by_a_figure_is_told_with_the_figure_alone() -> None:
+    loss = FigureVerdict(
+        figure=Figure("loss", limit=3), value=4.0, outcome=Outcome.REGRESSED, reason=FigureReason.BEYOND_LIMIT
+    )
+    assert story(at(0.2, 1, Outcome.IMPROVED, figures=(loss,))) == "REGRESSED: loss 4, beyond its limit of 3"
+
+
+def test_a_throughput_in_doubt_is_told_with_the_reason() -> None:
+    doubt = verdict(Outcome.INCONCLUSIVE, -0.1, reason=Reason.SUSPECTED)
+    assert story(at(-0.1, 1, Outcome.INCONCLUSIVE, verdict=doubt)).endswith("; a slowdown is suspected, not confirmed")
 
 
 def test_a_slowdown_on_purpose_is_told() -> None:

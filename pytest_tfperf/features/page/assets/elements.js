@@ -25,7 +25,7 @@ function svg(name, attributes, ...children) {
 // Figures are written as the terminal writes them (reports/numbers.py).
 function rate(value) {
   if (value === null) return "–";
-  if (value < 9.9995) return value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
+  if (value < 0.99995) return value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
   const digits = value >= 999.95 ? 0 : value >= 99.995 ? 1 : 2;
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }

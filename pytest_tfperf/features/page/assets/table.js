@@ -97,7 +97,7 @@ class TestTable {
       el("td", { class: "outcome" }, el("span", { class: "pill " + test.outcome + " " + test.kind }, WORDS[test.outcome] || test.outcome), test.kind ? el("span", { class: "kind" }, test.kind) : null),
       el("td", { class: "name" }, toggle, el("span", { class: "id", title: test.test }, this.showsMachine ? test.machine + " · " : "", test.test.replace(/^[^:[]*\//, ""))),
       el("td", { class: "number rate" }, rate(test.rate), " ", el("span", { class: "unit" }, test.unit + "/s")),
-      el("td", { class: "change" }, withTip(el("span", { class: "measure" }, el("span", { class: "figure" }, change(test.change)), changeBar(test, this.span)), () => (test.change === null ? test.reason : changeText(test)))),
+      el("td", { class: "change" }, withTip(el("span", { class: "measure" }, el("span", { class: "figure" }, change(test.change)), changeBar(test, this.span)), () => (test.change === null ? test.story : changeText(test)))),
       el("td", { class: "since" }, test.since ? [day(test.since.time), " ", el("span", { class: "quiet" }, test.since.sessions === 1 ? "new" : plural(test.since.sessions, "session"))] : ""),
       el("td", { class: "number detectable" }, percent(test.detectable)),
       el("td", { class: "history" }, withTip(el("span", {}, sparkline(test)), () => sparkText(test, this.facts.sessions))));
