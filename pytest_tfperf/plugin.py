@@ -10,7 +10,7 @@ import pytest
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.session import benchmarks, options, pytest_reports, terminal, usage_errors
+from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, terminal, usage_errors
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.pytest_reports import SESSION
 from pytest_tfperf.session.selecting import keep_chosen, keep_failed, selected, selected_tests
@@ -36,15 +36,12 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     options.add_options(parser, features().settings)
     config: Any = pluginmanager.get_plugin("pytestconfig")
     usage_errors.hide_in_errors_of(parser, config)
-    with usage_errors.told(config), pytest_reports.as_usage_error():
+    with usage_errors.told(config), usage_errors.as_usage_error():
         options.refuse_unknown_update(config.invocation_params.args)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the hooks that name users' own models, pipelines and workloads."""
-
-    from pytest_tfperf.session import hookspecs
-
     pluginmanager.add_hookspecs(hookspecs)
 
 
@@ -52,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Read the settings; refuse at once what would otherwise fail after the measuring."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
-    with pytest_reports.as_usage_error():
+    with usage_errors.as_usage_error():
         config.add_cleanup(catalogue.forget())
         _register_names(config)
         session = config.stash[SESSION] = Session(options.read_settings(config, features().settings))
@@ -100,11 +97,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Remember the selected throughput tests. This hook runs when even `--lf` has deselected its tests."""
     state = session.config.stash[SESSION]
-    with pytest_reports.as_usage_error():
+    with usage_errors.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
     state.selection.replace(selected_tests(session.items, state.settings.input_pipeline))
     if not pytest_reports.is_xdist_worker(session.config):
-        with pytest_reports.as_usage_error():
+        with usage_errors.as_usage_error():
             state.check_stores()
             keep_chosen(session, state)
 
@@ -226,9 +223,7 @@ def pytest_benchmark_group_stats(
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
     """Remove clock readings from pytest-benchmark's facts about the machine, and add the machine's key."""
-    from pytest_tfperf.session.benchmarks import forget_clock_readings
-
-    forget_clock_readings(machine_info)
+    benchmarks.forget_clock_readings(machine_info)
     machine_info["tfperf_machine"] = config.stash[SESSION].measuring.machine.topology.machine
 
 

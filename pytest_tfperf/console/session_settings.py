@@ -43,7 +43,7 @@ def ini_file(folder: Path) -> IniFile | None:
     Raises:
         TfperfError: a file that can't be read or parsed.
     """
-    for path in (base / name for base in (folder, *folder.parents) for name in FILES):
+    for path in (base / name for base in _upwards(folder) for name in FILES):
         if not path.is_file():
             continue
         text = _text(path)
@@ -92,7 +92,7 @@ def _header(text: str, path: Path) -> str:
 
 
 def root() -> Path:
-    """The folder of pytest's ini file, from which its paths start; the current folder without one.
+    """The folder from which paths start: pytest's `rootdir`, where pytest is called here without arguments.
 
     Raises:
         TfperfError: the file can't be read or parsed.
@@ -128,4 +128,14 @@ def forget() -> None:
 def _read(folder: Path) -> tuple[Path, dict[str, str]]:
     """Each command asks several times for what one file says."""
     found = ini_file(folder)
-    return (folder, {}) if found is None else (found.path.parent, dict(found.values))
+    return (_root_without_settings(folder), {}) if found is None else (found.path.parent, dict(found.values))
+
+
+def _root_without_settings(folder: Path) -> Path:
+    """As pytest's `determine_setup` chooses it: the nearest pyproject.toml, else the nearest setup.py."""
+    marked = (base for name in ("pyproject.toml", "setup.py") for base in _upwards(folder) if (base / name).is_file())
+    return next(marked, folder)
+
+
+def _upwards(folder: Path) -> tuple[Path, ...]:
+    return folder, *folder.parents

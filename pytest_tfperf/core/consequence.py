@@ -34,11 +34,6 @@ EXIT_UNFIT: Final = 8
 """`tfperf doctor`: a measurement on this machine would be discarded, lost or wrong."""
 
 
-def outcome_of(result: Measurement | Comparison) -> Outcome | None:
-    """The worst of its throughput and figures; None where it was only measured."""
-    return result.outcome
-
-
 def consequence(result: Measurement | Comparison, *, require_baseline: bool, strict: bool) -> Consequence:
     """What the worst outcome does to its test; what was only measured passes, a provisional reference fails nothing.
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
@@ -71,4 +70,4 @@ def _says(result: Measurement | Comparison) -> str:
     if isinstance(result, Measurement) and result.is_refused:
         return _REFUSED
     kind = kind_of(result)
-    return f"{_SAYS[outcome_of(result) if result.is_decided else None]}{f' ({kind})' if kind else ''}"
+    return f"{_SAYS[result.outcome if result.is_decided else None]}{f' ({kind})' if kind else ''}"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.throughput import Throughput
@@ -130,7 +129,7 @@ def reference_kind(verdict: Verdict) -> str:
 
 def action_rank(m: Measurement) -> int:
     """Its place in `ACT_FIRST`; a refused baseline needs action as much as an INVALID measurement."""
-    return ACT_FIRST.index(Outcome.INVALID if m.is_refused else outcome_of(m))
+    return ACT_FIRST.index(Outcome.INVALID if m.is_refused else m.outcome)
 
 
 def result_rank(result: Measurement | Comparison) -> int:
@@ -161,7 +160,7 @@ def counts(results: Iterable[Measurement | Comparison]) -> str:
 
 def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
     verdict, t = m.verdict, m.throughput
-    is_valid = outcome_of(m) is not Outcome.INVALID
+    is_valid = m.outcome is not Outcome.INVALID
     baseline = verdict.baseline if verdict else None
     return {
         "outcome": outcome(m),

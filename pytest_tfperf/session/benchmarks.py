@@ -42,12 +42,11 @@ def set_clock(item: pytest.Item) -> None:
 
 def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
     """The windows of the first check as pytest-benchmark's rounds; a test without a valid measurement has none."""
-    from pytest_tfperf.core.consequence import outcome_of
     from pytest_tfperf.core.measurement import Measurement
 
     fixture = item.stash[FIXTURE]
     measured = [result for result in fixture.outcomes.results if isinstance(result, Measurement)]
-    if measured and outcome_of(measured[0]) is not Outcome.INVALID and fixture.outcomes.is_decided:
+    if measured and measured[0].outcome is not Outcome.INVALID and fixture.outcomes.is_decided:
         feed(benchmark, measured[0])
     else:
         benchmark.skipped = True  # otherwise pytest-benchmark warns that its fixture was not used

@@ -26,11 +26,6 @@ from pytest_tfperf.session.session import Session
 R = TypeVar("R", Measurement, Comparison)
 
 
-def _without_function(command: Command) -> Command:
-    """The command without the function that reads its lines: one in a test's body is another each time it runs."""
-    return replace(command, reads=replace(command.reads, parse=None))
-
-
 class CallRunner:
     """The calls of one test, in their order.
 
@@ -90,7 +85,8 @@ class CallRunner:
         except NotCompared as error:
             if not other.may_lack_code:
                 raise error.of_type(MeasurementError) from error
-            self._session.compared.measured_alone(self._test, str(error))
+            why, reasons = str(error), self._session.measured_alone.setdefault(self._test, [])
+            reasons += [] if why in reasons else [why]
         return self.measure(subject, on, plan, name)
 
     def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
@@ -98,10 +94,13 @@ class CallRunner:
         if not isinstance(subject, Command):
             catalogue.require_own_modules(subject, (self._session.settings.root / self._test.partition("::")[0]).parent)
             return
-        commands, call = self._session.commands, (self._test, self.made)
-        first, its_call = commands.setdefault((subject.name, on.machine, on.shape), (subject, call))
-        # A call that is made again may differ by a temporary folder.
-        if its_call != call and _without_function(first) != _without_function(subject):
+        # A function in a test's body is another one each time it runs.
+        program = replace(subject, reads=replace(subject.reads, parse=None))
+        call, key = (self._test, self.made), (subject.name, on.machine, on.shape)
+        first, its_call = self._session.commands.get(key, (program, call))
+        if its_call == call:
+            self._session.commands[key] = (program, call)  # a test that runs again has another temporary folder
+        elif first != program:
             raise WorkloadError(
                 f"name={subject.name!r} is the name of another command already, in {its_call[0]}, and both would have "
                 "one baseline: give each its own name"

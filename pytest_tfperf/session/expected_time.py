@@ -11,7 +11,6 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
 from pytest_tfperf.judging.reference import MOST_RUNS
-from pytest_tfperf.session.compared import RUNS_OF_A_COMPARISON
 from pytest_tfperf.session.session import Session
 
 # Where the history knows no test: mostly the start, compilation, and the step's profile.
@@ -19,6 +18,7 @@ _GUESSED_SECONDS = 15.0
 _GUESSED_SECONDS_ON_CPU = 5.0
 # Further runs of a test, before there is a history of confirmations: one test in twenty wants two.
 _PRIOR_RUNS, _PRIOR_MEASUREMENTS = 0.1, 20
+_RUNS_OF_A_COMPARISON = 6  # of most of them: two in each of the least pairs that decide
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
 
 
@@ -80,7 +80,7 @@ def seconds_left(session: Session) -> float:
 
 def seconds_of_each_run(session: Session) -> dict[str, float]:
     """Seconds that one run of each test will probably take."""
-    runs = 1 if session.measuring.launchers.other_side is None else RUNS_OF_A_COMPARISON
+    runs = 1 if session.measuring.launchers.other_side is None else _RUNS_OF_A_COMPARISON
     guesses = {
         test.id: runs * (_GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS)
         for test in session.measuring.machine.runnable
@@ -89,6 +89,20 @@ def seconds_of_each_run(session: Session) -> dict[str, float]:
     for result in session.queue.results:
         spent[result.test] = spent.get(result.test, 0.0) + seconds_of_a_run(result)
     return run_seconds(guesses, session.known_seconds, spent)
+
+
+def earlier_seconds(session: Session) -> Mapping[str, float]:
+    """Seconds that a run of each test took last; or its comparison, or would take by the time of its last run.
+
+    Raises:
+        TfperfError: the history can't be read.
+    """
+    tests = [test.id for test in session.measuring.machine.runnable]
+    runs = session.history.seconds_of(tests)
+    if not session.is_compared:
+        return runs
+    guesses = {test: _RUNS_OF_A_COMPARISON * seconds for test, seconds in runs.items()}
+    return guesses | session.history.seconds_of_comparisons(tests)
 
 
 def _confirmations(session: Session) -> float:

@@ -1,4 +1,4 @@
-"""What a session measures with, put together."""
+"""What a session measures with: the launchers of its sides, the task of each call, and what runs and judges them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import consequence, outcome_of
+from pytest_tfperf.core.consequence import consequence
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import (
@@ -62,7 +62,7 @@ class Outcomes:
         for lines in (*([Line(text)] for text in self.warnings), *map(self._warning, found[Consequence.WARNS])):
             warn(lines)
         if failing := found[Consequence.FAILS]:
-            regressed = any(outcome_of(result) is Outcome.REGRESSED for result in failing)
+            regressed = any(result.outcome is Outcome.REGRESSED for result in failing)
             raise (ThroughputRegression if regressed else GateFailure)(*self._messages(failing))
         if invalid := found[Consequence.ERRORS]:
             fact, *below = self._messages(invalid)

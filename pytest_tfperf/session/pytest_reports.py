@@ -40,8 +40,6 @@ FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 IN_DOUBT: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the test's body made all of its calls in this run, and one of them wants further runs."""
 _UNDER_XDIST = "tfperf_under_xdist"
-
-
 _CAN_NOT_RUN_HERE = (NoData, NotEnoughDevices, NotInstalled)
 
 
@@ -168,6 +166,7 @@ def applying_outcomes(item: pytest.Item) -> Iterator[None]:
 
 
 def _conclude(item: pytest.Item, fixture: ThroughputFixture) -> None:
+    """Apply the outcomes; where a call is in doubt, the test runs again instead."""
     fixture.outcomes.conclude(lambda lines: _warn(item, lines))
     item.stash[IN_DOUBT] = not fixture.outcomes.is_decided
 
@@ -193,17 +192,9 @@ def skipping(item: pytest.Item) -> Iterator[None]:
             if (found := missing_as_error(session, error)) is not None:
                 raise found from None
         reason = printable(str(error.lines[0]))
-        session.skipped[item.nodeid] = reason
+        if not item.stash.get(IN_DOUBT, False):  # otherwise it runs again, and may end as a regression
+            session.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
-
-
-@contextmanager
-def as_usage_error() -> Iterator[None]:
-    """Turn a fault before the first test into pytest's usage error, exit status 4."""
-    try:
-        yield
-    except TfperfError as error:
-        raise pytest.UsageError(printable(str(error))) from None
 
 
 def _warn(item: pytest.Item, lines: list[Line]) -> None:
@@ -243,9 +234,7 @@ def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str
     """pytest's word for a test that passed and was measured without a baseline: "measured", not "passed"."""
     if report.when != "call" or not report.passed or report.nodeid not in session.selection:
         return None
-    from pytest_tfperf.core.consequence import outcome_of
-
-    outcomes = map(outcome_of, session.queue.results_of(report.nodeid))
+    outcomes = [result.outcome for result in session.queue.results_of(report.nodeid)]
     return ("measured", "m", "MEASURED") if Outcome.NO_BASELINE in outcomes else None
 
 

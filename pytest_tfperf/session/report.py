@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.bench.gpu_warm_up import Warmed
@@ -63,7 +62,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
     selection = session.selection
     if session.settings.collects_only:
         return summary.refused(selection.faulty, len(selection))
-    skipped = summary.skips(Counter(session.skipped.values())) if skips else []
+    skipped = summary.skips(session.skipped) if skips else []
     if session.under_xdist:
         skipped.insert(0, summary.not_under_xdist(session.under_xdist))
     if not selection:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.selection import Choice, Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.compared import ComparedTests
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -45,10 +46,11 @@ class Session:
         selection: the throughput tests that pytest selected.
         baselines: the files.
         remarks: lines to print before the first test.
-        skipped: of each test that could not run here, the reason.
+        skipped: how many tests could not run here, for each reason.
         not_measured: of each test that ended in an error, that error.
         refused: of each test that was measured and whose baseline was refused, the error.
-        compared: with the other side, where there is one.
+        is_compared: whether each check is a comparison with the session's other side.
+        measured_alone: of each test whose other side had nothing to compare with, the reasons of its checks.
         workload_name: the name that a user's hook gives a workload, None for none.
         under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing: each is skipped, or
             an error for the nightly gate.
@@ -65,10 +67,11 @@ class Session:
         self.selection = Selection()
         self.baselines = BaselineStore(settings.baselines)
         self.remarks: list[str] = []
-        self.skipped: dict[str, str] = {}
+        self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, TfperfError] = {}
         self.refused: dict[str, TfperfError] = {}
-        self.compared = ComparedTests()
+        self.is_compared = False
+        self.measured_alone: dict[str, list[str]] = {}
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.choice: Choice | None = None
@@ -138,8 +141,10 @@ class Session:
     @cached_property
     def known_seconds(self) -> Mapping[str, float]:
         """Seconds that a run (or a comparison) of each test took in an earlier session; none for a broken history."""
+        from pytest_tfperf.session.expected_time import earlier_seconds
+
         with suppress(TfperfError):
-            return self.compared.seconds_of([test.id for test in self.measuring.machine.runnable], self.history)
+            return earlier_seconds(self)
         return {}
 
     @cached_property
@@ -195,8 +200,8 @@ class Session:
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         features().ask("check_stores", settings=settings)
-        self.compared.are_wanted = self.measuring.launchers.other_side is not None
-        if self.compared.are_wanted:
+        self.is_compared = self.measuring.launchers.other_side is not None
+        if self.is_compared:
             return
         rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
         references = self.measuring.launchers.references
@@ -271,7 +276,11 @@ class Session:
             "remarks", settings=self.settings, left_out=self.left_out, in_brief=in_brief
         )
         lines = [line for lines in found for line in lines]
-        return lines if in_brief else [*lines, *self.compared.lines(self.queue.results)]
+        if in_brief:
+            return lines
+        alone = [(test, why) for test, reasons in self.measured_alone.items() for why in reasons]
+        lines += [f"{test}: measured, not compared: {why}" for test, why in alone]
+        return [*lines, "NOTHING WAS COMPARED, so the session ends with 6"] if self.compared_nothing else lines
 
     @property
     def record(self) -> SessionRecord:
@@ -304,6 +313,12 @@ class Session:
         wanted = self.settings.require_baseline and bool(self.selection) and not self.settings.collects_only
         return wanted and not list(self.queue.results)
 
+    @property
+    def compared_nothing(self) -> bool:
+        """Whether checks were to be compared, and none was; a `throughput.compare` knows no other side."""
+        results = self.queue.results
+        return self.is_compared and not any(isinstance(one, Comparison) and one.against_other_side for one in results)
+
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured.
 
@@ -326,7 +341,7 @@ class Session:
             status,
             failed=failures - errors - machine_failures,
             not_measured=errors,
-            measured_nothing=self.measured_nothing or self.compared.are_missing(self.queue.results),
+            measured_nothing=self.measured_nothing or self.compared_nothing,
             machine_slower=bool(machine_failures),
         )
 

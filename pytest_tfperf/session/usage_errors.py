@@ -1,4 +1,4 @@
-"""What pytest refuses before its first test: without passwords, and with the exit status that a feature wants."""
+"""What pytest or we refuse before the first test: without passwords, with the exit status that a feature wants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.lines import without_passwords
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.lines import printable, without_passwords
 from pytest_tfperf.session.feature_hooks import features
 
 
@@ -24,6 +25,15 @@ def hide_in_errors_of(parser: pytest.Parser, config: pytest.Config) -> None:
                 error(without_passwords(message))
 
         options.error = hidden
+
+
+@contextmanager
+def as_usage_error() -> Iterator[None]:
+    """Turn a fault before the first test into pytest's usage error, exit status 4."""
+    try:
+        yield
+    except TfperfError as error:
+        raise pytest.UsageError(printable(str(error))) from None
 
 
 @contextmanager

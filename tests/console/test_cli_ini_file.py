@@ -59,6 +59,23 @@ def test_one_of_a_folder_above_is_found_and_its_paths_start_there(
     assert "box" in said(capsys, "history")
 
 
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.py"])
+def test_without_settings_for_pytest_the_history_is_in_pytests_rootdir(
+    name: str,
+    pytester: pytest.Pytester,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In the folder of a package's file, also where pytest and `tfperf` are called in a folder below it."""
+    (project / name).touch()
+    (project / "perf_tests").mkdir()
+    monkeypatch.chdir(project / "perf_tests")
+    rootdir = pytester.parseconfig().rootpath
+    History(rootdir / ".tfperf" / "history.sqlite").append(measurement(machine="box"))
+    assert "box" in said(capsys, "history")
+
+
 def test_a_variable_wins_over_it_and_an_option_over_both(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
+from inner import ANY_THROUGHPUT, NOT_MEASURED, Finished, Project
 from patience import running
 
 from pytest_tfperf.core.baseline import Key
@@ -178,3 +178,52 @@ def test_a_strict_xfail_is_judged_when_the_regression_is_confirmed(marked: Finis
 def test_what_a_test_records_for_junit_is_there_once(marked: Finished) -> None:
     recorded = marked.cases["test_is_expected_to_regress"].properties
     assert [value for name, value in recorded if name == "ticket"] == ["PERF-7"]
+
+
+# A body that skips after its checks.
+SKIPPING = """
+    from pytest_tfperf.errors import NotEnoughDevices
+
+    def test_skips_after_a_slow_check(throughput, on):
+        throughput.check(tiny(3), on=on)
+        pytest.skip("no more here")
+
+    def test_lacks_devices_after_a_slow_check(throughput, on):
+        throughput.check(tiny(3), on=on)
+        raise NotEnoughDevices("needs 64 GPUs", wanted=64)
+
+    def test_lacks_devices_after_a_good_check(throughput, on):
+        throughput.check(tiny(4), on=on)
+        raise NotEnoughDevices("needs 8 GPUs", wanted=8)
+"""
+
+
+@pytest.fixture(scope="module")
+def skipping(played: Project) -> Finished:
+    played.tests(SKIPPING)
+    played.baseline("nets:tiny-b3-replicated-device", reference=1e12)
+    played.baseline("nets:tiny-b4-replicated-device", **ANY_THROUGHPUT)
+    return played.run()
+
+
+@pytest.mark.parametrize("why", ["skips", "lacks_devices"])
+def test_a_skip_after_a_check_in_doubt_does_not_hide_the_regression(skipping: Finished, why: str) -> None:
+    case = skipping.cases[f"test_{why}_after_a_slow_check"]
+    assert case.kind == "failure", skipping.text
+    assert "confirmed" in case.text
+
+
+def test_a_skip_after_a_good_check_is_a_skip(skipping: Finished) -> None:
+    assert skipping.kinds["test_lacks_devices_after_a_good_check"] == "skipped"
+
+
+def test_only_tests_that_end_as_skipped_are_counted_as_such(skipping: Finished) -> None:
+    assert [line for line in skipping.text.splitlines() if " skipped: " in line] == ["1 skipped: needs 8 GPUs"]
+
+
+def test_rows_are_recorded_of_checks_before_a_skip(played_project: Project) -> None:
+    played_project.tests(SKIPPING)
+    played_project.run("--update-baselines", "-k", "good_check")
+    assert [row.key.workload for row in played_project.baselines.load("box").values()] == [
+        "nets:tiny-b4-replicated-device"
+    ]

@@ -13,7 +13,7 @@ from typing import Final, final
 from pytest_tfperf.bench.comparing import Effort, Terms
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_REGRESSED, outcome_of
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_REGRESSED
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.session_verdicts import SessionRecord
@@ -148,7 +148,7 @@ def git_status(record: SessionRecord, status: int) -> int:
     """
     if status == EXIT_INTERRUPTED and record.selection:
         return STOP
-    outcomes = [outcome_of(result) for result in record.results]
+    outcomes = [result.outcome for result in record.results]
     # --tfperf-strict also fails a test that stayed in doubt.
     is_in_doubt = bool(record.not_measured) or Outcome.INCONCLUSIVE in outcomes
     if status == EXIT_REGRESSED and (Outcome.REGRESSED in outcomes or not is_in_doubt):
@@ -162,7 +162,7 @@ def _is_good(result: Measurement | Comparison) -> bool:
     """Whether it passed, and not only against earlier sessions: these may be of slow commits."""
     verdict = result.verdict if isinstance(result, Measurement) else None
     is_provisional = verdict is not None and verdict.against is Against.EARLIER_SESSIONS
-    return outcome_of(result) in (Outcome.PASS, Outcome.IMPROVED) and not is_provisional
+    return result.outcome in (Outcome.PASS, Outcome.IMPROVED) and not is_provisional
 
 
 _SECONDS: Final = 3600.0

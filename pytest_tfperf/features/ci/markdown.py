@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
@@ -100,7 +99,7 @@ def _urgency(result: Result) -> tuple[int, float]:
 
 def _decided(result: Result) -> Outcome | None:
     """The outcome; None also where the session ended before it was decided."""
-    return outcome_of(result) if result.is_decided else None
+    return result.outcome if result.is_decided else None
 
 
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:
@@ -165,8 +164,8 @@ _MOST_ROWS: Final = 15
 def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     """The comment's Markdown; a few lines where nothing moved."""
     moved = sorted(
-        (one for one in record.results if one.is_decided and outcome_of(one) in _MOVED and any(_rows(one))),
-        key=lambda one: (ACT_FIRST.index(outcome_of(one)), _change(one) or 0.0),
+        (one for one in record.results if one.is_decided and one.outcome in _MOVED and any(_rows(one))),
+        key=lambda one: (ACT_FIRST.index(one.outcome), _change(one) or 0.0),
     )
     headline = session_headline(
         record.results, record.verdicts, not_measured=record.not_measured, refused=record.refused

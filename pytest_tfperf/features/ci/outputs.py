@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import consequence, outcome_of
+from pytest_tfperf.core.consequence import consequence
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
@@ -71,7 +71,7 @@ def _github_annotations(settings: Settings, record: SessionRecord) -> list[str]:
         happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
         if happens in _LEVELS and result.is_decided and result.test not in record.not_measured:
             text = plain(message_of(result, settings.rerun))
-            title = f"{outcome_of(result)}: {result.test}"
+            title = f"{result.outcome}: {result.test}"
             file, line = _source(settings, record, result.test)
             lines.append(annotation(_LEVELS[happens], text, title=title, file=file, line=line))
     for why, errors in (("not measured", record.not_measured), ("baseline refused", record.refused)):
@@ -155,7 +155,7 @@ def _measured(m: Measurement) -> dict[str, str | float | None]:
         "topology": m.topology,
         "machine": m.machine,
         "unit": f"{t.unit}/s",
-        "examples_per_sec": None if outcome_of(m) is Outcome.INVALID else t.examples_per_sec,
+        "examples_per_sec": None if m.outcome is Outcome.INVALID else t.examples_per_sec,
         "baseline": row.reference if row else None,
         "change": verdict.change if verdict else None,
         "confirmed_change": verdict.confirmed_change if verdict else None,

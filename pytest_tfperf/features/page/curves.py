@@ -12,7 +12,6 @@ from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command
-from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.run import Run, Window
@@ -30,7 +29,7 @@ def scaling_facts(measurements: Iterable[Measurement], published: Sequence[Basel
     """
     groups: dict[tuple[str, str, str], dict[str, Measurement]] = {}
     for one in measurements:
-        if outcome_of(one) is not Outcome.INVALID:
+        if one.outcome is not Outcome.INVALID:
             key = one.machine, one.workload.id, one.throughput.unit
             groups.setdefault(key, {})[one.topology] = one
     names = shown_names((one.workload.id, one.name) for group in groups.values() for one in group.values())
@@ -56,7 +55,7 @@ def document_facts(measurements: Sequence[Measurement], published: Iterable[Base
     """Each published figure, with what was measured here for the same workload and topology (None if nothing was)."""
     here: dict[tuple[str, str, str], list[Measurement]] = {}
     for one in measurements:
-        if outcome_of(one) is not Outcome.INVALID:
+        if one.outcome is not Outcome.INVALID:
             here.setdefault((one.workload.id, one.topology, one.throughput.unit), []).append(one)
     facts: list[dict[str, Any]] = []
     for row in sorted(published, key=lambda row: (row.machine, row.key.workload, *_devices(row.key.topology))):

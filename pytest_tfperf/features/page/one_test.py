@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.core.consequence import outcome_of
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.figure_verdict import FigureVerdict
@@ -60,7 +59,7 @@ def facts_of_test(
         red: the machines that are REGRESSED as a whole.
     """
     verdict, t = m.verdict, m.throughput
-    is_valid = outcome_of(m) is not Outcome.INVALID
+    is_valid = m.outcome is not Outcome.INVALID
     began = None
     is_of_rate = not figures_to_blame(m)
     if verdict is not None and verdict.baseline is not None and verdict.outcome in _MOVED and is_of_rate:
