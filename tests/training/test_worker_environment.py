@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import tensorflow as tf
 from patience import SESSION_SECONDS
 
 from pytest_tfperf.training.environment import environment, loaded_libraries, speed_variables, tf32_in_use
+from pytest_tfperf.training.process import find_modules_in
 
 pytestmark = pytest.mark.slow
 
@@ -119,6 +121,29 @@ os.write(shown, json.dumps(dict(os.environ)).encode())
     found = printed(code, tmp_path / "log", TF_XLA_FLAGS=flags, TF_FORCE_GPU_ALLOW_GROWTH="false")
     assert found["TF_XLA_FLAGS"] == "--tf_xla_auto_jit=-1"
     assert "TF_FORCE_GPU_ALLOW_GROWTH" not in found
+
+
+@pytest.mark.parametrize(
+    ("among", "found_in"),
+    [
+        (("tests", "project", "site-packages"), "tests"),
+        (("project", "site-packages"), "project"),
+        (("library", "tests", "site-packages"), "library"),
+        (("site-packages",), "site-packages"),
+    ],
+)
+def test_of_several_modules_of_a_name_a_worker_takes_pytests_own(
+    among: tuple[str, ...], found_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("library", "site-packages", "tests", "project"):
+        (tmp_path / folder).mkdir()
+        if folder in among:
+            (tmp_path / folder / "mine.py").touch()
+    monkeypatch.setattr(sys, "path", ["", *(str(tmp_path / name) for name in ("project", "library", "site-packages"))])
+    find_modules_in([str(tmp_path / "tests"), str(tmp_path / "project")])
+    found = PathFinder.find_spec("mine")
+    assert found is not None
+    assert found.origin == str(tmp_path / found_in / "mine.py")
 
 
 def test_a_python_with_tensorflow_alone_can_run_workers() -> None:

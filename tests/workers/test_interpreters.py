@@ -34,7 +34,7 @@ def test_folders_of_a_project_are_those_of_its_other_checkout(monkeypatch: pytes
     monkeypatch.setattr(sys, "path", [str(project / "perf_tests"), "/home/me/lib"])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project), "/home/me/lib"]))
     interpreter = Interpreter("python", {project: checkout})
-    assert interpreter.import_paths() == [str(checkout), str(checkout / "perf_tests"), "/home/me/lib"]
+    assert interpreter.import_paths() == [str(checkout / "perf_tests"), "/home/me/lib", str(checkout)]
     assert interpreter.environment()["PYTHONPATH"] == os.pathsep.join([str(checkout), "/home/me/lib"])
 
 

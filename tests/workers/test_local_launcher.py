@@ -87,7 +87,7 @@ def test_workers_can_take_the_users_code_from_another_checkout(tmp_path: Path, m
     monkeypatch.chdir(project)
     monkeypatch.setenv("PYTHONPATH", str(project))
     message = message_for(tmp_path, JOB, moved={project: checkout})
-    assert message["environment"]["PYTHONPATH"] == message["import_paths"][0] == message["runs in"] == str(checkout)
+    assert message["environment"]["PYTHONPATH"] == message["import_paths"][-1] == message["runs in"] == str(checkout)
 
 
 def server_of(launcher: LocalLauncher) -> str:
