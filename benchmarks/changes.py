@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.change_points import alarms
 from pytest_tfperf.judging.lasting_changes import changes_of
 
@@ -286,7 +287,7 @@ def _results(rates: Values) -> list[PastResult]:
             value=1000 * math.exp(rate),
             low=0.0,
             high=0.0,
-            outcome="PASS",
+            outcome=Outcome.PASS,
             runs=1,
             seconds=1.0,
         )

@@ -1,4 +1,7 @@
-"""Keras' `model.fit` with keras.applications' models, or with ours where there is none: what most people train with."""
+"""Keras' `model.fit` with keras.applications' models, or with ours where there is none: what most people train with.
+
+A callback counts the steps as they end, so that Keras waits for each, as with any callback that reads the loss.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def ours(name: str, data: str, side: int) -> Callable[[], object]:
     assert name in catalogue.pipelines()
     workload = Workload(model="trivial", batch_size=BATCH, input_pipeline=name)
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    loop = InputLoop(strategy, feed(strategy, load_pipeline(workload, spec(data, side))), workload)
+    loop = InputLoop(strategy, feed(strategy, load_pipeline(workload, spec(data, side))), workload, BATCH, "images")
     return lambda: loop.run(1)
 
 

@@ -1,7 +1,6 @@
-"""What several ranks cost: their start, the driver's share of a window, and the exchange beside plain Horovod.
+"""What several ranks cost: their start, and the exchange beside plain Horovod.
 
     python benchmarks/ranks.py start                    # until a job of 2 ranks may build its model: local, and Slurm's
-    python benchmarks/ranks.py driver                   # the driver's CPU time for a window of 2 to 64 ranks
     python benchmarks/ranks.py grow --ranks 2 4 8 16    # what grows with the number of local ranks
     python benchmarks/ranks.py horovod --rounds 5       # collective, Horovod and horovodrun of a plain script, in turns
 
@@ -17,10 +16,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from pytest_tfperf import Workload
@@ -32,8 +30,6 @@ from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.local import LocalLauncher
 from pytest_tfperf.workers.training_run import TrainingRun
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, connect
-from pytest_tfperf.workers.worker_run import WorkerRun
 
 BY_HAND = Path(__file__).with_name("horovod_by_hand.py")
 TRIVIAL = Workload(model="trivial", batch_size=32, variable_update="collective")
@@ -85,67 +81,6 @@ def start(rounds: int) -> None:
                 taken.append((phases["model"], phases["ready"]))
             may_build, ready = (statistics.median(column) for column in zip(*taken, strict=True))
             print(f"{name:<6} 2 ranks may build their model after {may_build:.1f} s, are compiled after {ready:.1f} s")
-
-
-class _NoProcess:
-    """Of a rank that a thread plays."""
-
-    pid, is_here = 0, False
-
-    def exit_status(self, _: float) -> None:
-        return None
-
-    def end(self) -> None: ...
-
-
-def play(channel: Channel, count: int) -> None:
-    """One of so many ranks; its windows take no time."""
-    channel.receive()
-    channel.send({"address": "127.0.0.1:1"})
-    channel.receive()
-    ready = {"unit": "images", "compile_seconds": 1.0, "fetches": False, "environment": {}}
-    channel.send({"ready": {**ready, "examples_per_step": count, "replicas": count}})
-    with suppress(ConnectionLost):
-        while True:
-            request = channel.receive()
-            channel.send({"window": {"steps": request["steps"], "seconds": 0.1, "loss": 1.0}})
-
-
-def played_ranks(address: str, count: int) -> None:
-    """In a process of its own, so that the driver's CPU time is the driver's alone."""
-    for number in range(count):
-        channel = connect(address)
-        channel.send({"hello": "worker", "number": number})
-        threading.Thread(target=play, args=(channel, count), daemon=True).start()
-    time.sleep(3600)
-
-
-def driver(windows: int) -> None:
-    """The driver's own CPU time for a window, over the number of ranks."""
-    print("ranks  CPU ms a window  a rank")
-    for count in (2, 4, 8, 16, 32, 64):
-        with ExitStack() as end:
-            listener = end.enter_context(closing(Listener()))
-            program = f"import sys; sys.path.insert(0, {str(BY_HAND.parent)!r}); import ranks; "
-            program += f"ranks.played_ranks({listener.address!r}, {count})"
-            process = end.enter_context(subprocess.Popen([sys.executable, "-c", program]))
-            end.callback(process.kill)
-            channels = listener.wait_for_all([{"number": number} for number in range(count)], 60)
-            runs = []
-            for channel in channels:
-                log = Path(os.devnull)
-                run = WorkerRun(_NoProcess(), log, None, python="", on_cpus=True, silence_seconds=60)
-                run.adopt(channel, {}, lambda _: None)
-                runs.append(run)
-            workload = Workload(model="trivial", batch_size=1, variable_update="collective")
-            together = end.enter_context(closing(TrainingRun(runs, ["host"] * count, job(workload, count), 60)))
-            together.request(1)
-            spent = time.process_time()
-            for _ in range(windows):
-                together.request(1)
-                together.receive()
-            spent = 1000 * (time.process_time() - spent) / windows
-            print(f"{count:>5}  {spent:>15.2f}  {spent / count:.3f}", flush=True)
 
 
 def grow(counts: list[int]) -> None:
@@ -200,7 +135,7 @@ def by_hand(steps: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["start", "driver", "grow", "horovod"])
+    parser.add_argument("what", choices=["start", "grow", "horovod"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 16])
@@ -208,8 +143,6 @@ def main() -> None:
     match args.what:
         case "start":
             start(args.rounds)
-        case "driver":
-            driver(300)
         case "grow":
             grow(args.ranks)
         case "horovod":

@@ -40,7 +40,7 @@ def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: A
         why = "the NVIDIA driver does not answer; dmesg may show why (NVRM: Xid), and a reboot usually repairs it"
         return Topology(host=host, why_no_gpus=why, driver_fault=True)
     try:
-        with session(nvml) as opened:
+        with session(nvml, root) as opened:
             cards, notes = read_cards(opened, root)
             links = read_links(opened, [card.handle for card in cards])
             driver = ask(opened, "nvmlSystemGetDriverVersion") or ""

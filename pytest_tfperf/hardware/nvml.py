@@ -29,6 +29,12 @@ _CAUSES = {
 }
 
 
+_NO_NVML = (
+    "there are GPUs (/dev/nvidiactl), but no libnvidia-ml.so.1, which names them: a container needs "
+    "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+)
+
+
 class NvmlError(TfperfError):
     """NVML cannot be used.
 
@@ -43,8 +49,12 @@ class NvmlError(TfperfError):
 
 
 @contextmanager
-def session(nvml: Any = None) -> Iterator[Any]:
+def session(nvml: Any = None, root: Path = ROOT) -> Iterator[Any]:
     """pynvml (or the stand-in given), initialised; shut down at the end. Sessions may be nested: NVML counts them.
+
+    Args:
+        nvml: a stand-in.
+        root: the folder above dev.
 
     Raises:
         NvmlError: no library, driver or permission; says which.
@@ -53,8 +63,10 @@ def session(nvml: Any = None) -> Iterator[Any]:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        fault = error.value != nvml.NVML_ERROR_LIBRARY_NOT_FOUND
-        raise NvmlError(cause(nvml, error), fault=fault) from None
+        is_missing = error.value == nvml.NVML_ERROR_LIBRARY_NOT_FOUND
+        has_gpus = (root / "dev/nvidiactl").exists()
+        text = _NO_NVML if is_missing and has_gpus else cause(nvml, error)
+        raise NvmlError(text, fault=has_gpus or not is_missing) from None
     try:
         yield nvml
     except nvml.NVMLError as error:

@@ -32,6 +32,12 @@ _LESS_MEMORY = "this may mean that there could be performance gains if more memo
 # What an error's text or a log's end shows, and its likely cause. The first that matches counts.
 _HINTS = (
     (
+        # XLA's, in the log above cuDNN's error: another package of the environment may pin an older one.
+        r"Loaded runtime CuDNN library: .* but source was compiled with",
+        "The installed cuDNN is older than the one that this TensorFlow was built with: pip install --upgrade "
+        "nvidia-cudnn-cu12",
+    ),
+    (
         r"uncorrectable ECC|ECC_UNCORRECTABLE|fallen off the bus|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH",
         "The GPU or its driver is at fault: sudo dmesg | grep -i xid, and nvidia-smi -q -d ECC, say more",
     ),
@@ -118,7 +124,9 @@ class Failures:
 
     def raised(self, error: Mapping[str, Any], phase: str) -> MeasurementError:
         """The worker sent an `error` message and ended."""
-        hint = error["hint"] or _hint(error["message"])
+        message = error["message"]
+        text = f"{read_end(self._log)}\n{message}" if "DNN" in message else message
+        hint = error["hint"] or _hint(text)
         kind: type[MeasurementError] = UserCodeFailed
         if error["out_of_memory"]:
             kind = OutOfMemory

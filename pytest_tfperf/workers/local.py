@@ -71,7 +71,11 @@ def _names(devices: Devices) -> set[str]:
 def _advice(devices: Devices) -> str:
     if devices.kind is DeviceKind.CPU:
         return "Look for what blocks the machine's disks or memory (`dmesg`), then run the tests again"
-    return "Look for the GPU's Xid in the kernel's log (`dmesg`); reset the GPU (`nvidia-smi -r -i UUID`) or reboot"
+    return (
+        "Look for the GPU's Xid in the kernel's log (`dmesg`); reset the GPU (`nvidia-smi -r -i UUID`) or reboot. "
+        "If it ran for the first time on a GPU like H100, its driver may still have compiled TensorFlow's code: "
+        "-o tfperf_timeout=3600 waits for that"
+    )
 
 
 # TensorFlow, Keras and XLA read these once, at import. If one of them changes, a new fork server is needed.

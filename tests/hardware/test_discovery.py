@@ -15,7 +15,7 @@ from patience import PATIENCE_SECONDS
 
 from pytest_tfperf.core.topology import Link, LinkKind
 from pytest_tfperf.hardware.discovery import discover
-from pytest_tfperf.hardware.nvml import driver_hangs
+from pytest_tfperf.hardware.nvml import NvmlError, driver_hangs, session
 
 DGX1, H200, MIXED = load("dgx1-p100"), load("h200"), load("mixed")
 SWITCH, HIDDEN = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN
@@ -116,6 +116,15 @@ def test_what_fails_gives_the_reason_and_closes_nvml(found, function, code, reas
     assert reason in topology.why_no_gpus
     assert topology.driver_fault == fault
     assert nvml.calls.count("nvmlShutdown") == (function != "nvmlInit")
+
+
+def test_gpus_without_nvml_are_no_machine_without_gpus(tmp_path):
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidiactl").touch()
+    nvml = FakeNvml(H200, broken={"nvmlInit": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})
+    with pytest.raises(NvmlError, match="=compute,utility") as raised, session(nvml, tmp_path):
+        pass
+    assert raised.value.fault
 
 
 def test_a_driver_without_gpus_says_so(found):

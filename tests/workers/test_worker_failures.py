@@ -134,6 +134,12 @@ def test_a_fault_of_the_machine_is_not_put_down_to_the_users_code(
     assert type(failures(tmp_path).raised(sent, "steps")) is kind
 
 
+def test_a_cudnn_that_is_too_old_is_named_and_no_other_process(tmp_path: Path) -> None:
+    log = "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.\n"
+    found = failures(tmp_path, log).raised(error("DNN library initialization failed"), "steps")
+    assert ("pip install --upgrade nvidia-cudnn" in str(found), "Often another process" in str(found)) == (True, False)
+
+
 # Messages
 
 

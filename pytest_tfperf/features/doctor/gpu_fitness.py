@@ -54,7 +54,8 @@ def gpu_findings(
         root: the folder above sys and dev.
         nvml: pynvml or a stand-in; None imports pynvml.
         other_process: the name of a process by its pid; "" where it can't be seen. None where NVML's pids mean nothing.
-        environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter.
+        environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter; CUDA_CACHE_PATH and HOME say
+            where the driver keeps compiled code.
         build: what TensorFlow is made of; None where none is installed for GPUs.
         settle_seconds: after which a GPU is looked at again that seems to be in use by processes that can't be seen.
     """
@@ -62,7 +63,7 @@ def gpu_findings(
         fact = "it does not answer"
         return [Finding(Check.DRIVER, Level.UNFIT, fact, "sudo dmesg | grep -i xid   # a reboot usually repairs it")]
     try:
-        with session(nvml) as opened:
+        with session(nvml, root) as opened:
             version = ask(opened, "nvmlSystemGetDriverVersion") or "unknown"
             cards, notes = read_cards(opened, root)
             found = [Finding(Check.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
@@ -72,7 +73,7 @@ def gpu_findings(
             for card in cards:
                 if shown := [gpu.uuid for gpu in card.usable if gpu in visible]:
                     if build is not None:
-                        found += _code(card, build, (driver // 1000, driver % 1000 // 10))
+                        found += _code(card, build, (driver // 1000, driver % 1000 // 10), environ)
                     found += _of_card(opened, card, _seen(opened, shown, other_process, settle_seconds))
             return found
     except NvmlError as error:
@@ -114,7 +115,12 @@ def _of_card(nvml: Any, card: Card, seen: Sequence[GpuTelemetry]) -> Iterator[Fi
     yield from _errors(nvml, card.handle, index)
 
 
-def _code(card: Card, build: Build, driver: tuple[int, int]) -> Iterator[Finding]:
+def _compiled_code(environ: Mapping[str, str]) -> Path:
+    """Where the driver keeps what it compiled (CUDA C++ Programming Guide, CUDA environment variables)."""
+    return Path(environ.get("CUDA_CACHE_PATH") or Path(environ.get("HOME", "/"), ".nv/ComputeCache"))
+
+
+def _code(card: Card, build: Build, driver: tuple[int, int], environ: Mapping[str, str]) -> Iterator[Finding]:
     """Whether TensorFlow has code for the GPU.
 
     Finished code runs on the same major version from its minor one on. PTX runs on all later GPUs, if the driver knows
@@ -138,7 +144,12 @@ def _code(card: Card, build: Build, driver: tuple[int, int]) -> Iterator[Finding
         fix = "use a TensorFlow of CUDA 12.8 or newer (NVIDIA's container), and xla=False until then"
         yield Finding(Check.GPU_CODE, Level.WARNING, fact, fix)
     else:
-        yield Finding(Check.GPU_CODE, Level.OK, f"{gpu}: the driver compiles TensorFlow's, in the first steps")
+        fact, cache = f"{gpu}: the driver compiles TensorFlow's, in the first steps", _compiled_code(environ)
+        if cache.is_dir() and any(cache.iterdir()):
+            yield Finding(Check.GPU_CODE, Level.OK, f"{fact}, and keeps it in {cache}")
+            return
+        fix = f"-o tfperf_timeout=3600 in the first session, and keep {cache} (variable CUDA_CACHE_PATH) for later ones"
+        yield Finding(Check.GPU_CODE, Level.WARNING, f"{fact}, which may take 30 minutes: {cache} is empty", fix)
 
 
 # PTX 8.6 and 8.7, which know Blackwell, came with CUDA 12.7 and 12.8.

@@ -224,12 +224,13 @@ def answering(**answers: Any) -> dict[str, Any]:
 def gpus(machine: Topology = DGX, *, pids: bool = True, **answers: Any) -> list[Finding]:
     """What is found of the first GPU, which answers like this."""
     now, build = answers.pop("now", Now()), answers.pop("build", None)
+    environ = answers.pop("environ", {"HOME": "/none"})
     one = replace(machine, gpus=machine.gpus[:1], links=((None,),))
     return gpu_findings(
         Path("/none"),
         FakeNvml(one, now=now, answers=answering(**answers)),
         (lambda pid: f"python (pid {pid})") if pids else None,
-        {},
+        environ,
         build,
         settle_seconds=0.0,
     )
@@ -310,11 +311,11 @@ TF_NEXT = Build((12, 8), ((8, 0), (9, 0)), ((12, 0),))
             Level.UNFIT,
             "a driver of CUDA 12.5 must compile TensorFlow's, and this one knows CUDA 12.4",
         ),
-        ((9, 0), "12.5", TF_2_21, Level.OK, "the driver compiles"),
-        ((9, 0), "13.0", TF_2_21, Level.OK, "the driver compiles"),
+        ((9, 0), "12.5", TF_2_21, Level.WARNING, "the driver compiles"),
+        ((9, 0), "13.0", TF_2_21, Level.WARNING, "/none/.nv/ComputeCache is empty"),
         ((12, 0), "12.4", TF_2_21, Level.UNFIT, "this one knows CUDA 12.4"),
         ((10, 0), "13.0", TF_2_21, Level.WARNING, "XLA of the installed TensorFlow can't"),
-        ((12, 0), "13.0", TF_NEXT, Level.OK, "the driver compiles"),
+        ((12, 0), "13.0", TF_NEXT, Level.WARNING, "the driver compiles"),
     ],
 )
 def test_a_gpu_needs_code_in_tensorflow_or_a_driver_that_can_compile_it(
@@ -323,6 +324,13 @@ def test_a_gpu_needs_code_in_tensorflow_or_a_driver_that_can_compile_it(
     machine = replace(DGX, gpus=(replace(DGX.gpus[0], compute_capability=capability),), cuda_version=cuda)
     (found,) = [one for one in gpus(machine, build=build) if one.subject is Check.GPU_CODE]
     assert (found.level, said in found.fact) == (level, True)
+
+
+def test_code_that_the_driver_has_compiled_before_is_in_order(tmp_path: Path) -> None:
+    (tmp_path / "index").touch()
+    machine = replace(DGX, gpus=(replace(DGX.gpus[0], compute_capability=(9, 0)),), cuda_version="12.5")
+    found = gpus(machine, build=TF_2_21, environ={"CUDA_CACHE_PATH": str(tmp_path)})
+    assert [one.level for one in found if one.subject is Check.GPU_CODE] == [Level.OK]
 
 
 def test_the_installed_tensorflow_says_what_it_is_made_of_without_an_import() -> None:
