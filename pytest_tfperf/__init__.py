@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.throughput import Throughput
     from pytest_tfperf.core.topology import Topology
+    from pytest_tfperf.session.fixture import ThroughputFixture
     from pytest_tfperf.stores.data_frame import load_history
     from pytest_tfperf.training.input_spec import InputSpec
     from pytest_tfperf.training.inputs import PipelineOnly
@@ -58,6 +59,7 @@ __all__ = [
     "Reads",
     "TfperfError",
     "Throughput",
+    "ThroughputFixture",
     "ThroughputRegression",
     "Tolerance",
     "Topology",
@@ -68,13 +70,14 @@ __all__ = [
     "load_history",
 ]
 
-# Imported when they are first used. The first five are what tests seldom name, so that collecting is short; the others
+# Imported when they are first used. The first six are what tests seldom name, so that collecting is short; the others
 # are for authors of models and input pipelines, and their modules import TensorFlow.
 _LATER = {
     "Comparison": "pytest_tfperf.core.comparison",
     "Figure": "pytest_tfperf.core.figure",
     "Reads": "pytest_tfperf.core.command",
     "Throughput": "pytest_tfperf.core.throughput",
+    "ThroughputFixture": "pytest_tfperf.session.fixture",
     "Topology": "pytest_tfperf.core.topology",
     "load_history": "pytest_tfperf.stores.data_frame",
     "FusedBatchNormalization": "pytest_tfperf.training.layers",

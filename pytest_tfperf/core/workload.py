@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, get_type_hints
 
 from pytest_tfperf.errors import WorkloadError, known_names, unknown
 
@@ -141,6 +141,28 @@ class Workload:
     forward_only: bool = False
     unit: Unit = Unit.EXAMPLES
     tokens_of: str = ""
+
+    if TYPE_CHECKING:
+        # Tests write choices as texts, which become the enums' members; their type checker must accept both.
+        def __init__(
+            self,
+            *,
+            model: str,
+            batch_size: int,
+            input_pipeline: str = ...,
+            variable_update: VariableUpdate | str = ...,
+            all_reduce: AllReduce | str = ...,
+            num_packs: int = ...,
+            local_parameter_device: ParameterDevice | str = ...,
+            precision: Precision | str = ...,
+            tf32: bool = ...,
+            xla: bool = ...,
+            optimizer: Optimizer | str = ...,
+            trainer: Trainer | str = ...,
+            forward_only: bool = ...,
+            unit: Unit | str = ...,
+            tokens_of: str = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 from typing import Any
 
 import pytest
@@ -236,3 +239,10 @@ def test_a_value_that_a_field_can_not_have_is_refused(field: str, values: list[A
 def test_choices_that_contradict_each_other_are_refused(choices: dict[str, Any], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         Workload(**{"model": "m", "batch_size": 1} | choices)
+
+
+def test_type_checkers_see_an_argument_for_each_field() -> None:
+    tree = ast.parse(inspect.getsource(Workload))
+    (declared,) = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name == "__init__"]
+    names, required = [one.arg for one in declared.args.kwonlyargs], declared.args.kw_defaults.count(None)
+    assert (names, required) == ([field.name for field in dataclasses.fields(Workload)], 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from patience import SESSION_SECONDS
@@ -33,3 +34,27 @@ def test_public_names_are_documented() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Worklod'"):
         _ = pytest_tfperf.Worklod
+
+
+TYPED = """
+import sys
+from pytest_tfperf import Figure, Reads, ThroughputFixture, Topology, Workload
+
+def test_resnet50(throughput: ThroughputFixture, gpu_topology: Topology, update: str) -> None:
+    workload = Workload(model="resnet50", batch_size=64, variable_update=update, precision="mixed_float16")
+    throughput.check(workload, on=gpu_topology.take(2), tolerance=0.05, also=("peak_memory", "loss"))
+    throughput.compare(workload, workload.with_(xla=True), on=gpu_topology.take(1), tolerance=(-0.05, None))
+
+def test_gpt(throughput: ThroughputFixture, gpu_topology: Topology) -> None:
+    bleu = Figure("bleu", field="bleu", better="higher", absolute=0.5)
+    on, reads = gpu_topology.nodes(2).take(8), Reads(field="train.tokens_per_sec", until_end=True)
+    throughput.check_command([sys.executable, "train.py"], name="gpt", on=on, reads=reads, also=[bleu])
+"""
+
+
+@pytest.mark.slow
+def test_tests_as_the_docs_have_them_pass_a_type_checker(tmp_path: Path) -> None:
+    (tmp_path / "test_typed.py").write_text(TYPED)
+    checker = [sys.executable, "-m", "mypy", "--strict", "--cache-dir=cache", "test_typed.py"]
+    done = subprocess.run(checker, cwd=tmp_path, capture_output=True, text=True, timeout=SESSION_SECONDS, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
