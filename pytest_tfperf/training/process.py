@@ -46,14 +46,13 @@ def call_driver(address: str, number: int) -> tuple[Channel, dict[str, Any]]:
     channel.send({"hello": "worker", "number": number})
     message = channel.receive()
     moved = message.get("moved", {})
-    become_worker(Path(message["log"]), message["environment"], message["import_paths"], moved)
+    become_worker(Path(message["log"]), message["environment"], moved)
     return channel, message
 
 
 def become_worker(
     log: Path | None,
     environment: Mapping[str, str],
-    import_paths: Sequence[str],
     moved: Mapping[str, str] | None = None,
 ) -> None:
     """Take over a log file, an environment and import paths; on SIGUSR1 the process then writes all stacks to the log.
@@ -80,7 +79,6 @@ def become_worker(
     tempfile.tempdir = None  # the server may have looked it up before, in its own environment
     pin_compute_settings()
     sys.path[:] = [_moved(path, moved or {}) for path in sys.path]
-    find_modules_in(import_paths)
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
     with suppress(OSError):
@@ -90,8 +88,8 @@ def become_worker(
 def find_modules_in(folders: Sequence[str]) -> None:
     """Look for modules in the user's folders before installed packages, as pytest does: it must be the same module.
 
-    Python's own library comes first, because TensorFlow needs it. The folder that this process runs in has no place of
-    its own.
+    Call it when TensorFlow is imported, whose own modules a user's folder may have namesakes of. Python's library comes
+    first. The folder that this process runs in has no place of its own.
     """
     own = [path for path in sys.path if path and path not in folders]
     installed = (place for place, path in enumerate(own) if Path(path).name in ("site-packages", "dist-packages"))

@@ -54,7 +54,7 @@ def main() -> int:
     log = Path(message["log"])
     scratch = message["scratch"] or tempfile.mkdtemp(prefix="tfperf-worker-")
     environment = environment_of(message["environment"], scratch)
-    become_worker(log if log.parent.is_dir() else None, environment, message["import_paths"], message["moved"])
+    become_worker(log if log.parent.is_dir() else None, environment, message["moved"])
     threading.Thread(target=end_with_driver, args=(channel.fileno(), scratch), daemon=True).start()
     status = import_and_work(channel, message)
     if status:

@@ -36,6 +36,7 @@ from pytest_tfperf.training.loop import Loop, OwnLoop
 from pytest_tfperf.training.op_times import trace_steps
 from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.place import reserve_port
+from pytest_tfperf.training.process import find_modules_in
 from pytest_tfperf.training.step_profile import profile_step
 from pytest_tfperf.training.strategies import DeviceServer, connect, strategy_for
 from pytest_tfperf.workers.wire import Channel, ConnectionLost
@@ -90,6 +91,7 @@ def _kib(field: str) -> int | None:
 def work(channel: Channel, message: Mapping[str, Any]) -> int:
     """Do the job of the driver's message (a `Job` under "job"); returns the process's exit status."""
     figures = WorkerFigures()
+    find_modules_in(message["import_paths"])
     try:
         _work(channel, build(Job, message["job"], "job"), figures)
     except ConnectionLost:
