@@ -44,6 +44,7 @@ def tiny():
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReferenceProject:
     made = ReferenceProject(tmp_path / "project")
     monkeypatch.chdir(made.folder)
+    monkeypatch.syspath_prepend(made.folder)  # as pytest's own path is where it runs in the project
     return made
 
 
