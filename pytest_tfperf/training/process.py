@@ -10,6 +10,7 @@ import faulthandler
 import os
 import signal
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -89,12 +90,13 @@ def find_modules_in(folders: Sequence[str]) -> None:
     """Look for modules in the user's folders before installed packages, as pytest does: it must be the same module.
 
     Call it when TensorFlow is imported, whose own modules a user's folder may have namesakes of. Python's library comes
-    first. The folder that this process runs in has no place of its own.
+    first, and PYTHONPATH behind the folders, which have what pytest found there in their order.
     """
+    libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+    libraries += [library / "lib-dynload" for library in libraries]
     own = [path for path in sys.path if path and path not in folders]
-    installed = (place for place, path in enumerate(own) if Path(path).name in ("site-packages", "dist-packages"))
-    first = next(installed, len(own))
-    sys.path[:] = [*own[:first], *folders, *own[first:]]
+    library = [path for path in own if Path(path) in libraries]
+    sys.path[:] = [*library, *folders, *(path for path in own if path not in library)]
 
 
 def _moved(path: str, moved: Mapping[str, str]) -> str:

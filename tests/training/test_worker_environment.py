@@ -124,26 +124,37 @@ os.write(shown, json.dumps(dict(os.environ)).encode())
 
 
 @pytest.mark.parametrize(
-    ("among", "found_in"),
+    "among",
     [
-        (("tests", "project", "site-packages"), "tests"),
-        (("project", "site-packages"), "project"),
-        (("library", "tests", "site-packages"), "library"),
-        (("site-packages",), "site-packages"),
+        ("tests", "project", "exported", "site-packages"),
+        ("project", "exported"),
+        ("project", "site-packages"),
+        ("exported",),
     ],
+    ids=str,
 )
 def test_of_several_modules_of_a_name_a_worker_takes_pytests_own(
-    among: tuple[str, ...], found_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    among: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for folder in ("library", "site-packages", "tests", "project"):
-        (tmp_path / folder).mkdir()
-        if folder in among:
-            (tmp_path / folder / "mine.py").touch()
-    monkeypatch.setattr(sys, "path", ["", *(str(tmp_path / name) for name in ("project", "library", "site-packages"))])
-    find_modules_in([str(tmp_path / "tests"), str(tmp_path / "project")])
+    folders = {name: tmp_path / name for name in ("exported", "project", "site-packages", "tests")}
+    for name, folder in folders.items():
+        folder.mkdir()
+        if name in among:
+            (folder / "mine.py").touch()
+    monkeypatch.setattr(sys, "path", [*map(str, list(folders.values())[:3])])
+    find_modules_in([str(folders["tests"]), str(folders["project"])])
     found = PathFinder.find_spec("mine")
     assert found is not None
-    assert found.origin == str(tmp_path / found_in / "mine.py")
+    assert found.origin == str(folders[among[0]] / "mine.py")
+
+
+def test_pythons_own_library_comes_before_a_users_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    find_modules_in([str(tmp_path)])
+    found = PathFinder.find_spec("json")
+    assert found is not None
+    assert found.origin == json.__file__
 
 
 def test_a_python_with_tensorflow_alone_can_run_workers() -> None:
