@@ -75,11 +75,12 @@ def _from_tf_config(text: str) -> Place:
 
 
 def reserve_port(host: str) -> tuple[socket.socket, str]:
-    """A port of this host that no other process gets while the socket lives, and its address "host:port".
+    """A port of this machine that no other process gets while the socket lives, and its address "host:port".
 
-    The socket is bound and does not listen: with SO_REUSEADDR, TensorFlow's server can then bind the same port.
+    The socket is bound and does not listen: with SO_REUSEADDR, TensorFlow's server can then bind the same port. It
+    listens on all addresses of the machine, so the port must be free on all of them.
     """
     reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind((host, 0))
+    reserved.bind(("", 0))
     return reserved, f"{host}:{reserved.getsockname()[1]}"

@@ -156,25 +156,31 @@ def test_variables_that_make_no_place_are_named(environment: Mapping[str, str], 
 # The port
 
 
-def bound(port: int, *, reuse: bool) -> socket.socket:
+def bound(port: int, *, reuse: bool, host: str = "127.0.0.1") -> socket.socket:
     other = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
     try:
-        other.bind(("127.0.0.1", port))
+        other.bind((host, port))
     except OSError:
         other.close()
         raise
     return other
 
 
-def test_a_reserved_port_is_no_other_process_s_until_its_owner_listens_there() -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])  # TensorFlow's server needs it on all addresses
+def test_a_reserved_port_is_no_other_process_s(host: str) -> None:
+    reserved, address = reserve_port("127.0.0.1")
+    with reserved:
+        with pytest.raises(OSError) as refused:  # noqa: PT011  # its number says which
+            bound(int(address.split(":")[1]), reuse=False, host=host)
+        assert refused.value.errno == errno.EADDRINUSE
+
+
+def test_the_owner_of_a_reserved_port_can_listen_there() -> None:
     reserved, address = reserve_port("127.0.0.1")
     host, port = address.split(":")
     assert host == "127.0.0.1"
     with reserved:
-        with pytest.raises(OSError) as refused:  # noqa: PT011  # its number says which
-            bound(int(port), reuse=False)
-        assert refused.value.errno == errno.EADDRINUSE
         with bound(int(port), reuse=True) as server:  # as TensorFlow and Horovod's rendezvous do
             server.listen()
             socket.create_connection((host, int(port))).close()
