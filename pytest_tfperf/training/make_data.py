@@ -58,6 +58,7 @@ def make_imagenet(folder: Path, images: int, shards: int, seed: int) -> str:
     """
     if not 1 <= shards <= images:
         raise TfperfError(f"--images {images} --shards {shards}: give at least one image for each shard")
+    _make_folder(folder, IMAGES)
     try:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no device is used, so nothing that it logs matters
         import tensorflow as tf  # noqa: F401
@@ -121,6 +122,7 @@ def make_tokens(folder: Path, texts: int, shards: int, seed: int) -> str:
     """
     if not 1 <= shards <= texts:
         raise TfperfError(f"--texts {texts} --shards {shards}: give at least one text for each shard")
+    _make_folder(folder, TOKENS)
     try:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no device is used, so nothing that it logs matters
         import tensorflow as tf  # noqa: F401
@@ -147,18 +149,33 @@ def _text_examples(rng: random.Random) -> Iterator[tf.train.Example]:
         yield example
 
 
-def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], count: int, shards: int) -> int:
-    """Write `count` examples into a folder, in `shards` files; returns the files' bytes.
+def _make_folder(folder: Path, data: DataSet) -> None:
+    """Make it, before seconds go by in which TensorFlow is imported.
 
     Raises:
-        TfperfError: the folder can't be written, or has such files already.
+        TfperfError: the folder can't be made, or has such files already.
     """
-    import tensorflow as tf
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.glob(f"{data.prefix}-*")):
             raise TfperfError(f"{folder} has files {data.prefix}-...: name another folder, or remove them first")
+    except OSError as error:
+        raise _not_written(folder, error) from error
+
+
+def _not_written(folder: Path, error: Exception) -> TfperfError:
+    return TfperfError(f"{folder} can't be written: {error}", next_step="Name another folder")
+
+
+def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], count: int, shards: int) -> int:
+    """Write `count` examples into a folder, in `shards` files; returns the files' bytes.
+
+    Raises:
+        TfperfError: the folder can't be written.
+    """
+    import tensorflow as tf
+
+    try:
         with tempfile.TemporaryDirectory(prefix=f".{data.prefix}-", dir=folder) as unfinished:
             for shard in range(shards):
                 path = Path(unfinished) / f"{data.prefix}-{shard:05d}-of-{shards:05d}"
@@ -170,7 +187,7 @@ def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], co
             for path in files:
                 path.rename(folder / path.name)
     except (OSError, tf.errors.OpError) as error:
-        raise TfperfError(f"{folder} can't be written: {error}", next_step="Name another folder") from error
+        raise _not_written(folder, error) from error
     return size
 
 

@@ -136,6 +136,7 @@ def test_another_python_is_compared_in_alternate_runs(project: Project) -> None:
     assert re.search(r"ratio 0\.[45]", finished.cases["test_it"].text), finished.text
 
 
+@pytest.mark.slow  # twelve pairs
 def test_the_code_of_its_baseline_confirms_a_slowdown(project: Project) -> None:
     """The reference environment runs the same command in the other checkout, where the program is faster."""
     project.write("loop.py", LOOP.replace("/ cost", "/ cost / 1.5"))

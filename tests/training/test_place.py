@@ -180,10 +180,9 @@ def test_the_owner_of_a_reserved_port_can_listen_there() -> None:
     reserved, address = reserve_port("127.0.0.1")
     host, port = address.split(":")
     assert host == "127.0.0.1"
-    with reserved:
-        with bound(int(port), reuse=True) as server:  # as TensorFlow and Horovod's rendezvous do
-            server.listen()
-            socket.create_connection((host, int(port))).close()
+    with reserved, bound(int(port), reuse=True) as server:  # as TensorFlow and Horovod's rendezvous do
+        server.listen()
+        socket.create_connection((host, int(port))).close()
 
 
 def test_ranks_of_one_host_reserve_different_ports() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from inner import Project
 from patience import SESSION_SECONDS
@@ -41,6 +42,7 @@ def run(
     )
 
 
+@pytest.mark.slow
 def test_the_first_test_passes_under_the_commands_of_the_ci_file(tmp_path: Path) -> None:
     with Project(tmp_path / "project") as project:
         assert cli.main(["init", str(project.folder), "--ci=gitlab"]) == 0
@@ -57,6 +59,7 @@ def test_the_first_test_passes_under_the_commands_of_the_ci_file(tmp_path: Path)
         assert (tmp_path / ".cache" / "tfperf" / "history.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_the_commands_of_githubs_nightly_job_gate_a_program(tmp_path: Path) -> None:
     with Project(tmp_path / "project") as project:
         assert cli.main(["init", str(project.folder), "--ci=github"]) == 0
