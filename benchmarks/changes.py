@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,7 +217,7 @@ def recorded_series(clone: Path) -> dict[str, Values]:
     return found
 
 
-def _entries(text: str) -> list[list[dict]]:
+def _entries(text: str) -> list[list[dict[str, Any]]]:
     try:
         return list(json.loads(text[text.index("{") :].rstrip().rstrip(";"))["entries"].values())
     except ValueError:  # a commit without results

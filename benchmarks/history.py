@@ -35,7 +35,7 @@ TESTS = 50
 def one(test: int, session: int) -> Measurement:
     chance = random.Random(test)
     rate = 1000 * (1 + chance.gauss(0, 0.01))
-    return measurement(
+    made: Measurement = measurement(
         throughput(rate),
         test=f"perf_tests/test_gpu.py::test_training[{test}]",
         session=f"session-{session:05}",
@@ -43,6 +43,7 @@ def one(test: int, session: int) -> Measurement:
         runs=(run([0.15 + chance.random() / 100 for _ in range(100)]),),
         verdict=verdict(),
     )
+    return made
 
 
 def fill(history: History, size: int) -> None:

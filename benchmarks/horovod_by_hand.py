@@ -30,7 +30,7 @@ def main(batch_size: int, steps: int) -> None:
     variables = [variable.value for variable in model.trainable_variables]
     hvd.broadcast_variables([variable.value for variable in model.variables], root_rank=0)
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def step() -> tf.Tensor:
         with tf.GradientTape() as tape:
             logits = model(images, training=True)

@@ -24,7 +24,7 @@ def train(model: str, inputs: Any, labels: Any, done: Callable[[], bool]) -> Non
     import keras
     import tensorflow as tf
 
-    class Ticking(keras.callbacks.Callback):
+    class Ticking(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002  # Keras names them
             if done():
                 self.model.stop_training = True

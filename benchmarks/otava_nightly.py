@@ -33,7 +33,8 @@ def nightly(values: list[float], first: int, loss: int | None, max_pvalue: float
 
 def main() -> None:
     for line in sys.stdin:
-        print(json.dumps(nightly(*json.loads(line), float(sys.argv[1]))), flush=True)
+        values, first, loss = json.loads(line)
+        print(json.dumps(nightly(values, first, loss, float(sys.argv[1]))), flush=True)
 
 
 if __name__ == "__main__":

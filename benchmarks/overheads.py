@@ -29,7 +29,11 @@ def worker_start_seconds() -> tuple[float, float]:
         starts = []
         for _ in range(ROUNDS):
             phases: dict[str, float] = {}
-            launcher.start(job, lambda name, phases=phases: phases.setdefault(name, time.perf_counter())).close()
+
+            def begun(name: str, phases: dict[str, float] = phases) -> None:
+                phases.setdefault(name, time.perf_counter())
+
+            launcher.start(job, begun).close()
             starts.append(phases["model"] - phases["start"])
         launcher.close()
     return starts[0], statistics.median(starts[1:])

@@ -134,6 +134,7 @@ def inception3(v: Variables, images: tf.Tensor) -> tf.Tensor:
     row, column = (1, 7), (7, 1)
     x = _shrunk(layers(images, (32, 3, 2), (32, 3, 1), (64, 3)))
     x = _shrunk(layers(x, (80, 1), (192, 3, 1)))
+    branches: list[tuple[tuple[Any, ...], ...]]
     for pooled in (32, 64, 64):
         branches = [((64, 1),), ((48, 1), (64, 5)), ((64, 1), (96, 3), (96, 3))]
         x = tf.concat([*(layers(x, *branch) for branch in branches), layers(_averaged(x), (pooled, 1))], 3)
@@ -161,6 +162,7 @@ def inception4(v: Variables, images: tf.Tensor) -> tf.Tensor:
     x = tf.concat([_shrunk(x), layers(x, (96, 3, 2))], 3)
     x = tf.concat([layers(x, (64, 1), (96, 3, 1)), layers(x, (64, 1), (64, column), (64, row), (96, 3, 1))], 3)
     x = tf.concat([layers(x, (192, 3, 2)), _shrunk(x)], 3)
+    branches: list[tuple[tuple[Any, ...], ...]]
     for _ in range(4):
         branches = [((96, 1),), ((64, 1), (96, 3)), ((64, 1), (96, 3), (96, 3))]
         x = tf.concat([layers(_averaged(x), (96, 1)), *(layers(x, *branch) for branch in branches)], 3)
@@ -266,7 +268,6 @@ def step(model: Callable[[Variables, Any], tf.Tensor], inputs: Any, labels: Any)
     variables = Variables()
     inputs, labels = tf.nest.map_structure(tf.constant, inputs), tf.constant(labels)
 
-    @tf.function(autograph=False)
     def train() -> tf.Tensor:
         variables.restart()
         with tf.GradientTape() as tape:
@@ -277,4 +278,5 @@ def step(model: Callable[[Variables, Any], tf.Tensor], inputs: Any, labels: Any)
             w.assign_sub(RATE * gradient)
         return loss
 
-    return train
+    compiled: Callable[[], tf.Tensor] = tf.function(train, autograph=False)
+    return compiled

@@ -51,8 +51,13 @@ def local() -> Iterator[LocalLauncher]:
 
 def phases_of(launcher: Launcher, what: Job) -> tuple[dict[str, float], TrainingRun]:
     """Seconds until each phase of rank 0 began, and until all ranks were ready."""
-    started, phases = time.perf_counter(), {}
-    run = launcher.start(what, lambda name: phases.setdefault(name, time.perf_counter() - started))
+    started = time.perf_counter()
+    phases: dict[str, float] = {}
+
+    def begun(name: str) -> None:
+        phases.setdefault(name, time.perf_counter() - started)
+
+    run = launcher.start(what, begun)
     phases["ready"] = time.perf_counter() - started
     return phases, run
 
@@ -126,7 +131,8 @@ def ours(launcher: Launcher, update: str, steps: int) -> float:
 
 def by_hand(steps: int) -> float:
     horovodrun = Path(sys.executable).with_name("horovodrun")
-    command = [horovodrun, "-np", "2", "--gloo", sys.executable, BY_HAND, str(RESNET20.batch_size), str(steps)]
+    command = [str(horovodrun), "-np", "2", "--gloo", sys.executable, str(BY_HAND)]
+    command += [str(RESNET20.batch_size), str(steps)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = re.search(r"images/s: ([\d.]+)", done.stdout)
     assert found, done.stdout + done.stderr

@@ -182,13 +182,14 @@ MATMUL_GMAC = 2048**3 / 1e9
 SIDES = {f.__name__: f for f in (ours, plain, fit, tf_cnn, bfloat16, matmul, matmul_bfloat16)}
 
 
-def batch_of(case: Case) -> tuple[object, object]:
+def batch_of(case: Case) -> Any:
+    """Inputs and labels, as arrays."""
     import tensorflow as tf
 
     from pytest_tfperf.training.input_spec import InputSpec, Part
 
     side, classes, _, _ = MODELS[case.model]
-    common = {"batch_size": case.batch, "replicas": 1, "seed": 1}
+    common: dict[str, Any] = {"batch_size": case.batch, "replicas": 1, "seed": 1}
     if side is not None:
         return InputSpec.of_images((side, side, 3), classes, **common).synthetic()
     ids = {"input_ids": 30522, "input_mask": 2, "segment_ids": 2}
@@ -227,23 +228,27 @@ class Process:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
         self._process = subprocess.Popen(command, env=environment, **pipes)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
         assert self._read() == READY
 
     def turn(self) -> float:
         """One window: images/s."""
-        self._process.stdin.write(b"go\n")
-        self._process.stdin.flush()
+        self._to.write(b"go\n")
+        self._to.flush()
         window = json.loads(self._read())
         return float(self._batch * window["steps"] / window["seconds"])
 
     def close(self) -> None:
-        self._process.stdin.close()
+        self._to.close()
         self._process.wait()
-        self._process.stdout.close()
+        self._from.close()
         self._log.close()
 
     def _read(self) -> bytes:
-        if line := self._process.stdout.readline():
+        line: bytes = self._from.readline()
+        if line:
             return line
         self._log.seek(0)
         sys.exit(f"{self._name} failed:\n{self._log.read().decode(errors='replace')[-3000:]}")

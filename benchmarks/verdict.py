@@ -399,7 +399,7 @@ def record_baselines(machine: Machine) -> dict[Key, Baseline]:
     """As `--update-baselines` does, in one session: one more run of each test that wants one, round by round."""
     machine.next_session()
     groups = [[key] for key in machine.keys] if machine.situation.recorded_apart else [machine.keys]
-    rows = {}
+    rows: dict[Key, Baseline] = {}
     for group in groups:
         while unknown := [key for key in group if key not in rows]:  # a row that is too noisy is recorded again
             rows |= _recorded(machine, unknown)
