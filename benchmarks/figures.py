@@ -28,7 +28,7 @@ from tempfile import mkdtemp
 from typing import cast
 
 from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
-from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.disturbance import DisturbanceLimits

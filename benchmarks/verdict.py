@@ -38,17 +38,17 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.common_drift import change_of_others, common_drift
 from pytest_tfperf.judging.judge import Evidence, judge
-from pytest_tfperf.judging.machine import (
+from pytest_tfperf.judging.new_baselines import baseline_of, wants
+from pytest_tfperf.judging.noise import noise_of
+from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.session_variance import session_variance
+from pytest_tfperf.judging.software_and_machine import (
     ReferencePairs,
     judge_machine,
     judge_sentinels,
     sentinels,
     wants_sentinels,
 )
-from pytest_tfperf.judging.new_baselines import baseline_of, wants
-from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.reference import Reference
-from pytest_tfperf.judging.session_variance import session_variance
 
 TOLERANCE = Tolerance.of(0.02)
 BASELINE_RUNS = 5

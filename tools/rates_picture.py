@@ -30,7 +30,9 @@ def main() -> None:
     )
     axes = (rates / rates.median()).plot(style=".", ylabel="images/s, of the median", xlabel="", figsize=(8, 3.5))
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
-    axes.figure.savefig(PICTURE, dpi=100, bbox_inches="tight", metadata={"Software": None})
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.savefig(PICTURE, dpi=100, bbox_inches="tight", metadata={"Software": None})
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.one_run import RunEngine, T, undisturbed
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
+from pytest_tfperf.bench.run_engine import RunEngine, T, undisturbed
 from pytest_tfperf.bench.task import Call, Profiler, Task, judged_figures, measured_figures
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
-from pytest_tfperf.bench.one_run import RunEngine, Side, undisturbed
 from pytest_tfperf.bench.pairs import PairSource
+from pytest_tfperf.bench.run_engine import RunEngine, Side, undisturbed
 from pytest_tfperf.bench.task import compared_figures
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.command import Subject

@@ -1,29 +1,22 @@
-"""What the tests of one machine share in one session: the common drift, earlier sessions, the suspects, the verdicts.
+"""What the tests of one machine share in one session: the common drift, earlier sessions, the suspects.
 
-The drift that all tests have in common does not count in the verdict of a single test. If it is 1 % or more, four tests
-(the sentinels) are compared with the reference environment, suspected or not, to tell software from machine.
+The drift that all tests have in common does not count in the verdict of a single test. If it is 1 % or more,
+`sentinels.py` measures whether software or machine is the cause.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 
 from pytest_tfperf.bench.disturbance_guard import TRIES
-from pytest_tfperf.bench.one_run import RunEngine, undisturbed
-from pytest_tfperf.bench.pairs import reference_pairs
 from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastSession
 from pytest_tfperf.core.run import Pair, Run
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import NOTHING, Against, Consequence, Noise, Tolerance
-from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.core.verdict import Against, Consequence, Noise
 from pytest_tfperf.judging.common_drift import (
     MIN_TESTS,
     CommonDrift,
@@ -32,14 +25,6 @@ from pytest_tfperf.judging.common_drift import (
     first_windows_change,
 )
 from pytest_tfperf.judging.judge import Evidence
-from pytest_tfperf.judging.machine import (
-    SENTINEL_STAGES,
-    ReferencePairs,
-    judge_machine,
-    judge_sentinels,
-    sentinels,
-    wants_sentinels,
-)
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 
@@ -185,110 +170,3 @@ class MachineSession:
     def between_sessions(self) -> float:
         """How much a test varies between sessions, as a standard deviation in log throughput."""
         return self._variance(len(self._first_changes)).mean
-
-
-def session_verdicts(
-    machine: MachineSession, engine: RunEngine, measured: Sequence[Measurement], *, turn: int
-) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
-    """The verdicts on the software and on the machine; None if too little is known.
-
-    Args:
-        machine: what the session's tests on this machine have in common.
-        engine: takes the sentinels' pairs.
-        measured: the session's results on this machine; those of suspects also have pairs.
-        turn: how many sessions there were before, so that sessions take different sentinels.
-    """
-    pairs = _of_suspects(measured)
-    software = None
-    if wants_sentinels(machine.drift):
-        chosen = _chosen(machine, turn)
-        software = _judged(chosen, machine, engine, pairs)
-    found = judge_machine(machine.drift, pairs, between_sessions=machine.between_sessions)
-    if found is not None and software is not None and not software.pairs:
-        found = replace(found, no_pairs=True)
-    return software, found
-
-
-def _chosen(machine: MachineSession, turn: int) -> list[Task]:
-    bounded = [task for task in machine.with_reference if task.tolerance.lower is not None]
-    tasks = {f"{task.test} {task.index}": task for task in bounded}
-    suspects = {name for name, task in tasks.items() if task.call in machine.suspects}
-    return [tasks[name] for name in sentinels(tasks, suspects, turn)]
-
-
-def _judged(
-    tasks: Sequence[Task], machine: MachineSession, engine: RunEngine, known: list[ReferencePairs]
-) -> SoftwareVerdict | None:
-    """Take pairs of each sentinel, stage by stage, until the verdict is decided; add them to `known`.
-
-    All of them together may lose what the middle one of them may. A sentinel that fails leaves the others to decide.
-    None where there is no reference environment, or all tests with one are suspects.
-    """
-    accepted = [task.tolerance.lower for task in tasks if task.tolerance.lower is not None]
-    tolerance = Tolerance(statistics.median(accepted)) if accepted else Tolerance()
-    sentinels, failures = [_Sentinel(task, machine, engine) for task in tasks], dict[str, str]()
-    wanted = SENTINEL_STAGES[0]
-    while True:
-        for one in sentinels:
-            one.take(wanted)
-        failures |= {one.task.test: one.failure for one in sentinels if one.failure}
-        sentinels = [one for one in sentinels if len(one.pairs) >= wanted]
-        measured = [_reference_pairs(one.task, one.pairs) for one in sentinels]
-        verdict = judge_sentinels(measured, tolerance)
-        if verdict is None:
-            is_broken = bool(tasks) or (bool(machine.reference_failures) and not known)
-            return SoftwareVerdict.without_pairs(failures) if is_broken else None
-        if verdict.wants == NOTHING:
-            known += measured
-            return replace(verdict, failures=failures)
-        wanted = verdict.wants.count
-
-
-class _Sentinel:
-    """A test whose pairs tell of all.
-
-    Attributes:
-        pairs: the good ones so far.
-        failure: why there are no more, unless the reference environment failed, which the machine's session notes.
-    """
-
-    def __init__(self, task: Task, machine: MachineSession, engine: RunEngine) -> None:
-        self.task = task
-        self.pairs: list[Pair] = []
-        self.failure = ""
-        self._machine = machine
-        self._source = reference_pairs(engine, task)
-
-    def take(self, wanted: int) -> None:
-        """Take pairs until there are this many, or until that fails."""
-        while len(self.pairs) < wanted:
-            try:
-                pair, _ = undisturbed(self._source.take)
-            except MeasurementError as error:
-                if self._source.a_fails():
-                    self._machine.reference_failed(self.task, error.brief)
-                else:
-                    self.failure = f"the current environment failed: {error.brief}"
-                return
-            except TfperfError as error:
-                self.failure = error.brief
-                return
-            if pair is None:
-                self.failure = "all of its pairs were disturbed"
-                return
-            self.pairs.append(pair)
-
-
-def _reference_pairs(task: Task, pairs: Sequence[Pair]) -> ReferencePairs:
-    baseline, noise = task.reference.baseline, task.reference.noise
-    assert baseline is not None, "only tasks with a measured baseline are chosen"
-    assert noise is not None, "a baseline comes with its noise"
-    return ReferencePairs(baseline, noise, pairs)
-
-
-def _of_suspects(measured: Sequence[Measurement]) -> list[ReferencePairs]:
-    return [
-        ReferencePairs(one.verdict.baseline, one.verdict.noise, one.pairs)
-        for one in measured
-        if one.pairs and one.verdict is not None and one.verdict.baseline and one.verdict.noise
-    ]

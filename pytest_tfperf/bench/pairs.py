@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
 from pytest_tfperf.core.comparison import Interleaving

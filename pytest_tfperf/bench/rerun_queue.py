@@ -1,6 +1,6 @@
-"""Which tests run again, what their calls measured before, and what the history keeps of it.
+"""What the calls of a test measured before it runs again.
 
-A test runs again while a verdict of its calls wants more (`judging/`); `session/pytest_reports.py` has pytest run it.
+It runs again while a verdict of its calls wants more (`judging/`); `session/pytest_reports.py` has pytest run it.
 """
 
 from __future__ import annotations

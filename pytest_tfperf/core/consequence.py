@@ -1,4 +1,4 @@
-"""What an outcome means for a test and for the session: DESIGN's table of outcomes, and the exit status."""
+"""What an outcome means for a test and for the session: the table of outcomes, and the exit status."""
 
 from __future__ import annotations
 

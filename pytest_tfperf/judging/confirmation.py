@@ -1,4 +1,7 @@
-"""How a suspected slowdown is confirmed: in fresh pairs with the reference environment, or in fresh runs."""
+"""The screen: is a slowdown suspected? And how it is then confirmed.
+
+By fresh pairs with the reference environment, or by fresh runs.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,10 @@ class Confirmation:
 
     @property
     def is_suspected(self) -> bool:
-        """Of runs against the baseline: between two stages a suspect stays one, or a good second run would end it."""
+        """The screen.
+
+        Of runs against the baseline: between two stages a suspect stays one, or a good second run would end it.
+        """
         if len(self.changes) in self.stages or not self.next_stage:
             return self.middle < -self.suspicion(len(self.changes))
         return min(self.changes) < -self.suspicion(1)

@@ -99,7 +99,7 @@ def _of_figure(points: Sequence[PastResult], machine: str, which: _Series) -> It
     unit = 1.0 if is_log else float(np.median(np.abs(values))) or float(np.abs(values).max())
     least = (points[-1].figure and points[-1].figure.absolute) or 0.0
     for shape in _found(np.log(values) if is_log else values / unit) if unit else ():
-        level = float(np.median(values[: shape.first][-_LEVEL:]))
+        level = float(np.median(values[: shape.first][-LEVEL:]))
         found = _change(shape, points, machine, which)
         if not is_log:  # no logarithm of 0 or less; as a fraction of the level before
             scale = unit / (abs(level) or unit)
@@ -146,7 +146,9 @@ def _change(shape: Shape, points: Sequence[PastResult], machine: str, which: _Se
     )
 
 
-_LEVEL = 10  # sessions whose median is a figure's level before a change
+LEVEL = 10
+"""Sessions whose median is a figure's level before a change."""
+
 _MEMORY = 30  # sessions that a test's own level is the median of
 
 

@@ -1,7 +1,8 @@
-"""What makes a result INVALID: disturbed runs, a loss or a figure that is no number. Nothing else decides it.
+"""What makes a result INVALID: disturbed runs, a loss or a figure that is no number.
 
-Two disturbances are found elsewhere: a run that never settled in `judging/steady_state.py`, and a driver that stopped
-answering in `bench/disturbance_guard.py`, which watches the machine.
+Three disturbances are found elsewhere: a run that never settled in `judging/steady_state.py`, and GPUs in use before a
+run or a driver that stopped answering in `bench/disturbance_guard.py`. That no run of a test counts is known to what
+takes or reads runs, which then asks for `invalid(None)`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How all reports write figures."""
+"""How all reports write numbers."""
 
 from __future__ import annotations
 

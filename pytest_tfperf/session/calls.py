@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pytest_tfperf.bench.comparing import Effort, OtherSide, Terms, compare
-from pytest_tfperf.bench.one_run import Side
 from pytest_tfperf.bench.rerun_queue import asked_for
+from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject

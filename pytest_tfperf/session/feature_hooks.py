@@ -1,6 +1,7 @@
 """What a feature may do in a session: the functions of its `plugin.py` that are marked with `hookimpl`.
 
-They get nouns and stores, and never pytest's own objects. Where only one feature can answer, the first that does wins.
+They get nouns, stores and what takes runs, and never pytest's own objects. Where only one feature can answer, the first
+that does wins.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from pytest_tfperf.core.features import modules
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features import modules
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.comparing import OtherSide
-    from pytest_tfperf.bench.one_run import RunEngine
+    from pytest_tfperf.bench.run_engine import RunEngine
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.figure import Figure

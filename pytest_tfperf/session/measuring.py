@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
-from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject

@@ -8,22 +8,17 @@ feature's `SETTINGS`.
 
 from __future__ import annotations
 
-import argparse
 import os
-import re
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import permutations
-from shlex import quote
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings, Update
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.lines import shortened, without_passwords
+from pytest_tfperf.lines import shortened
+from pytest_tfperf.session.rerun_options import rerun_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -188,135 +183,3 @@ def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
             f"{given}: there is no folder {folder}",
             next_step="Name the folder of your baselines, or record them there with --update-baselines",
         )
-
-
-_CHOOSING = frozenset({"-k", "-m", "--deselect", "--ignore", "--ignore-glob", "--pyargs"})
-"""pytest's options that choose tests."""
-
-_LOADING = frozenset({"-c", "--config-file", "--rootdir", "-p", "--import-mode", "--noconftest", "--confcutdir"})
-"""pytest's options that decide with which settings and plugins tests are loaded."""
-
-_OVERRIDES = ("-o", "--override-ini")
-
-_OWN_GROUP = "Custom options"
-"""Where pytest puts what a conftest.py adds with `parser.addoption`."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The options that this pytest has.
-
-    Args:
-        actions: each spelling, and what argparse does with it.
-        own: spellings of those that the project's own conftest.py adds: a test may depend on them.
-        left_out: names of our settings that concern one session only, or that no command may show.
-    """
-
-    actions: Mapping[str, argparse.Action]
-    own: frozenset[str]
-    left_out: frozenset[str]
-
-    def leaves_out(self, override: str) -> bool:
-        """Whether an override, as in "tfperf_strict=1", is of such a setting."""
-        return override.partition("=")[0].removeprefix("tfperf_") in self.left_out
-
-    @classmethod
-    def of(cls, config: pytest.Config, settings: Iterable[Setting[Any]]) -> Self:
-        """From pytest's parser, which has no public name; without it all options look unknown."""
-        parser = getattr(getattr(config, "_parser", None), "optparser", None)
-        groups = {group.title: group._group_actions for group in getattr(parser, "_action_groups", ())}
-        own = (name for action in groups.get(_OWN_GROUP, ()) for name in action.option_strings)
-        left_out = frozenset(one.name for one in settings if one.of_one_session or one.is_secret)
-        return cls(getattr(parser, "_option_string_actions", {}), frozenset(own), left_out)
-
-
-def rerun_command(
-    config: pytest.Config, settings: Mapping[str, Setting[Any]], given: Mapping[str, RawSetting]
-) -> RerunCommand:
-    """The command of this session's tests; `given` is what the user gave, by name."""
-    called, known = config.invocation_params, _Known.of(config, settings.values())
-    groups = list(_kept(called.args, known))
-    environment = _from_environment(one for one in given.values() if one.setting.name not in known.left_out)
-    options = [word for group in groups if _is_of_one_test(group) for word in group]
-    arguments = [word for group in groups for word in group]
-    return RerunCommand(
-        _shell_words([*options, *environment]),
-        config.rootpath,
-        called.dir,
-        _shell_words([*arguments, *environment]),
-    )
-
-
-def _shell_words(words: Iterable[str]) -> str:
-    """The words for a shell, each after a space, without the passwords of URLs."""
-    return "".join(f" {quote(without_passwords(word))}" for word in words)
-
-
-def _from_environment(given: Iterable[RawSetting]) -> list[str]:
-    """What environment variables say, as overrides: the shell in which a command is pasted may not have them."""
-    return [
-        word
-        for one in given
-        if one.origin is Origin.VARIABLE
-        for word in ("-o", f"tfperf_{one.setting.name}={one.text}")
-    ]
-
-
-def _kept(typed: Iterable[object], known: _Known) -> Iterator[list[str]]:
-    """The tests and options of the command line that affect what is measured, each with its values."""
-    words = deque(map(str, typed))
-    while words:
-        group = _next_option(words, known.actions)
-        if not group[0].startswith("-") or _is_kept(group, known):
-            yield group
-
-
-def _is_of_one_test(group: Sequence[str]) -> bool:
-    """Whether a command that names a test needs it: all options but those that choose tests."""
-    return group[0].startswith("-") and _name(group[0]) not in _CHOOSING
-
-
-def _next_option(words: deque[str], actions: Mapping[str, argparse.Action]) -> list[str]:
-    """Take a test, or an option with its values, from the words; a flag is taken out of `-xvs`."""
-    word = words.popleft()
-    is_short = word.startswith("-") and not word.startswith("--")
-    name = word[:2] if is_short else word.partition("=")[0]
-    if not word.startswith("-") or name not in (*actions, *_OVERRIDES):
-        return [word]
-    nargs = actions[name].nargs if name in actions else None
-    if nargs == 0:
-        if is_short and len(word) > 2:
-            words.appendleft(f"-{word[2:]}")
-        return [name]
-    if name != word:  # its value is attached
-        return [word]
-    group = [word]
-    most = nargs if isinstance(nargs, int) else len(words) if nargs in ("*", "+") else 1
-    takes_any = nargs not in ("?", "*", "+")
-    while words and len(group) <= most and (takes_any or not words[0].startswith("-")):
-        group.append(words.popleft())
-    return group
-
-
-def _is_kept(group: Sequence[str], known: _Known) -> bool:
-    """Whether an option affects what is measured."""
-    name = _name(group[0])
-    if name in _OVERRIDES:
-        return not any(known.leaves_out(_override(word)) for word in group)
-    if name in ("-n", "--numprocesses"):
-        return re.split("=|^-n", " ".join(group))[-1].strip() == "0"
-    if name.startswith("--tfperf-"):
-        return name.removeprefix("--tfperf-").replace("-", "_") not in known.left_out
-    return name in _CHOOSING or name in _LOADING or name in known.own
-
-
-def _name(word: str) -> str:
-    """The option of a word that may hold its value, too: `-ksmall`, `--ignore=old`."""
-    return word.partition("=")[0] if word.startswith("--") else word[:2]
-
-
-def _override(word: str) -> str:
-    """What an option like `-otfperf_strict=1` or `--override-ini=tfperf_strict=1` overrides, or a value of `-o`."""
-    for option in _OVERRIDES:
-        word = word.removeprefix(option)
-    return word.removeprefix("=")

@@ -86,7 +86,7 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
     # A session that only collects needs nothing that measures.
     from pytest_tfperf.session.expected_time import expected_seconds, has_time_for
     from pytest_tfperf.session.fixture import ThroughputFixture
-    from pytest_tfperf.session.report import why_again
+    from pytest_tfperf.session.session_lines import why_again
 
     session, test = request.config.stash[SESSION], request.node.nodeid
     benchmark.skipped = True  # where this raises, pytest-benchmark would warn that its fixture was not used
@@ -139,7 +139,7 @@ def write_outputs(session: Session) -> list[str]:
     """Let features write what was asked for; the lines for the user."""
     if session.settings.collects_only:
         return []
-    from pytest_tfperf.session.report import outputs
+    from pytest_tfperf.session.session_lines import outputs
 
     return list(outputs(session))
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.bench.machine_session import MachineSession, session_verdicts
-from pytest_tfperf.bench.one_run import RunEngine
+from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.rerun_queue import Result
+from pytest_tfperf.bench.run_engine import RunEngine
+from pytest_tfperf.bench.sentinels import session_verdicts
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.settings import Settings

@@ -39,9 +39,9 @@ def header(config: pytest.Config, session: Session) -> list[str]:
 def _lines_before(session: Session) -> list[str]:
     if session.settings.collects_only:  # short, and it needs nothing of what words measurements
         return session.remark_lines
-    from pytest_tfperf.session import report as session_report
+    from pytest_tfperf.session import session_lines
 
-    return session_report.header(session)
+    return session_lines.header(session)
 
 
 def write_summary(reporter: TerminalReporter, session: Session) -> None:
@@ -49,7 +49,7 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
     if session.settings.collects_only and not session.selection.faulty:
         return
     from pytest_tfperf.reports.measurement_table import OutcomeRow
-    from pytest_tfperf.session import report as session_report
+    from pytest_tfperf.session import session_lines
 
     width = terminal_width(reporter.config)
 
@@ -58,7 +58,7 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
             reporter.write_line(part)
 
     table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
-    if lines := session_report.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
+    if lines := session_lines.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
         reporter.write_sep("=", "throughput")
         for line in lines:
             if isinstance(line, OutcomeRow):

@@ -27,7 +27,7 @@ def strategy_for(workload: Workload, devices: list[str], cluster: Cluster | None
         return _central_storage(workload, devices)
     if len(devices) == 1:
         return tf.distribute.OneDeviceStrategy(devices[0])
-    # With `independent`, `optimizer.GradientDescent` leaves the exchange between the mirrored variables out.
+    # With `independent`, `steps.GradientDescent` leaves the exchange between the mirrored variables out.
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(workload, devices))
 
 

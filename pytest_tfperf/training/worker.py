@@ -124,7 +124,7 @@ def _work(channel: Channel, job: Job, figures: WorkerFigures) -> None:
     if job.workload.trainer is Trainer.OWN:
         _train_own(channel, job, devices, figures)
     else:
-        set_up = _SET_UPS.get(job.workload.variable_update, _alone)
+        set_up = _SET_UPS[job.workload.variable_update]
         _train(channel, job, set_up(channel, job, devices, cluster), figures)
 
 
@@ -176,6 +176,8 @@ def _collective(channel: Channel, job: Job, devices: list[str], cluster: Cluster
 
 
 _SET_UPS = {
+    VariableUpdate.REPLICATED: _alone,
+    VariableUpdate.INDEPENDENT: _alone,
     VariableUpdate.PARAMETER_SERVER: _parameter_server,
     VariableUpdate.HOROVOD: _horovod,
     VariableUpdate.COLLECTIVE: _collective,

@@ -13,8 +13,8 @@ from played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, Played
 
 from pytest_tfperf.bench.comparing import Effort, compare
 from pytest_tfperf.bench.disturbance_guard import TRIES
-from pytest_tfperf.bench.one_run import RunEngine, Side
 from pytest_tfperf.bench.pairs import PairSource
+from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.comparison import Comparison, Interleaving

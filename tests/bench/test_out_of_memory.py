@@ -5,7 +5,7 @@ from __future__ import annotations
 from machines import load
 from measurements import command
 
-from pytest_tfperf.bench.one_run import explained
+from pytest_tfperf.bench.run_engine import explained
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import OutOfMemory

@@ -9,12 +9,12 @@ from measurements import run_at
 from played import PlayedLauncher, steady
 from played_session import PlayedSession
 
-from pytest_tfperf.bench.machine_session import session_verdicts
+from pytest_tfperf.bench.sentinels import session_verdicts
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.machine import SENTINELS
 from pytest_tfperf.judging.session_variance import session_variance
+from pytest_tfperf.judging.software_and_machine import SENTINELS
 
 
 def judged(

@@ -10,7 +10,7 @@ from played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher
 
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Profiler, Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.disturbance import Disturbance

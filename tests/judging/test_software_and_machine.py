@@ -14,7 +14,7 @@ from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import Noise, Outcome, Tolerance
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
-from pytest_tfperf.judging.machine import (
+from pytest_tfperf.judging.software_and_machine import (
     SENTINELS,
     ReferencePairs,
     judge_machine,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from measurements import command
 from played import BOX, BUSY, Notes, PlayedGuard
 
-from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.run import Plan, Run
@@ -380,7 +380,7 @@ def test_the_guard_watches_only_what_this_process_starts(
     monkeypatch: pytest.MonkeyPatch, nodes: int, disturbance: Disturbance | None
 ) -> None:
     """An engine's ranks on this node would count as other processes."""
-    monkeypatch.setattr("pytest_tfperf.bench.one_run.CommandRun", lambda played: played)
+    monkeypatch.setattr("pytest_tfperf.bench.run_engine.CommandRun", lambda played: played)
     side = Side(workload=command(until_end=True), launcher=OneProgram())  # type: ignore[arg-type]
     engine = RunEngine(Notes(), PlayedGuard([BUSY]))  # type: ignore[arg-type]
     assert engine.run(side, replace(BOX, node_count=nodes), PLAN).disturbance == disturbance

@@ -7,7 +7,7 @@ from inner import Finished, Project
 
 HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "pynvml", "sqlalchemy", "sqlite3", "multiprocessing")
 
-MEASURES = ("bench", "judging", "measuring", "session_report", "workers.interpreters", "reports.summary")
+MEASURES = ("bench", "judging", "session.measuring", "session.session_lines", "workers.interpreters", "reports.summary")
 """Modules of ours that only a session with tests to run needs."""
 
 

@@ -1,4 +1,4 @@
-"""DESIGN's table of outcomes, as pytest, JUnit and the exit status show it.
+"""The table of outcomes, as pytest, JUnit and the exit status show it.
 
 test_wherever_it_is_called.py has those of the nightly gate.
 """

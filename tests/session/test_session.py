@@ -20,8 +20,8 @@ from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want, 
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError, WorkloadError
 from pytest_tfperf.session.expected_time import has_time_for, seconds_left
 from pytest_tfperf.session.outcomes import missing_as_error
-from pytest_tfperf.session.report import closing, header
 from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.session_lines import closing, header
 from pytest_tfperf.stores.baselines import BaselineStore
 
 TESTS = [

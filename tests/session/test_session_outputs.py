@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from inner import Project
 
-from pytest_tfperf.core.features import hookimpl
+from pytest_tfperf.features import hookimpl
 from pytest_tfperf.session import feature_hooks
 from pytest_tfperf.session.feature_hooks import Features
 

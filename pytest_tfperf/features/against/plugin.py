@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features import hookimpl
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.comparing import OtherSide

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features import hookimpl
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.comparing import OtherSide

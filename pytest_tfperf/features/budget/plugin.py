@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.selection import Choice, Selection
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features import hookimpl
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.past import PastResult

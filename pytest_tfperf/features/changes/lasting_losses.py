@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
-from pytest_tfperf.judging.lasting_changes import changes_of, counts
+from pytest_tfperf.judging.lasting_changes import LEVEL, changes_of, counts
 
 _Series = tuple[str, Key]
 _STILL_LOST = 0.5
 """A loss is over when later changes brought back more than this share of it."""
-_LEVEL = 10  # sessions whose median is a figure's level
 
 
 def lasting_losses(results: Sequence[PastResult], session: str) -> list[LastingChange]:
@@ -81,9 +80,9 @@ def _figure_lasts(change: LastingChange, last: LastingChange, points: Sequence[P
     """
     sessions = [point.session for point in points]
     values = [point.value for point in points]
-    before = statistics.median(values[: sessions.index(change.session)][-_LEVEL:])
+    before = statistics.median(values[: sessions.index(change.session)][-LEVEL:])
     start = reference if change.better is Better.SAME else before
-    away = statistics.median(values[sessions.index(last.last_session) :][-_LEVEL:]) - start
+    away = statistics.median(values[sessions.index(last.last_session) :][-LEVEL:]) - start
     return away * change.size > 0 and abs(away) > _STILL_LOST * abs(change.size * before)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.features import hookimpl
 from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 To add a launcher, write its engine: one class that meets `Engine`, in a file of `engines/`; nothing else lists it. For
 `--tfperf-launcher="pbs OPTIONS"` that is the class `Pbs` in `pbs.py`, which is made with the options. It only says
-which command starts the ranks: `rank_launcher.py` runs it, and talks to the ranks.
+which command starts the ranks: `rank_launcher.py` runs it, and talks to the ranks. If it tells them their numbers in
+variables of its own, in place of TFPERF_RANK, `training/place.py` has to know those.
 """
 
 from __future__ import annotations

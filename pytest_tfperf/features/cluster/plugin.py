@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.features import hookimpl
 from pytest_tfperf.features.cluster.engine import LOCAL, NAMES, find_engine, split_launcher
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.figure import Figure, figures_of
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.features import hookimpl
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.session_verdicts import SessionRecord

@@ -11,8 +11,7 @@ from pytest_tfperf.core.past import LastingChange, PastResult, moment
 from pytest_tfperf.core.verdict import Outcome, worst
 from pytest_tfperf.features.page.curves import figure
 from pytest_tfperf.features.page.past import Past, SeriesKey, is_valid, key_of, spell
-
-_LEVEL = 10  # results whose median is the level before a change
+from pytest_tfperf.judging.lasting_changes import LEVEL
 
 
 def change_facts(changes: Sequence[LastingChange], series: Sequence[PastResult]) -> list[dict[str, Any]]:
@@ -73,7 +72,7 @@ def _levels(one: LastingChange, series: Sequence[PastResult]) -> dict[str, Any]:
 
 
 def _level(results: Sequence[PastResult]) -> float | None:
-    return figure(statistics.median(one.value for one in results[-_LEVEL:])) if results else None
+    return figure(statistics.median(one.value for one in results[-LEVEL:])) if results else None
 
 
 def previous_facts(before: Sequence[Measurement], now: Sequence[Measurement], past: Past) -> list[dict[str, Any]]:

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Final, final
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
-from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import OpTime, Profile, Trace, grown, largest
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.features import hookimpl
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.one_run import RunEngine
+    from pytest_tfperf.bench.run_engine import RunEngine
     from pytest_tfperf.bench.task import Profiler, Task
     from pytest_tfperf.stores.history import History
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.core.features import hookimpl
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.features import hookimpl
 
 if TYPE_CHECKING:
     from pytest_tfperf.features.references.environment import ReferenceEnvironment

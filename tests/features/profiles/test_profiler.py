@@ -11,7 +11,7 @@ from measurements import measurement, throughput
 from played import BUSY, Notes, PlayedGuard, PlayedLauncher, PlayedRun, steady
 from played_session import ROW, PlayedSession
 
-from pytest_tfperf.bench.one_run import RunEngine, Side
+from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command

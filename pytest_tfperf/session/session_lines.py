@@ -1,4 +1,4 @@
-"""The lines that a session prints before its first test and after its last."""
+"""Gathers from a session what `reports/summary.py` words before its first test and after its last."""
 
 from __future__ import annotations
 
