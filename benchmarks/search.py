@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.features.bisect.search import MOST_PAIRS, Answer, Search, Side, answer_of, error_rates, threshold_of
-from pytest_tfperf.judging.pairs import Decision, ErrorRates, decide
+from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision, decide
 
 TRUTHS = ((0.01, -0.05), (0.01, -0.1), (0.02, -0.05), (0.04, -0.1), (0.08, -0.2))  # (sb, loss)
 TOLERANCE = Tolerance.of(0.02)
@@ -32,7 +32,7 @@ class Played:
         self._window_error = window_error
         self.pairs = 0
 
-    def compare(self, change: float, tolerance: Tolerance, rates: ErrorRates) -> tuple[Decision, int]:
+    def compare(self, change: float, tolerance: Tolerance, rates: ErrorRates) -> tuple[PairsDecision, int]:
         """The decision on two states that truly differ by `change`, and its pairs."""
         ratios: list[float] = []
         while True:
@@ -62,7 +62,7 @@ def search(played: Played, states: int, first_bad: int, loss: float, unmeasurabl
     return found
 
 
-def _and(compared: tuple[Decision, int], threshold: Tolerance) -> tuple[Decision, Tolerance, int]:
+def _and(compared: tuple[PairsDecision, int], threshold: Tolerance) -> tuple[PairsDecision, Tolerance, int]:
     decision, pairs = compared
     return decision, threshold, pairs
 

@@ -27,7 +27,7 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance, worst
 from pytest_tfperf.errors import FunctionMissing, NotCompared, TfperfError, UserCodeFailed
 from pytest_tfperf.judging.figures import settled
-from pytest_tfperf.judging.pairs import MIN_PAIRS, Decision, ErrorRates, decide
+from pytest_tfperf.judging.pairs import MIN_PAIRS, ErrorRates, PairsDecision, decide
 from pytest_tfperf.judging.validity import invalid
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
@@ -101,39 +101,11 @@ def compare(
         MeasurementError: a worker died, hung or raised.
         NotCompared: the code of a failed in its first run, before b was tried.
     """
-    effort = effort or Effort()
-    rates = error_rates or ErrorRates()
     started = time.monotonic()
     source = PairSource(engine, a, b, topology, plan)
-    pairs: list[Pair] = []
-    discarded: list[Pair] = []
-    figures: tuple[FigureVerdict, ...] = ()
-    most = effort.max_pairs
-    while True:
-        # The third pair is the first that can decide, and usually the last, so its workers profile their steps.
-        profiled = len(pairs) == MIN_PAIRS - 1
-        try:
-            pair, bad = undisturbed(partial(source.take, profiled=profiled))
-        except UserCodeFailed as error:
-            if a_may_fail and source.failed_side == "a" and not (pairs or discarded):
-                raise _lacking(error) from error
-            raise
-        discarded += bad
-        pairs += [pair] if pair is not None else []
-        if len(pairs) == MIN_PAIRS:
-            most = effort.pairs_that_fit(MIN_PAIRS, time.monotonic() - started)
-        decision = _decision(pairs or [discarded[-1]], tolerance, most, rates)
-        if pair is None:
-            decision, figures = replace(decision, outcome=invalid(None).outcome, reason=""), ()
-            break
-        figures = compared_figures(plan, pairs, most, rates) if judged else ()
-        if not judged or _is_over(decision, figures):
-            break
-        if end := _end(len(pairs), len(discarded), time.monotonic() - started, effort, most):
-            decision = replace(decision, reason=f"{decision.reason}; {end}")
-            break
-    counted = pairs or [discarded[-1]]
-    figures = tuple(map(settled, figures))
+    rates = error_rates or ErrorRates()
+    found = _take_pairs(source, plan, tolerance, effort or Effort(), rates, a_may_fail=a_may_fail, judged=judged)
+    counted, decision, figures = found.counted, found.decision, tuple(map(settled, found.figures))
     device_rate = (
         engine.rate_on_device_data(b, topology, plan, [pair.b for pair in counted])
         if judged and decision.outcome is Outcome.REGRESSED
@@ -160,8 +132,66 @@ def compare(
         topology=topology.shape,
         seconds=time.monotonic() - started,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
-        discarded_pairs=tuple(discarded),
+        discarded_pairs=tuple(found.discarded),
     )
+
+
+@dataclass(frozen=True)
+class _DecidedPairs:
+    """The pairs of a comparison, and what they decide.
+
+    Args:
+        counted: those that count; the last disturbed one where each was disturbed.
+        discarded: the disturbed ones.
+        decision: on the ratio.
+        figures: the verdicts on the plan's figures.
+    """
+
+    counted: Sequence[Pair]
+    discarded: Sequence[Pair]
+    decision: PairsDecision
+    figures: Sequence[FigureVerdict]
+
+
+def _take_pairs(
+    source: PairSource,
+    plan: Plan,
+    tolerance: Tolerance,
+    effort: Effort,
+    rates: ErrorRates,
+    *,
+    a_may_fail: bool,
+    judged: bool,
+) -> _DecidedPairs:
+    """Take pairs until they decide, or the effort is spent; the arguments are those of `compare`."""
+    started = time.monotonic()
+    pairs: list[Pair] = []
+    discarded: list[Pair] = []
+    most = effort.max_pairs
+    while True:
+        # The third pair is the first that can decide, and usually the last, so its workers profile their steps.
+        profiled = len(pairs) == MIN_PAIRS - 1
+        try:
+            pair, bad = undisturbed(partial(source.take, profiled=profiled))
+        except UserCodeFailed as error:
+            if a_may_fail and source.failed_side == "a" and not (pairs or discarded):
+                raise _lacking(error) from error
+            raise
+        discarded += bad
+        pairs += [pair] if pair is not None else []
+        if len(pairs) == MIN_PAIRS:
+            most = effort.pairs_that_fit(MIN_PAIRS, time.monotonic() - started)
+        counted = pairs or [discarded[-1]]
+        decision = _decision(counted, tolerance, most, rates)
+        if pair is None:
+            decision = replace(decision, outcome=invalid(None).outcome, reason="")
+            return _DecidedPairs(counted, discarded, decision, ())
+        figures = compared_figures(plan, pairs, most, rates) if judged else ()
+        if not judged or _is_over(decision, figures):
+            return _DecidedPairs(counted, discarded, decision, figures)
+        if end := _end(len(pairs), len(discarded), time.monotonic() - started, effort, most):
+            decision = replace(decision, reason=f"{decision.reason}; {end}")
+            return _DecidedPairs(counted, discarded, decision, figures)
 
 
 def _lacking(error: UserCodeFailed) -> NotCompared:
@@ -169,7 +199,7 @@ def _lacking(error: UserCodeFailed) -> NotCompared:
     return NotCompared(f"{'NEW' if isinstance(error, FunctionMissing) else 'fails there only'}: {error.brief}")
 
 
-def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: ErrorRates) -> Decision:
+def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: ErrorRates) -> PairsDecision:
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
     window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
     decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error, error_rates=rates)
@@ -178,7 +208,7 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: Err
     return decision if found is None else replace(decision, outcome=found.outcome, reason="")
 
 
-def _is_over(decision: Decision, figures: Sequence[FigureVerdict]) -> bool:
+def _is_over(decision: PairsDecision, figures: Sequence[FigureVerdict]) -> bool:
     """Whether nothing is in doubt, or the worst is known already."""
     outcomes = {decision.outcome, *(one.outcome for one in figures)}
     if outcomes & {Outcome.REGRESSED, Outcome.INVALID}:

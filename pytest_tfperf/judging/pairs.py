@@ -54,7 +54,7 @@ _TRIMMED_FROM = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PairsDecision:
     """What the pairs so far say; INCONCLUSIVE asks for more.
 
     Args:
@@ -77,7 +77,7 @@ def decide(
     *,
     window_error: float = 0.0,
     error_rates: ErrorRates = _USUAL,
-) -> Decision:
+) -> PairsDecision:
     """Test the pairs so far against the tolerance; may be called after each pair, up to `most_pairs` of them.
 
     A t interval over pairs: windows of one pair share what sets its two processes apart, so only pairs are
@@ -109,7 +109,7 @@ def decide(
         outcome, reason = Outcome.PASS, f"not slower by more than the tolerance in {pairs}"
     else:
         outcome, reason = Outcome.INCONCLUSIVE, f"too close to the tolerance to decide after {pairs}"
-    return Decision(math.exp(mean), math.exp(mean - shown), _exp(mean + shown), outcome, reason)
+    return PairsDecision(math.exp(mean), math.exp(mean - shown), _exp(mean + shown), outcome, reason)
 
 
 def share(error: float, most_pairs: int) -> float:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.pairs import Decision, ErrorRates
+from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision
 
 TOTAL_ERROR: Final = 0.05
 """How often a whole search may end at the wrong change.
@@ -52,7 +52,7 @@ class Answer:
     why: str = ""
 
 
-def answer_of(decision: Decision, threshold: Tolerance, pairs: int) -> Answer:
+def answer_of(decision: PairsDecision, threshold: Tolerance, pairs: int) -> Answer:
     """The answer that a decision gives; where it is undecided, the likelier one."""
     is_lower = decision.ratio < 1 + (threshold.lower or 0.0)
     sides = {Outcome.REGRESSED: Side.BAD, Outcome.PASS: Side.GOOD, Outcome.IMPROVED: Side.GOOD}

@@ -29,7 +29,7 @@ from pytest_tfperf.features.bisect.search import (
 )
 from pytest_tfperf.features.bisect.states import States
 from pytest_tfperf.features.bisect.step import Answered, Found, Step, read_answer, write
-from pytest_tfperf.judging.pairs import Decision
+from pytest_tfperf.judging.pairs import PairsDecision
 from pytest_tfperf.reports.numbers import change, counted, duration
 from pytest_tfperf.reports.table import aligned
 from pytest_tfperf.stores import files
@@ -306,7 +306,7 @@ def _session(test: str, step_file: Path) -> str:
     return text
 
 
-def _size(found: Decision | Answer) -> str:
+def _size(found: PairsDecision | Answer) -> str:
     """The change with its interval: "-10.1 % (95 % CI -11.0 % to -9.2 %)"."""
     interval = f" (95 % CI {change(found.low - 1)} to {change(found.high - 1)})" if math.isfinite(found.high) else ""
     return f"{change(found.ratio - 1)}{interval}"

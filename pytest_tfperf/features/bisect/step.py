@@ -19,7 +19,7 @@ from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.pairs import Decision, ErrorRates
+from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision
 from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.stores import files
 from pytest_tfperf.workers.checkout_launcher import Checkout, CheckoutLauncher
@@ -84,7 +84,7 @@ class Found:
 
     test: str
     call: int
-    decision: Decision
+    decision: PairsDecision
     pairs: int
 
 
@@ -124,7 +124,7 @@ def answered(record: SessionRecord) -> Answered:
     found: list[Found] = []
     for one in record.results:
         if isinstance(one, Comparison) and one.against_other_side:
-            decision = Decision(one.ratio, one.low, one.high, one.of_ratio or Outcome.INVALID, reason_of(one))
+            decision = PairsDecision(one.ratio, one.low, one.high, one.of_ratio or Outcome.INVALID, reason_of(one))
             found.append(Found(test=one.test, call=calls[one.test], decision=decision, pairs=len(one.pairs)))
         calls[one.test] += 1
     faults = {test: str(error) for test, error in record.not_measured.items()}

@@ -20,7 +20,7 @@ from pytest_tfperf.features.bisect.search import (
     error_rates,
     threshold_of,
 )
-from pytest_tfperf.judging.pairs import Decision
+from pytest_tfperf.judging.pairs import PairsDecision
 
 
 def searched(states: int, side_of: Callable[[int], Side]) -> tuple[range, int]:
@@ -64,8 +64,8 @@ def test_the_threshold_is_half_of_the_loss() -> None:
     assert (found.lower, found.upper) == (pytest.approx(-0.1), None)
 
 
-def decision(outcome: Outcome, ratio: float) -> Decision:
-    return Decision(ratio, ratio - 0.01, ratio + 0.01, outcome, "")
+def decision(outcome: Outcome, ratio: float) -> PairsDecision:
+    return PairsDecision(ratio, ratio - 0.01, ratio + 0.01, outcome, "")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.searching import Searching
 from pytest_tfperf.features.bisect.step import Answered, Found, State, read_step, write
-from pytest_tfperf.judging.pairs import Decision
+from pytest_tfperf.judging.pairs import PairsDecision
 
 TEST = "a.py::test"
 FOUND, NOT_SLOWER, NOT_MEASURED = 0, 1, 6
@@ -33,7 +33,7 @@ class PlayedStates:
 
 
 def found(outcome: Outcome, ratio: float, *, test: str = TEST, call: int = 0, reason: str = "") -> Found:
-    decision = Decision(ratio, ratio - 0.01, ratio + 0.01, outcome, reason)
+    decision = PairsDecision(ratio, ratio - 0.01, ratio + 0.01, outcome, reason)
     return Found(test=test, call=call, decision=decision, pairs=3)
 
 
