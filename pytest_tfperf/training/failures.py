@@ -46,8 +46,10 @@ def failure(error: BaseException) -> dict[str, Any]:
     """
     ours = error if isinstance(error, TfperfError) else None
     traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
-    with suppress(OSError):
-        os.fsync(2)  # on NFS the driver would not see it until the log is closed
+    about_a_peer = is_about_a_peer(error)
+    if not about_a_peer:  # after those TensorFlow may abort any moment, and the driver would blame this rank
+        with suppress(OSError):
+            os.fsync(2)  # on NFS the driver would not see it until the log is closed
     text, half = plain([Line(ours.headline), *lines_of(*ours.below)]) if ours else str(error), _MAX_CHARACTERS // 2
     return {
         "type": type(error).__name__,
@@ -56,7 +58,7 @@ def failure(error: BaseException) -> dict[str, Any]:
         "ours": ours is not None,
         "next_step": ours.next_step if ours else "",
         "out_of_memory": is_out_of_memory(error),
-        "about_a_peer": is_about_a_peer(error),
+        "about_a_peer": about_a_peer,
         "missing": isinstance(error, UnknownFunction),
     }
 
