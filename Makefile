@@ -36,7 +36,7 @@ endif
 endif
 endif
 
-# Python and pytest keep what they compiled, whatever the environment says: tests start some 200 processes.
+# Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: perf baselines test test-slow test-lowest test-services test-nodes horovod otava lint clean
@@ -53,7 +53,7 @@ REST := $(filter-out $(FIRST) $(addprefix tests/,nodes services data helpers __p
 test: $(VENV)/.installed-dev
 	$(PYTEST) $(FIRST) $(REST) -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# Whole sessions whose workers train, and the deepest models: CI runs them, `make test` does not.
+# Sessions whose workers train, the deepest models, XLA, repeated simulations: CI runs them, `make test` does not.
 test-slow: $(VENV)/.installed-dev
 	$(PYTEST) $(FIRST) $(REST) -m slow -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 

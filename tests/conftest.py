@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 from expected import same_texts
@@ -13,9 +14,21 @@ __all__ = ["played", "played_project", "project", "same_texts", "shared"]
 # A session that a test starts is no worker of the xdist that runs the test; pytest-benchmark would take it for one.
 os.environ.pop("PYTEST_XDIST_WORKER", None)
 
+# OpenBLAS starts a thread for each core where NumPy or SciPy is imported, and each session of these tests imports both:
+# a quarter of a second of two cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # No test asserts a wall-clock time, and Hypothesis' deadline and its check of how long examples take to draw do: a busy
 # machine would fail them.
 settings.register_profile("no clock", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 # HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest tests/session/test_fuzz.py
 settings.register_profile("long", settings.get_profile("no clock"), max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "no clock"))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported lives as long as this process, so no collection of garbage need look at it again.
+
+    TensorFlow is half a million objects, and each session that a test runs in this process ends with a collection.
+    """
+    gc.freeze()

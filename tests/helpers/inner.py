@@ -13,8 +13,10 @@ import signal
 import subprocess
 import sys
 import uuid
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, Self
@@ -36,6 +38,8 @@ NOT_MEASURED = 6
 
 ANY_THROUGHPUT = {"reference": 1000.0, "lower": -0.999999, "upper": 1e9}
 """A row that passes any throughput of this or the next century."""
+
+_JUNIT = "--junitxml=.junit.xml"
 
 # Too few windows to find out that a run never settles: the machine may be busy with anything, and may swap. Hypothesis'
 # plugin would be imported at the end of each session.
@@ -138,8 +142,14 @@ class Project:
         self.baselines.update("paper", rows)
 
     def run(self, *arguments: str, **more: Any) -> Finished:
-        """A whole session; the arguments are those of `start`."""
+        """A whole session; the arguments are those of `start`.
+
+        Where workers play and nothing goes to Popen, pytest runs in this process, as pytester does it: half of the
+        processor time of so short a session is the import of what this process has imported already.
+        """
         try:
+            if not self._trains and all(map(str.isupper, more)):
+                return self._finished(*_run_here(self.folder, [_JUNIT, *arguments], self._environment(more)))
             return self.end_of(self.start(*arguments, **more))
         finally:
             self.kill_all()
@@ -147,26 +157,25 @@ class Project:
     def end_of(self, process: subprocess.Popen[str]) -> Finished:
         """The output of a session that was started, when it has ended, and its JUnit file."""
         text, _ = process.communicate(timeout=SESSION_SECONDS)
+        return self._finished(process.returncode, text)
+
+    def _finished(self, status: int, text: str) -> Finished:
         junit = self.folder / ".junit.xml"
         cases = _cases(junit) if junit.exists() else {}
         junit.unlink(missing_ok=True)
-        return Finished(process.returncode, text, cases)
+        return Finished(status, text, cases)
 
     def start(self, *arguments: str, **more: Any) -> subprocess.Popen[str]:
         """pytest with these arguments; `python` are Python's own options, names in capitals environment variables.
 
         All others go to Popen.
         """
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
-        environment |= {name: more.pop(name) for name in list(more) if name.isupper()}
-        if not self._trains:
-            environment["PYTHONPATH"] = os.pathsep.join([str(PLAYED_TRAINING), environment.get("PYTHONPATH", "")])
-        name, _, value = self._mark.partition("=")
+        environment = self._environment({name: more.pop(name) for name in list(more) if name.isupper()})
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(
-            [sys.executable, *more.pop("python", ()), "-m", "pytest", "--junitxml=.junit.xml", *arguments],
+            [sys.executable, *more.pop("python", ()), "-m", "pytest", _JUNIT, *arguments],
             cwd=self.folder,
-            env=environment | {name: value},
+            env=environment,
             text=True,
             # Whoever runs these tests in the background has SIGINT ignored, and children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -174,6 +183,14 @@ class Project:
         )
         self._sessions.append(process)
         return process
+
+    def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
+        environment |= variables
+        if not self._trains:
+            environment["PYTHONPATH"] = os.pathsep.join([str(PLAYED_TRAINING), environment.get("PYTHONPATH", "")])
+        name, _, value = self._mark.partition("=")
+        return environment | {name: value}
 
     def terminal(self, *arguments: str, columns: int, **more: Any) -> str:
         """What a terminal of this width gets from a whole session, escape codes and all."""
@@ -235,6 +252,26 @@ class Project:
     @property
     def started_workers(self) -> bool:
         return (self.folder / ".tfperf" / "logs").exists()
+
+
+def _run_here(folder: Path, arguments: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Exit status and output of pytest in this process, which afterwards is as before, but for imported packages."""
+    text = StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(text), redirect_stderr(text):
+        patch.chdir(folder)
+        for name in set(os.environ) - set(environment):
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.syspath_prepend(folder)  # as `python -m pytest` does
+        try:
+            status = pytest.main(arguments)
+        except SystemExit as end:
+            status = end.code
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(folder)):
+            del sys.modules[name]  # another session may have a module of this name
+    return int(status), text.getvalue()
 
 
 def _read(descriptor: int) -> bytes:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pytest_tfperf
-from pytest_tfperf import Workload
+from pytest_tfperf import Workload, cli
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE
@@ -263,21 +263,20 @@ def test_sources_use_the_words_of_the_field() -> None:
         "",
     ],
 )
-def test_the_commands_help_uses_the_words_of_the_field(command: str) -> None:
-    text = _help("pytest_tfperf.cli", *command.split())
+def test_the_commands_help_uses_the_words_of_the_field(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert cli.main([*command.split(), "--help"]) == 0
+    text = capsys.readouterr().out
     assert "usage: " in text
     assert forbidden_in(text) == []
 
 
 def test_pytests_help_uses_the_words_of_the_field() -> None:
-    text = _help("pytest")
+    command = [sys.executable, "-m", "pytest", "--help"]
+    variables = os.environ | {"COLUMNS": "200"}
+    text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=variables).stdout
     ours = [line for line in text.splitlines() if "tfperf" in line]
     assert ours
     assert forbidden_in(text.partition("performance gate for TensorFlow")[2].partition("\n\n")[0]) == []
-
-
-def _help(module: str, *arguments: str) -> str:
-    command = [sys.executable, "-m", module, *arguments, "--help"]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"COLUMNS": "200"}
-    ).stdout

@@ -134,8 +134,8 @@ NUMBERS = {call: number for number, call in enumerate(CALLS)}
 
 
 @pytest.fixture(scope="module")
-def calls(shared: Project) -> Finished:
-    shared.tests(
+def calls(played: Project) -> Finished:
+    played.tests(
         f"""
         @pytest.mark.parametrize("number", range({len(CALLS)}))
         def test_it(throughput, gpu_topology, number):
@@ -143,7 +143,7 @@ def calls(shared: Project) -> Finished:
             eval("throughput." + {list(CALLS)!r}[number], names | dict(one=gpu_topology.take(1)))
         """
     )
-    return shared.run()
+    return played.run()
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -153,8 +153,8 @@ def test_an_invalid_argument_is_an_error_in_one_line_with_its_location(calls: Fi
     assert re.fullmatch(rf"test_it\.py:\d+: .*{re.escape(CALLS[call])}.*", case.text), case.text
 
 
-def test_no_worker_is_started_for_an_invalid_argument(calls: Finished, shared: Project) -> None:
-    assert (calls.status, shared.started_workers) == (NOT_MEASURED, False)
+def test_no_worker_is_started_for_an_invalid_argument(calls: Finished, played: Project) -> None:
+    assert (calls.status, played.started_workers) == (NOT_MEASURED, False)
 
 
 HEADER = ",".join(baseline_file.COLUMNS)

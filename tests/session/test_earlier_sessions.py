@@ -114,7 +114,7 @@ def program_session(project: Project, rate: str, *arguments: str) -> Finished:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """After its first session."""
-    with Project(tmp_path_factory.mktemp("first")) as project:
+    with Project(tmp_path_factory.mktemp("first"), trains=False) as project:
         project.tests(PROGRAM)
         assert program_session(project, USUAL).status == 0
         yield project
@@ -123,7 +123,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 @pytest.fixture
 def second(first: Project, tmp_path: Path) -> Iterator[Project]:
     """A copy before its second session."""
-    with Project(shutil.copytree(first.folder, tmp_path / "copy")) as project:
+    with Project(shutil.copytree(first.folder, tmp_path / "copy"), trains=False) as project:
         yield project
 
 
@@ -144,10 +144,10 @@ def test_another_machines_sessions_are_no_reference(second: Project) -> None:
     assert " NO_BASELINE" in program_session(second, LOW, "--tfperf-machine=another").text
 
 
-def test_sessions_with_an_injected_slowdown_are_no_reference(project: Project) -> None:
-    project.tests(PROGRAM)
-    program_session(project, USUAL, "--tfperf-inject-slowdown=0.3")
-    assert " NO_BASELINE" in program_session(project, USUAL).text
+def test_sessions_with_an_injected_slowdown_are_no_reference(played_project: Project) -> None:
+    played_project.tests(PROGRAM)
+    program_session(played_project, USUAL, "--tfperf-inject-slowdown=0.3")
+    assert " NO_BASELINE" in program_session(played_project, USUAL).text
 
 
 def test_an_injected_slowdown_shows_from_the_second_session_on(second: Project) -> None:

@@ -26,18 +26,18 @@ TESTS = f"""
 
 
 @pytest.fixture(scope="module")
-def sessions(shared: Project) -> tuple[Finished, Finished]:
+def sessions(played: Project) -> tuple[Finished, Finished]:
     """Two sessions; between them the row of the first one is damaged."""
-    shared.tests(TESTS)
+    played.tests(TESTS)
     outputs = ("--tfperf-html=report.html", "-o", "tfperf_markdown=summary.md", f"--junit-prefix=a://b:{SECRET}@c")
-    first = shared.run(*outputs)
-    with closing(sqlite3.connect(shared.folder / ".tfperf/history.sqlite")) as database, database:
+    first = played.run(*outputs)
+    with closing(sqlite3.connect(played.folder / ".tfperf/history.sqlite")) as database, database:
         database.execute("update tfperf_measurements set whole = x'00'")
-    return first, shared.run(*outputs)
+    return first, played.run(*outputs)
 
 
-def test_neither_passwords_nor_escapes_are_shown(sessions: tuple[Finished, Finished], shared: Project) -> None:
-    files = [(shared.folder / name).read_text() for name in ("report.html", "summary.md")]
+def test_neither_passwords_nor_escapes_are_shown(sessions: tuple[Finished, Finished], played: Project) -> None:
+    files = [(played.folder / name).read_text() for name in ("report.html", "summary.md")]
     for text in (sessions[0].text, sessions[0].cases["test_dies"].text, *files):
         assert "ann:***@db" in text
         assert SECRET not in text

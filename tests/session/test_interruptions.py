@@ -43,19 +43,25 @@ def interrupted(
     return project.end_of(process)
 
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+SIGNALS = [
+    pytest.param((signal.SIGINT, False), id="SIGINT"),
+    pytest.param((signal.SIGTERM, False), id="SIGTERM"),
+    pytest.param((signal.SIGKILL, False), id="SIGKILL"),
+    pytest.param((signal.SIGINT, True), id="SIGINT, trained", marks=pytest.mark.slow),
+]
+"""Each with whether workers train."""
 
 
-@pytest.fixture(scope="module", params=SIGNALS, ids=lambda by: by.name)
+@pytest.fixture(scope="module", params=SIGNALS)
 def ended(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[signal.Signals, Project, Finished]]:
-    """The signal, and the session that it ended while one test waited for its further runs; one of them trains."""
-    folder = tmp_path_factory.mktemp(request.param.name)
-    with Project(folder, trains=request.param is signal.SIGINT) as project:
+    """The signal, and the session that it ended while one test waited for its further runs."""
+    by, trains = request.param
+    with Project(tmp_path_factory.mktemp(by.name), trains=trains) as project:
         project.baseline("nets:tiny-b2-replicated-device", reference=1e9)
         project.write("conftest.py", CHILDREN)
-        yield request.param, project, interrupted(project, request.param)
+        yield by, project, interrupted(project, by)
 
 
 Ended = tuple[signal.Signals, Project, Finished]

@@ -203,6 +203,6 @@ def test_a_nightly_gate_that_measured_nothing_is_not_green(played: Project) -> N
     assert (finished.status, "NOTHING WAS MEASURED" in finished.text) == (NOT_MEASURED, True)
 
 
-def test_a_nightly_gate_without_throughput_tests_is_green(project: Project) -> None:
-    project.write("test_other.py", "def test_other(): pass")
-    assert project.run("--tfperf-require-baseline").status == 0
+def test_a_nightly_gate_without_throughput_tests_is_green(played_project: Project) -> None:
+    played_project.write("test_other.py", "def test_other(): pass")
+    assert played_project.run("--tfperf-require-baseline").status == 0

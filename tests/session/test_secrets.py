@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_lines import Argument, arguments
@@ -41,7 +42,12 @@ def _in_its_own_copy(history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(shutil.copytree(history, tmp_path / "copy"))
 
 
-@pytest.mark.parametrize("argument", list(arguments()), ids=str)
+def _of_a_test(argument: Argument) -> Any:
+    makes_data = argument.command in FEW and argument.name == "DIR"  # with TensorFlow
+    return pytest.param(argument, marks=[pytest.mark.slow] * makes_data, id=str(argument))
+
+
+@pytest.mark.parametrize("argument", [_of_a_test(argument) for argument in arguments()])
 def test_no_argument_of_any_command_shows_it(argument: Argument, capfd: pytest.CaptureFixture[str]) -> None:
     few = FEW.get(argument.command, []) if argument.name == "DIR" else []
     status = cli.main([*argument.line(URL), *few])

@@ -24,10 +24,10 @@ def test_slower(throughput, on):
 """
 
 
-def test_a_slower_program_fails_its_test_and_both_names_are_shown(project: Project) -> None:
-    project.write("program.py", PROGRAM)
-    project.tests(TESTS)
-    session = project.run("-o", "tfperf_steps=1")
+def test_a_slower_program_fails_its_test_and_both_names_are_shown(played_project: Project) -> None:
+    played_project.write("program.py", PROGRAM)
+    played_project.tests(TESTS)
+    session = played_project.run("-o", "tfperf_steps=1")
     assert (session.kinds, session.status) == ({"test_slower": "failure"}, 1), session.text
     assert "the body came to its end" in session.text
     assert "slower than old" in session.text

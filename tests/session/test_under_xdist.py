@@ -7,9 +7,9 @@ from inner import NOT_MEASURED, Finished, Project
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["", "--tfperf-require-baseline"])
-def distributed(request: pytest.FixtureRequest, shared: Project) -> tuple[bool, Finished]:
+def distributed(request: pytest.FixtureRequest, played: Project) -> tuple[bool, Finished]:
     """Whether it is the nightly gate, and the session."""
-    shared.tests(
+    played.tests(
         """
         def test_throughput(throughput, on):
             throughput.check(tiny(), on=on)
@@ -18,7 +18,7 @@ def distributed(request: pytest.FixtureRequest, shared: Project) -> tuple[bool, 
             pass
         """
     )
-    return request.param, shared.run("-n1", *(["--tfperf-require-baseline"] if request.param else []))
+    return request.param, played.run("-n1", *(["--tfperf-require-baseline"] if request.param else []))
 
 
 def test_throughput_tests_skip_or_fail_the_nightly_gate_and_others_run(distributed: tuple[bool, Finished]) -> None:
@@ -43,6 +43,6 @@ def test_the_summary_says_that_nothing_was_measured(distributed: tuple[bool, Fin
     )
 
 
-def test_one_process_is_no_distribution(project: Project) -> None:
-    project.write("test_it.py", "def test_it(throughput): pass")
-    assert project.run("-n0").kinds == {"test_it": "passed"}
+def test_one_process_is_no_distribution(played_project: Project) -> None:
+    played_project.write("test_it.py", "def test_it(throughput): pass")
+    assert played_project.run("-n0").kinds == {"test_it": "passed"}

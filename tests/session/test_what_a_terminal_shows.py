@@ -63,7 +63,7 @@ def filled(played: Project) -> Project:
 
 @pytest.fixture(scope="module")
 def of_a_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    with Project(tmp_path_factory.mktemp("program")) as project:
+    with Project(tmp_path_factory.mktemp("program"), trains=False) as project:
         project.tests(OF_A_PROGRAM)
         project.baseline("program", unit="examples", **ANY_THROUGHPUT)
         yield project

@@ -87,6 +87,7 @@ def test_a_compiled_model_can_be_run_forward_only(cpus: list[str]) -> None:
     assert_same(weights(model), before)
 
 
+@pytest.mark.slow
 def test_xla_compiles_the_step_of_a_compiled_model(cpus: list[str]) -> None:
     assert math.isfinite(build(cpus[:1], model="jobs:classifier", xla=True)[0].run(2))
 

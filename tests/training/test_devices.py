@@ -104,6 +104,7 @@ def test_a_process_alone_owns_all_its_devices(cpus: list[str]) -> None:
     assert [name.rpartition("device:")[2] for name in own_devices(DeviceKind.CPU)] == cpus
 
 
+@pytest.mark.slow  # it imports TensorFlow in a process of its own
 def test_a_rank_that_leads_a_cluster_knows_its_own_devices() -> None:
     code = """
 import tensorflow as tf
@@ -143,6 +144,7 @@ def test_virtual_cpus_are_as_many_as_were_asked_for(cpus: list[str]) -> None:
     assert len(tf.config.list_logical_devices("CPU")) == 4
 
 
+@pytest.mark.slow
 def test_threads_are_no_more_than_the_quota() -> None:
     code = """
 import os

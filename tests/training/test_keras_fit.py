@@ -56,7 +56,11 @@ def test_fit_trains_as_the_loop_does(
 
 @pytest.mark.parametrize(
     ("precision", "variable_update"),
-    [("mixed_float16", "replicated"), ("mixed_float16", "parameter_server"), ("mixed_bfloat16", "replicated")],
+    [
+        ("mixed_float16", "replicated"),
+        pytest.param("mixed_float16", "parameter_server", marks=pytest.mark.slow),
+        pytest.param("mixed_bfloat16", "replicated", marks=pytest.mark.slow),
+    ],
 )
 def test_fit_trains_as_the_loop_does_in_mixed_precision(
     cpus: list[str], fit: Callable[..., Built], precision: str, variable_update: str
@@ -107,6 +111,7 @@ def test_windows_of_any_length_continue_the_dataset_and_share_one_trace(
     assert taken == [(1, 1.0, traces), (4, 4.0, traces), (6, 6.0, traces)]
 
 
+@pytest.mark.slow
 def test_fit_can_be_compiled_by_xla(cpus: list[str], fit: Callable[..., Built]) -> None:
     ours, _ = build(cpus[:1], model="nets:plain")
     assert fit(cpus[:1], model="nets:plain", xla=True)[0].run(1) == pytest.approx(ours.run(1), rel=1e-4)

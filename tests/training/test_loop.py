@@ -38,6 +38,7 @@ def test_the_seed_sets_the_weights_and_the_images(cpus: list[str]) -> None:
     assert first != pytest.approx(other, rel=1e-3)
 
 
+@pytest.mark.slow  # XLA compiles for longest
 def test_xla_trains_the_same(cpus: list[str]) -> None:
     loop, model = build(cpus[:2], model="nets:normalised")
     compiled, compiled_model = build(cpus[:2], model="nets:normalised", xla=True)

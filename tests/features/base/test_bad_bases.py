@@ -10,8 +10,8 @@ from repositories import Repository, git
 
 
 @pytest.fixture
-def repository(project: Project) -> Repository:
-    return Repository(project)
+def repository(played_project: Project) -> Repository:
+    return Repository(played_project)
 
 
 def refusal(folder: Path, monkeypatch: pytest.MonkeyPatch, base: str, *arguments: str) -> str:
@@ -31,18 +31,20 @@ def refusal(folder: Path, monkeypatch: pytest.MonkeyPatch, base: str, *arguments
     return str(refused.value)
 
 
-def test_a_folder_that_is_no_repository(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert f"git finds no repository at {project.folder}" in refusal(project.folder, monkeypatch, "main")
+def test_a_folder_that_is_no_repository(played_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"git finds no repository at {played_project.folder}" in refusal(played_project.folder, monkeypatch, "main")
 
 
-def test_without_git(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(project.folder))
-    assert "git can't be run: No such file or directory. Install git" in refusal(project.folder, monkeypatch, "main")
+def test_without_git(played_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(played_project.folder))
+    assert "git can't be run: No such file or directory. Install git" in refusal(
+        played_project.folder, monkeypatch, "main"
+    )
 
 
-def test_a_repository_without_a_commit(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    git(project.folder, "init", "--quiet")
-    assert "has no commit yet. Commit the tests" in refusal(project.folder, monkeypatch, "main")
+def test_a_repository_without_a_commit(played_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(played_project.folder, "init", "--quiet")
+    assert "has no commit yet. Commit the tests" in refusal(played_project.folder, monkeypatch, "main")
 
 
 @pytest.mark.parametrize("revision", ["origin/main", "--output=x", "main:loop.py"])

@@ -68,20 +68,20 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED)
-def test_what_pytest_refuses_skips_the_commit(project: Project, arguments: list[str]) -> None:
-    session = project.run("--tfperf-git-bisect", *arguments)
+def test_what_pytest_refuses_skips_the_commit(played_project: Project, arguments: list[str]) -> None:
+    session = played_project.run("--tfperf-git-bisect", *arguments)
     assert session.status == SKIP, session.text
 
 
-def test_a_conftest_that_can_not_be_loaded_skips_the_commit(project: Project) -> None:
-    project.write("conftest.py", "import no_such_module\n")
-    session = project.run("--tfperf-git-bisect")
+def test_a_conftest_that_can_not_be_loaded_skips_the_commit(played_project: Project) -> None:
+    played_project.write("conftest.py", "import no_such_module\n")
+    session = played_project.run("--tfperf-git-bisect")
     assert session.status == SKIP
     assert "conftest.py" in session.text
-    assert project.run().status == USAGE
+    assert played_project.run().status == USAGE
 
 
-def test_what_a_broken_conftest_says_shows_where_and_no_password(project: Project) -> None:
-    project.write("conftest.py", "raise RuntimeError('postgresql://ann:SECRET@host/db')\n")
-    text = project.run("--tfperf-git-bisect").text
+def test_what_a_broken_conftest_says_shows_where_and_no_password(played_project: Project) -> None:
+    played_project.write("conftest.py", "raise RuntimeError('postgresql://ann:SECRET@host/db')\n")
+    text = played_project.run("--tfperf-git-bisect").text
     assert ("RuntimeError: postgresql://" in text, "SECRET" in text) == (True, False), text

@@ -53,7 +53,7 @@ def on_day(day: int, measured: Measurement) -> Measurement:
 
 @pytest.fixture(scope="module")
 def slower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    with Project(tmp_path_factory.mktemp("drift")) as project:
+    with Project(tmp_path_factory.mktemp("drift"), trains=False) as project:
         project.tests(TESTS)
         project.baseline("program", unit="examples", **ANY_THROUGHPUT)
         project.run()

@@ -20,12 +20,12 @@ TESTS = """
 
 
 def test_a_regression_is_explained_with_the_figures_of_its_message(
-    project: Project, capsys: pytest.CaptureFixture[str]
+    played_project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project.tests(TESTS)
-    project.baseline("program", unit="examples", reference=1000.0)
-    text = " ".join(project.run("-vv").text.split())
-    assert cli.main(["explain", "test_slow", f"--dir={project.folder / '.tfperf'}"]) == 0
+    played_project.tests(TESTS)
+    played_project.baseline("program", unit="examples", reference=1000.0)
+    text = " ".join(played_project.run("-vv").text.split())
+    assert cli.main(["explain", "test_slow", f"--dir={played_project.folder / '.tfperf'}"]) == 0
     explained = " ".join(capsys.readouterr().out.split())
     (threshold,) = set(re.findall(r"widened to ([\d.]+ %) by noise", text))
     (detectable,) = set(re.findall(r"slowdowns from ([\d.]+ %) \(95 % power\)", text))
