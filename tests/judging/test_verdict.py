@@ -444,9 +444,8 @@ def test_a_loss_of_five_per_cent_is_detected() -> None:
     assert rate_of(Outcome.REGRESSED, loss=0.05) >= 0.97
 
 
-@pytest.mark.parametrize(
-    "sb", [pytest.param(0.005, marks=pytest.mark.slow), 0.01, pytest.param(0.02, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("sb", [0.005, 0.01, 0.02])
 def test_the_minimum_detectable_slowdown_is_detected_19_times_in_20(sb: float) -> None:
     noise = Noise(between_runs=sb, degrees_of_freedom=200)
     least = verdict(0.0, confirmed=[], noise=noise, tests=50, suspects=4).min_detectable_slowdown

@@ -1,0 +1,92 @@
+"""A test that other processes disturb runs again; where that fails, the error shows what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from inner import NOT_MEASURED, Finished, Project
+from patience import running
+
+from pytest_tfperf.core.baseline import Key
+
+pytestmark = pytest.mark.slow  # a process takes all idle time for as long as the session lasts
+
+SLEEPING = "nets:sleeping-b{}-replicated-device"
+
+TESTS = """
+    def sleeping(batch_size):
+        return tiny(batch_size, "nets:sleeping")
+
+    def test_is_disturbed_when_it_runs_again(throughput, on):
+        throughput.check(sleeping(1), on=on)
+
+    def test_loses_its_worker_when_it_runs_again(throughput, on):
+        throughput.check(tiny(1, "nets:once"), on=on)
+
+    def test_measures_while_disturbed(throughput, on):
+        throughput.measure(sleeping(2), on=on)
+
+    def test_holds_a_ratio_while_disturbed(throughput, on):
+        throughput.check_ratio(sleeping(2), over=sleeping(3), on=on)
+"""
+
+
+@pytest.fixture(scope="module")
+def busy(played: Project) -> Iterator[Finished]:
+    """A session beside a process that takes all idle time, where hardly any such work is accepted."""
+    played.tests(TESTS)
+    for workload in (SLEEPING.format(1), "nets:once-b1-replicated-device"):
+        played.baseline(workload, reference=1e12)
+    figures = {SLEEPING.format(2): 1e12, SLEEPING.format(3): 1.0}
+    played.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
+    with running("import os; os.nice(19)\nwhile True: pass"):  # other tests keep their cores
+        yield played.run("-o", "tfperf_busy=0.001", "-o", "tfperf_idle=1")
+
+
+INVALID = " on * INVALID: other processes used * of * core*, the busiest was "
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        (
+            "is_disturbed_when_it_runs_again",
+            f"sleeping-b1-replicated-device{INVALID}*(each of 3 fresh runs was disturbed)",
+        ),
+        ("loses_its_worker_when_it_runs_again", "once-b1-replicated-device on *was ended by SIGKILL*"),
+        ("measures_while_disturbed", f"sleeping-b2-replicated-device{INVALID}*"),
+        ("holds_a_ratio_while_disturbed", f"sleeping-b2-replicated-device{INVALID}*"),
+    ],
+)
+def test_what_could_not_be_measured_says_why(busy: Finished, test: str, why: str) -> None:
+    pytest.LineMatcher(busy.cases[f"test_{test}"].text.splitlines()[:1]).fnmatch_lines([why])
+
+
+def test_what_could_not_be_measured_is_counted(busy: Finished) -> None:
+    assert "\n4 not measured: " in busy.text.partition("= throughput =")[2]
+
+
+def test_what_could_not_be_measured_is_an_error_and_neither_regressed_nor_in_doubt(busy: Finished) -> None:
+    assert (set(busy.kinds.values()), busy.status) == ({"error"}, NOT_MEASURED), busy.text
+    assert "INCONCLUSIVE" not in busy.text
+
+
+def test_the_advice_names_the_setting(busy: Finished) -> None:
+    assert "  next        end the other processes" in busy.cases["test_measures_while_disturbed"].text
+
+
+@pytest.mark.parametrize(
+    ("test", "model"),
+    [("is_disturbed_when_it_runs_again", "sleeping"), ("loses_its_worker_when_it_runs_again", "once")],
+)
+def test_the_run_before_the_error_is_shown(busy: Finished, test: str, model: str) -> None:
+    lines = busy.cases[f"test_{test}"].text.splitlines()
+    before = f"  before      {model}-b1-replicated-device on * images/s *slower than 1,000,000,000,000"
+    pytest.LineMatcher(lines).fnmatch_lines([before])
+
+
+def test_the_run_before_the_error_is_in_the_history_undecided(busy: Finished, played: Project) -> None:
+    kept = played.history.frame()
+    assert list(kept["runs"]) == [1, 1]
+    assert kept["outcome"].isna().all()
