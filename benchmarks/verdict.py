@@ -29,7 +29,7 @@ from scipy.stats import binomtest
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
@@ -289,7 +289,7 @@ class SimulatedTest:
 
     key: Key
     reference: Reference
-    past: list[PastSession]
+    past: list[SessionChanges]
     runs: list[float] = field(default_factory=list)
     first_windows: float = 0.0
     pairs: list[Pair] = field(default_factory=list)
@@ -320,7 +320,7 @@ class Session:
 
 
 def run_session(
-    machine: Machine, rows: Mapping[Key, Baseline], past: Mapping[Key, list[PastSession]], rule: Rule, number: int
+    machine: Machine, rows: Mapping[Key, Baseline], past: Mapping[Key, list[SessionChanges]], rule: Rule, number: int
 ) -> Session:
     """One session as the plugin runs it: all tests once, then the rerun queue, then the session's own verdicts."""
     machine.next_session()
@@ -367,7 +367,7 @@ def run_session(
     judged = judge_machine(drift, measured, between_sessions=variance.mean)
     for test in tests:
         changes = tuple(run - math.log(rows[test.key].reference) - drift.log for run in test.runs)
-        past[test.key].append(PastSession(str(number), changes, verdicts[test.key].outcome))
+        past[test.key].append(SessionChanges(str(number), changes, verdicts[test.key].outcome))
     fresh = sum(len(test.runs) + 2 * len(test.pairs) for test in tests)
     return Session(verdicts, software, judged, fresh)
 
@@ -468,7 +468,7 @@ def simulate(situation: Situation, rule: Rule, seed: int) -> Counter[str]:
     """One baseline and its sessions, counted: `red`, `doubt` and so on, each of `sessions` or of `losing` tests."""
     machine = Machine(situation, random.Random(seed))
     rows = record_baselines(machine)
-    past: dict[Key, list[PastSession]] = {key: [] for key in machine.keys}
+    past: dict[Key, list[SessionChanges]] = {key: [] for key in machine.keys}
     counts: Counter[str] = Counter(losing=situation.losing)
     for number in range(situation.before):
         run_session(machine, rows, past, rule, number)

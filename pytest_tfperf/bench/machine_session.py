@@ -13,7 +13,7 @@ from types import MappingProxyType
 from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Against, Consequence, Noise
@@ -33,8 +33,6 @@ MAX_SECONDS_DISTURBED = 600.0
 
 A busy machine must not cost hours. The one try shows whether it has recovered.
 """
-
-PastSessions = Mapping[Key, Sequence[PastSession]]
 
 
 class MachineSession:
@@ -56,7 +54,7 @@ class MachineSession:
     def __init__(
         self,
         rows: Mapping[Key, Baseline],
-        past: PastSessions,
+        past: Mapping[Key, Sequence[SessionChanges]],
         *,
         tests: int,
         unrecorded: int = 1,
@@ -162,7 +160,7 @@ class MachineSession:
         return session_variance(self._known_sessions, tests=MIN_TESTS - 1)
 
     @cached_property
-    def _known_sessions(self) -> Sequence[tuple[Noise, int, Sequence[PastSession]]]:
+    def _known_sessions(self) -> Sequence[tuple[Noise, int, Sequence[SessionChanges]]]:
         measured = [row for row in self._rows.values() if row.is_measured]
         return [(noise_of(row, measured), row.runs, self._past.get(row.key, ())) for row in measured]
 

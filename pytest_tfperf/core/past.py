@@ -138,8 +138,8 @@ class PastResult:
 
 
 @dataclass(frozen=True, slots=True)
-class PastSession:
-    """The last measurement that one session made against one baseline row.
+class SessionChanges:
+    """How the runs of an earlier session changed against a baseline row: its last measurement against it.
 
     Args:
         session: the session's id.

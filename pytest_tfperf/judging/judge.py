@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import (
@@ -82,7 +82,7 @@ class Evidence:
     drift: CommonDrift = CommonDrift()
     others: float | None = None
     variance: SessionVariance = field(default_factory=session_variance)
-    past: Sequence[PastSession] = ()
+    past: Sequence[SessionChanges] = ()
     tests: int = 1
     suspects: int = 1
     has_reference_environment: bool = False
@@ -91,7 +91,7 @@ class Evidence:
     is_drift_to_come: bool = False
 
     @property
-    def sessions_before(self) -> Sequence[PastSession]:
+    def sessions_before(self) -> Sequence[SessionChanges]:
         """Those of which `hold` asks that one did not pass either."""
         return self.past[-_SESSIONS_HELD:]
 

@@ -9,17 +9,10 @@ from dataclasses import dataclass
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.thresholds import accepted_rise, accepted_slowdown, quantile
+from pytest_tfperf.judging.thresholds import FALSE_ALARMS, accepted_rise, accepted_slowdown, quantile
 
 MIN_PAIRS = 3
 """Pairs before the first test: two say nearly nothing about how much pairs differ."""
-
-FALSE_ALARMS = 0.01
-"""How often a side that is slower by no more than the tolerance is called REGRESSED, at most, over all tests.
-
-This holds where fresh workers differ by up to 2 %; at 4 % it is twice as often, A against A less
-(benchmarks/comparison.py).
-"""
 
 EXPECTED_PAIRS = 2
 """The weight, in pairs, of what is assumed about their scatter before the first pair: see `decide`."""
@@ -33,6 +26,8 @@ class ErrorRates:
 
     Args:
         false_alarms: how often b is called REGRESSED, or IMPROVED, although it changed by no more than the tolerance.
+            This holds where fresh workers differ by up to 2 %; at 4 % it is twice as often, A against A less
+            (benchmarks/comparison.py).
         false_passes: how often b passes although it lost more.
     """
 

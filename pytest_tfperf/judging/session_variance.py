@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import Noise, Outcome
 from pytest_tfperf.judging.common_drift import MIN_TESTS
@@ -85,7 +85,7 @@ class LearntReference:
 
 
 def session_variance(
-    rows: Iterable[tuple[Noise, int, Sequence[PastSession]]] = (), *, tests: int = MIN_TESTS
+    rows: Iterable[tuple[Noise, int, Sequence[SessionChanges]]] = (), *, tests: int = MIN_TESTS
 ) -> SessionVariance:
     """The posterior on `GRID`.
 
@@ -107,7 +107,7 @@ def session_variance(
     )
 
 
-def learnt_reference(noise: Noise, baseline_runs: int, past: Sequence[PastSession], sigma: float) -> LearntReference:
+def learnt_reference(noise: Noise, baseline_runs: int, past: Sequence[SessionChanges], sigma: float) -> LearntReference:
     """The weighted mean of the committed reference and the first ten good sessions, oldest first in `past`.
 
     The last three sessions don't count, as they may hold a loss that is not confirmed yet. A single figure, such as a

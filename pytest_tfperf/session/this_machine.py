@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.past import EarlierMeasurement, PastSession
+from pytest_tfperf.core.past import EarlierMeasurement, SessionChanges
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
@@ -96,7 +96,7 @@ class EarlierSessions:
             self._provisional[name, gpu] = provisional_baselines(name, self._measurements(name), gpu=gpu)
         return self._provisional[name, gpu]
 
-    def of_rows(self, rows: Iterable[Baseline], *, tests: int) -> Mapping[Key, tuple[PastSession, ...]]:
+    def of_rows(self, rows: Iterable[Baseline], *, tests: int) -> Mapping[Key, tuple[SessionChanges, ...]]:
         """The sessions that measured these rows, and at least half as many tests as this one runs.
 
         Empty if the history can't be read: the session is then judged by itself.

@@ -13,7 +13,7 @@ from sqlalchemy import Table, delete, insert
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement, PastSession, moment
+from pytest_tfperf.core.past import EarlierMeasurement, SessionChanges, moment
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
@@ -26,8 +26,8 @@ from pytest_tfperf.stores.history_rows import (
     figure_rows,
     figures_in,
     measurement_row,
-    past_session,
     profile_of,
+    session_changes,
     unpacked,
     verdict_row,
     whole_comparison,
@@ -150,7 +150,7 @@ class History:
 
     def past_sessions_of_machine(
         self, rows: Iterable[Baseline], *, before: str, least_tests: int
-    ) -> dict[Key, tuple[PastSession, ...]]:
+    ) -> dict[Key, tuple[SessionChanges, ...]]:
         """Earlier sessions for each of a machine's rows, oldest first; a row without any is left out.
 
         A session's last decided measurement counts, and only against the very row (reference and date).
@@ -167,10 +167,10 @@ class History:
         if self.database.has(FIGURES):
             for id, figure in self._rows(queries.bad_figures(wanted[0].machine)):
                 bad.setdefault(id, set()).add(figure)
-        found: dict[Key, list[PastSession]] = {}
+        found: dict[Key, list[SessionChanges]] = {}
         for id, workload, topology, *columns in self._rows(queries.past_sessions(wanted, before, least_tests)):
             with self._leaving_out(MEASUREMENTS, id):
-                session = replace(past_session(*columns), bad_figures=frozenset(bad.get(id, ())))
+                session = replace(session_changes(*columns), bad_figures=frozenset(bad.get(id, ())))
                 found.setdefault(Key(workload, topology), []).append(session)
         return {key: tuple(sessions) for key, sessions in found.items()}
 

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement, PastResult, PastSession, moment
+from pytest_tfperf.core.past import EarlierMeasurement, PastResult, SessionChanges, moment
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
@@ -182,14 +182,14 @@ def profile_of(recorded: Any, date: str, place: str) -> Profile | None:
     return build(Profile, recorded["profile"], place, newer=True) if is_of_then else None
 
 
-def past_session(session: object, changes: object, outcome: str) -> PastSession:
+def session_changes(session: object, changes: object, outcome: str) -> SessionChanges:
     """What a row's columns say of a session.
 
     Raises:
         TfperfError: one of them is damaged, or a newer version's outcome.
     """
     try:
-        return PastSession(str(session), tuple(map(float, json.loads(changes))), Outcome(outcome))  # type: ignore[arg-type]
+        return SessionChanges(str(session), tuple(map(float, json.loads(changes))), Outcome(outcome))  # type: ignore[arg-type]
     except (TypeError, ValueError, RecursionError) as error:
         raise TfperfError(f"changes and outcome can't be read: {error}") from None
 

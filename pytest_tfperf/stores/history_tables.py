@@ -71,7 +71,7 @@ MEASUREMENTS: Final = Table(
     _number("seconds"),  # of all workers
     _number("reference", is_optional=True),  # of the row it was judged against; null: later verdicts must not use it
     Column("reference_date", _TEXT),
-    Column("changes", _TEXT),  # JSON: `PastSession.changes`
+    Column("changes", _TEXT),  # JSON: `SessionChanges.changes`
     _text("commit"),
     Column("is_slowed_on_purpose", Boolean, nullable=False),
     Column("whole", LargeBinary, nullable=False),

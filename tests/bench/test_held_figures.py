@@ -13,7 +13,7 @@ from pytest_tfperf.bench.task import judged_figures
 from pytest_tfperf.core.baseline import Key, Provenance
 from pytest_tfperf.core.figure import PEAK_MEMORY, Figure
 from pytest_tfperf.core.figure_verdict import FigureReason
-from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence
@@ -21,11 +21,13 @@ from pytest_tfperf.judging.reference import Reference
 
 MEMORY_ROW = baseline(8e9, key=Key(TRIVIAL.id, BOX.shape, PEAK_MEMORY), unit="bytes")
 RUNS = [run_at(100.0, figures={PEAK_MEMORY: 16e9})] * 8
-GOOD = PastSession("good", (0.0,), Outcome.PASS)
+GOOD = SessionChanges("good", (0.0,), Outcome.PASS)
 BAD = replace(GOOD, bad_figures=frozenset({PEAK_MEMORY}))
 
 
-def outcome(*past: PastSession, hold: bool = True, reference: Reference | None = None) -> tuple[Outcome, FigureReason]:
+def outcome(
+    *past: SessionChanges, hold: bool = True, reference: Reference | None = None
+) -> tuple[Outcome, FigureReason]:
     """Of eight runs that take twice the memory, after these sessions."""
     task = PlayedSession().task(steady(100.0))
     task = replace(task, plan=replace(PLAN, also=(Figure(PEAK_MEMORY),)))
@@ -42,12 +44,12 @@ def outcome(*past: PastSession, hold: bool = True, reference: Reference | None =
 
 
 @pytest.mark.parametrize("past", [(), (GOOD, GOOD), (BAD, GOOD, GOOD)], ids=["none", "good", "bad long ago"])
-def test_a_figure_that_regresses_for_the_first_time_is_held(past: tuple[PastSession, ...]) -> None:
+def test_a_figure_that_regresses_for_the_first_time_is_held(past: tuple[SessionChanges, ...]) -> None:
     assert outcome(*past) == (Outcome.INCONCLUSIVE, FigureReason.HELD)
 
 
 @pytest.mark.parametrize("past", [(GOOD, BAD), (BAD, GOOD)])
-def test_a_figure_that_one_of_the_two_sessions_before_showed_regresses(past: tuple[PastSession, ...]) -> None:
+def test_a_figure_that_one_of_the_two_sessions_before_showed_regresses(past: tuple[SessionChanges, ...]) -> None:
     assert outcome(*past) == (Outcome.REGRESSED, FigureReason.CONFIRMED)
 
 

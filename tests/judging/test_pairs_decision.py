@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.pairs import FALSE_ALARMS, MIN_PAIRS, decide
+from pytest_tfperf.judging.pairs import MIN_PAIRS, decide
+from pytest_tfperf.judging.thresholds import FALSE_ALARMS
 
 TWO_PERCENT = Tolerance(-0.02, 0.02)
 EVEN = Tolerance(-0.02, 1 / 0.98 - 1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.verdict import Noise, Outcome
 from pytest_tfperf.judging.session_variance import GRID, LearntReference, learnt_reference, session_variance
 
@@ -17,14 +17,14 @@ NOISE = Noise(between_runs=0.005, degrees_of_freedom=200)
 RUNS = 5
 
 
-def sessions(*changes: float, outcome: Outcome = Outcome.PASS) -> list[PastSession]:
-    return [PastSession(str(number), (change,), outcome) for number, change in enumerate(changes)]
+def sessions(*changes: float, outcome: Outcome = Outcome.PASS) -> list[SessionChanges]:
+    return [SessionChanges(str(number), (change,), outcome) for number, change in enumerate(changes)]
 
 
-def machine(sigma: float, rows: int = 30, of_each: int = 12) -> list[tuple[Noise, int, Sequence[PastSession]]]:
+def machine(sigma: float, rows: int = 30, of_each: int = 12) -> list[tuple[Noise, int, Sequence[SessionChanges]]]:
     """Rows whose sessions differ by sigma beyond what their runs explain."""
     draw = random.Random(1)
-    made: list[tuple[Noise, int, Sequence[PastSession]]] = []
+    made: list[tuple[Noise, int, Sequence[SessionChanges]]] = []
     for _ in range(rows):
         row = draw.gauss(0, 0.005 / RUNS**0.5) + draw.gauss(0, sigma)
         changes = [draw.gauss(0, 0.005) + draw.gauss(0, sigma) - row for _ in range(of_each)]

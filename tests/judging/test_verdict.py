@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from measurements import baseline, run_at, throughput
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.past import PastSession
+from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Tolerance, Verdict, Want, Wants
@@ -296,8 +296,8 @@ def test_a_documents_floor_knows_neither_drift_nor_pairs_nor_hold() -> None:
     assert (found.outcome, found.rule, found.common_drift, found.upper) == (Outcome.REGRESSED, Rule.BASELINE, 0.0, None)
 
 
-def past(*outcomes: Outcome, change: float = 0.0) -> list[PastSession]:
-    return [PastSession(str(number), (change,) * 3, outcome) for number, outcome in enumerate(outcomes)]
+def past(*outcomes: Outcome, change: float = 0.0) -> list[SessionChanges]:
+    return [SessionChanges(str(number), (change,) * 3, outcome) for number, outcome in enumerate(outcomes)]
 
 
 @pytest.mark.parametrize(

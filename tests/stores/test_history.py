@@ -33,7 +33,7 @@ from patience import running
 from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement
-from pytest_tfperf.core.past import PastResult, PastSession
+from pytest_tfperf.core.past import PastResult, SessionChanges
 from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Verdict, Want, Wants
@@ -245,7 +245,7 @@ def test_a_sessions_last_measurement_counts_for_it_without_the_common_drift(hist
 def test_a_session_has_the_outcome_that_it_decided(history: History, outcome: Outcome) -> None:
     history.append(judged(verdict=verdict(outcome)))
     found = history.past_sessions_of_machine([baseline()], before="", least_tests=1)
-    assert found == {KEY: (PastSession("monday", (0.0,), outcome),)}
+    assert found == {KEY: (SessionChanges("monday", (0.0,), outcome),)}
 
 
 @pytest.mark.parametrize(
