@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 
 from expected import same_texts
@@ -24,11 +23,3 @@ settings.register_profile("no clock", deadline=None, max_examples=60, suppress_h
 # HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest tests/session/test_fuzz.py
 settings.register_profile("long", settings.get_profile("no clock"), max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "no clock"))
-
-
-def pytest_collection_finish() -> None:
-    """What was imported lives as long as this process, so no collection of garbage need look at it again.
-
-    TensorFlow is half a million objects, and each session that a test runs in this process ends with a collection.
-    """
-    gc.freeze()

@@ -5,6 +5,8 @@ pytester does the same for one test; here several tests read what one session ga
 
 from __future__ import annotations
 
+import faulthandler
+import gc
 import os
 import pty
 import select
@@ -264,10 +266,18 @@ def _run_here(folder: Path, arguments: list[str], environment: Mapping[str, str]
         for name, value in environment.items():
             patch.setenv(name, value)
         patch.syspath_prepend(folder)  # as `python -m pytest` does
+        # pytest ends with collections of garbage, and what was imported for other tests, TensorFlow's half a million
+        # objects among it, is none. Only for this time: Hypothesis asks the collector who refers to a generator.
+        gc.freeze()
+        # A session that hangs ends this process, and xdist names the test.
+        faulthandler.dump_traceback_later(SESSION_SECONDS, exit=True, file=sys.__stderr__)
         try:
             status = pytest.main(arguments)
         except SystemExit as end:
             status = end.code
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            gc.unfreeze()
     for name, module in list(sys.modules.items()):
         if (getattr(module, "__file__", None) or "").startswith(str(folder)):
             del sys.modules[name]  # another session may have a module of this name
