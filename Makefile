@@ -71,7 +71,7 @@ test-services: $(VENV)/.installed-dev
 
 # Training in several processes; what is not installed is skipped with the reason. Most of it waits for time-outs.
 test-nodes: $(VENV)/.installed-dev
-	$(PYTEST) tests/nodes -n 3 --dist loadfile $(ARGS)
+	$(PYTEST) tests/nodes -n 4 --dist loadfile $(ARGS)
 
 # Horovod has no wheel for today's TensorFlow: builds one, or takes the one that was built before.
 horovod: $(VENV)/.installed-dev
