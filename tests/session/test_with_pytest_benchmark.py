@@ -26,8 +26,8 @@ TESTS = """
 def benchmarked(played: Project) -> Finished:
     played.tests(TESTS)
     played.write("even", "20 50")  # seconds a step, by the played clocks of the first and of the second worker
-    # In a process of its own, because pytest parses its arguments twice and pytest-benchmark opens the file each time: a
-    # later test would be told of the one that is never closed.
+    # In a process of its own: pytest parses its arguments twice, pytest-benchmark opens the file each time, and a later
+    # test would be told of the one that is never closed.
     return played.end_of(played.start("--benchmark-json=out.json", "--benchmark-save=first"))
 
 
