@@ -4,8 +4,8 @@ To add one: a name, where its format string stands, and a regular expression. It
 
 - `rate`: units per second; `mean_rate`: the same since the first step, with the number of steps in `step`
 - `seconds`, `milliseconds`: the time of a step; `mean_seconds`: the same as a mean over `step` + 1 steps
-- `steps_per_sec`: steps per second; `examples`: a counter of units
-- `batch`: units in a step; `loss`
+- `step` alone: a counter of steps; `examples`: a counter of units
+- `batch`: examples in a step; `loss`
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 
 from pytest_tfperf.core.command import STEPS
-from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, loss_in, number_in, to_float
+from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unreadable, loss_in, number_in, to_float
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,8 @@ FORMATS = (
     Format(
         "detectron2",
         "facebookresearch/detectron2, detectron2/utils/events.py, CommonMetricPrinter",
-        rf"\biter: \d+\s+total_loss: (?P<loss>{NUMBER})\s.*\s time: (?P<seconds>{NUMBER})\s",
+        # Its `time` is a mean since this process began, which a resumed training's step does not count.
+        rf"\biter: (?P<step>\d+)\s+total_loss: (?P<loss>{NUMBER})\s",
     ),
     Format(
         "DeepSpeed",
@@ -138,16 +139,6 @@ FORMATS = (
         rf"'train_samples_per_second': '?(?P<rate>{NUMBER})'?",
         of_examples=True,
     ),
-    Format(
-        "a time per step",
-        "as Keras, clu and many scripts print it",
-        rf"(?<![\w.,])(?:(?P<milliseconds>{NUMBER})\s?ms|(?P<seconds>{NUMBER})\s?s(?:ec)?)\s?/\s?(?:step|it|iter|iteration|batch)\b",
-    ),
-    Format(
-        "steps per second",
-        "as clu's ReportProgress and many scripts print it",
-        rf"(?<![\w.,])(?P<steps_per_sec>{NUMBER})\s?(?:steps?|it|iters?|iterations?|batch(?:es)?)\s?/\s?s(?:ec)?\b",
-    ),
 )
 
 
@@ -158,13 +149,15 @@ class FormatLines:
         of: the format.
         unit: what is counted.
         devices: how many devices work together.
+        counts_batches: the user says how many units a step holds, so that a line's own batch is left alone.
     """
 
-    def __init__(self, of: Format, unit: str, devices: int = 1) -> None:
+    def __init__(self, of: Format, unit: str, devices: int = 1, *, counts_batches: bool = False) -> None:
         pattern = of.pattern.replace("UNIT", re.escape(unit))
         self._pattern = re.compile(pattern, re.ASCII | re.IGNORECASE)
         self._unit = unit
         self._devices = devices if of.per_device else 1
+        self._takes_batch = not counts_batches and unit != "tokens"
 
     def read(self, line: str) -> Reading | None:
         """What a line says; None for another line."""
@@ -186,10 +179,10 @@ class FormatLines:
                 return Reading(Kind.MEAN_RATE, rate, step, loss)
             case {"mean_seconds": seconds}:
                 return Reading(Kind.MEAN_SECONDS, seconds, step + 1, loss)
-            case {"steps_per_sec": rate}:
-                return Reading(Kind.STEP_RATE, rate, loss=loss)
+        if values.keys() == {"step"}:
+            return Reading(Kind.STEP, step, loss=loss)
         seconds = values["milliseconds"] / 1000 if "milliseconds" in values else values["seconds"]
-        if "batch" in values and self._unit != STEPS:
+        if "batch" in values and self._takes_batch:
             return Reading(Kind.RATE, values["batch"] / seconds if seconds else math.inf, loss=loss)
         return Reading(Kind.SECONDS, seconds, loss=loss)
 
@@ -257,7 +250,7 @@ def _is_whole_epoch(found: re.Match[str]) -> bool:
 # total "45it [00:12,  3.61it/s]".
 _TQDM = re.compile(
     r"(?:(?P<title>[^|]{0,200}?)\s{0,9}\d{1,3}%\|[^|]{0,400}\|\s{0,9})?(?P<step>[\d.]{1,15}[kMGT]?)"
-    r"(?:/(?P<total>[\d.]{1,15}[kMGT]?))?\s?(?P<counted>[A-Za-z]{0,20})\s"
+    r"(?:/(?P<total>[\d.]{1,15}[kMGT]?|\?))?\s?(?P<counted>[A-Za-z]{0,20})\s"
     rf"\[[\d:]{{4,12}}(?:<[^,\]]{{1,20}})?,\s{{0,9}}(?:\?|(?P<rate>{NUMBER}[kMG]?))\s?(?P<per>[A-Za-z]{{1,20}}/[A-Za-z]{{1,20}})"
 )
 # Textualize/rich, progress.py, as Lightning arranges it: "Epoch 0/1 ━━━━━━ 45/100 0:00:12 • 0:00:15 3.61it/s".
@@ -265,20 +258,28 @@ _RICH = re.compile(
     r"^(?P<title>.{0,80}?)\s[━╸╺ ]{3,400}\s?(?P<step>\d{1,12})/(?P<total>\d{1,12})\s+\d+:\d\d:\d\d • [\d:-]{4,9}\s+"
     r"(?P<rate>[\d.]{1,12})(?P<per>it/s)"
 )
-# What bars of other work are called: Lightning's validation; Hugging Face's datasets, hub and transformers; pip.
+# ultralytics/ultralytics, utils/tqdm.py: "1/3 3.5G 0.05 640: 12% ━╸────────── 1/8 4.0it/s 0.3s<1.8s".
+_ULTRALYTICS = re.compile(
+    r"^(?P<title>.{0,300}?)\s{0,9}\d{1,3}%\s[━╸─]{3,60}\s(?P<step>[\d.]{1,15}[kMGT]?)/(?P<total>[\d.]{1,15}[kMGT]?)\s"
+    r"(?P<rate>[\d.]{1,12}[kMG]?)(?P<per>it/s|s/it)"
+)
+# What bars of other work are called: Lightning's validation; Hugging Face's datasets, hub, transformers and trl;
+# ultralytics; pip.
 _OTHER_WORK = re.compile(
     r"\b(?:validat\w*|valid|val|sanity|eval\w*|test(?:ing)?|predict\w*|download\w*|fetching|loading|generating|map|filter|"
-    r"tokeniz\w*|running|resolving|saving|upload\w*|writing|creating|materializing)\b",
+    r"tokeniz\w*|running|resolving|saving|upload\w*|writing|creating|materializing|scanning|caching|grouping|adding|"
+    r"applying|extracting|packing|truncating|converting|formatting|preprocess\w*)\b|\bclass\s+images\s+instances\b",
     re.IGNORECASE,
 )
+_LEAST_OF_OTHERS = 10  # lines of bars that nothing tells from training's
 _STEPS = ("it", "step", "steps", "batch", "batches", "iter")
 
 
 class Bars:
     """Reads progress bars of tqdm and rich.
 
-    The total of the first bar is that of training. Bars with another one, such as those of evaluation, are left out.
-    So are those with the name of other work.
+    The total of the first bar is that of training. Bars with another one, such as those of evaluation, are left out, as
+    long as they are the smaller part. So are those with the name of other work.
 
     Args:
         unit: what is counted.
@@ -287,18 +288,24 @@ class Bars:
     def __init__(self, unit: str) -> None:
         self._unit = unit
         self._total: str | None = None
+        self._first_line = ""
+        self._lines = self._of_others = 0
 
     def read(self, line: str) -> Reading | LeftOut | None:
-        """What a line says; None for one that is no bar."""
-        found = _TQDM.search(line) if "[" in line and "/" in line else _RICH.search(line) if "•" in line else None
+        """What a line says; None for one that is no bar.
+
+        Raises:
+            Unreadable: bars of two kinds advance, and neither says which one is of training.
+        """
+        found = _bar_in(line)
         if found is None:
             return None
-        if _OTHER_WORK.search(found["title"] or ""):
+        if _OTHER_WORK.search(found["title"] or line[: found.start()]):
             return LeftOut()
         numerator, _, denominator = found["per"].partition("/")
         counted = numerator if denominator == "s" else denominator if numerator == "s" else ""
         is_unit = counted.rstrip("s") == self._unit.rstrip("s")
-        if (not is_unit and counted not in _STEPS) or not self._is_of_training(found["total"] or ""):
+        if (not is_unit and counted not in _STEPS) or not self._is_of_training(found, line):
             return LeftOut()
         if re.fullmatch(r"\d+", found["step"]):
             return Reading(Kind.EXAMPLES if is_unit else Kind.STEP, float(found["step"]), loss=loss_in(line))
@@ -309,7 +316,28 @@ class Bars:
         per_second = rate if denominator == "s" else 1 / rate
         return Reading(Kind.RATE if is_unit else Kind.STEP_RATE, per_second, loss=loss_in(line))
 
-    def _is_of_training(self, total: str) -> bool:
+    def _is_of_training(self, found: re.Match[str], line: str) -> bool:
+        total = found["total"] or ""
         if self._total is None:
-            self._total = total
-        return total == self._total
+            if total in ("", "?") and found["step"] == "0":
+                return False  # Lightning draws "Training: 0it" before it knows the total
+            self._total, self._first_line = total, line
+        if total == self._total:
+            self._lines += 1
+            return True
+        self._of_others += 1
+        if self._of_others >= _LEAST_OF_OTHERS and self._of_others > self._lines:
+            raise Unreadable(
+                f"two progress bars advance: {self._first_line.strip()[:160]!r} and {line.strip()[:160]!r}",
+                "give reads=Reads(pattern=...) that finds that of training, as in "
+                r"pattern=r'Iteration.* (?P<step>\d+)/'",
+            )
+        return False
+
+
+def _bar_in(line: str) -> re.Match[str] | None:
+    if "[" in line and "/" in line:
+        return _TQDM.search(line)
+    if "•" in line:
+        return _RICH.search(line)
+    return _ULTRALYTICS.search(line) if "─" in line or "━" in line else None

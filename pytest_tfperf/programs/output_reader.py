@@ -14,7 +14,7 @@ from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
 from pytest_tfperf.programs.formats import FORMATS, Bars, FormatLines, KerasLines
 from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_field
 from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unread, Unreadable
-from pytest_tfperf.programs.unit_lines import UnitLines
+from pytest_tfperf.programs.unit_lines import StepLines, UnitLines
 
 SHOWN_LINES = 5
 SHOWN_COLUMNS = 160
@@ -49,7 +49,8 @@ class Reader:
         self._keras = KerasLines()
         self._field = FieldLines(command.reads.field) if command.reads.field else None
         self._formats = self._formats_of(command, devices)
-        self._sources = None if self._is_described else Sources()
+        self._sources = None if command.reads.parse is not None else Sources()
+        self._named_average = ""
         self._unit_rates: Counter[str] = Counter()
         self._rate_field = ""
         self._read = 0
@@ -73,15 +74,18 @@ class Reader:
             return [("pattern", PatternLines(reads.pattern).read)]
         if reads.parse is not None:
             return [("parse", ParsedLines(reads.parse).read)]
-        table = [(of.name, FormatLines(of, unit, devices).read) for of in FORMATS if of.can_serve(unit)]
-        *named, time_per_step, steps_per_second = table
+        counts = command.reads.examples_per_step is not None
+        named = [
+            (of.name, FormatLines(of, unit, devices, counts_batches=counts).read)
+            for of in FORMATS
+            if of.can_serve(unit)
+        ]
         return [
             ("Keras' progress lines", self._keras.read),
             ("a progress bar", Bars(unit).read),
             *named,
             (f"{unit}/s", UnitLines(unit, devices).read),
-            time_per_step,
-            steps_per_second,
+            ("steps", StepLines().read),
         ]
 
     def read(self, line: str) -> Reading | None:
@@ -113,6 +117,11 @@ class Reader:
             notes.append(f"{counted} not read: {why}: {line!r}")
         if self._sources is not None and self._sources.left_out:
             notes.append(f"lines of evaluation that were left out: {self._sources.left_out}")
+        if self._named_average:
+            notes.append(
+                f'{self._named_average!r} names an average: give rate_is="average" if it is one since the first step, '
+                'and "recent" if not'
+            )
         return "; ".join(notes)
 
     def nothing_read(self) -> str:
@@ -174,6 +183,8 @@ class Reader:
             if stays:
                 self._formats = [(name, read)]
             self._read += 1
+            if found.is_named_average and self._command.reads.rate_is is None:
+                self._named_average = self._named_average or line.strip()[:SHOWN_COLUMNS]
             return self._as_average(found, line) if self._command.reads.rate_is == RateIs.AVERAGE else found
         if not self._read:
             self._rate_field = self._rate_field or rate_field(line)
@@ -203,14 +214,19 @@ class Reader:
             )
 
 
-_MODE = re.compile(r"\b(train|eval|valid|val(?!ue)|test|predict|infer)\w{0,8}\b", re.IGNORECASE)
+# "train" and "eval_step", but neither "train_loss" nor "val loss", which any line may have.
+_MODE = re.compile(
+    r"\b(train|eval|valid|val(?!ue)|test|predict|infer)[a-z]{0,8}(?:_(?:steps?|iter[a-z]{0,6}|epochs?|batch))?\b"
+    r"(?! ?(?:loss|acc|top|ppl|perplexity|err|metric|score|f1|auc|psnr|map))",
+    re.IGNORECASE,
+)
 _EVALUATION = ("eval", "valid", "val", "test", "predict", "infer")
 _RANK = re.compile(
-    r"\b(?:rank|local_rank|worker|gpu|device|process|replica|node)\W{0,2}(\d{1,4})\b"
+    r"(?<!/)(?<!per )\b(?:rank|local_rank|worker|gpu|device|process|replica|node)\W{0,3}(\d{1,4})\b(?![.,]\d)"
     r"|^\[(?:\d+,|default|rank)?(\d+)\](?:<std\w+>)?:",
     re.IGNORECASE,
 )
-_COUNTER = re.compile(r"\b(?:step|iter|iteration|it|batch|global_step)s?\W{0,3}(\d{1,12})", re.IGNORECASE)
+_COUNTER = re.compile(r"\b(?:step|iter|iteration|it|batch|global_step)s?\W{0,3}(\d{1,12})(?!\d|\s?%)", re.IGNORECASE)
 _LEAST_OF_ANOTHER = 3  # lines of a second series; one or two may be a total at the end
 _LEAST_READINGS = 80  # from which a running average can be told
 

@@ -10,7 +10,7 @@ SEPARATORS = ",'_\u2019\u00a0\u2009\u202f"
 """What stands between groups of thousands. A plain space does, too, but it also stands between two numbers."""
 
 _DIGITS = (
-    rf"(?:\d{{1,3}}(?:[{SEPARATORS}]\d{{3}}){{1,6}}(?:\.\d{{1,30}})?|\d{{1,20}}(?:\.\d{{0,30}})?|\.\d{{1,30}})"
+    rf"(?:[1-9]\d{{0,2}}(?:[{SEPARATORS}]\d{{3}}){{1,6}}(?:\.\d{{1,30}})?|\d{{1,20}}(?:\.\d{{0,30}})?|\.\d{{1,30}})"
     r"(?:[eE][+-]?\d{1,3})?"
 )
 NUMBER = rf"(?:[+-]?(?:{_DIGITS}|nan|inf(?:inity)?))"
@@ -45,7 +45,12 @@ def number_in(value: object) -> float | None:
     return None if found is None or found["factor"] == "m" else to_float(found["number"], found["factor"])
 
 
-_LOSS = re.compile(rf"\bloss['\"]?\s{{0,9}}[:=]\s{{0,9}}[\[(]?(?P<loss>{NUMBER})(?![\w.])", re.ASCII | re.IGNORECASE)
+# A word before it says of what: "aux loss: 0.01 | loss: 2.3".
+_LOSS = re.compile(
+    rf"(?P<of>\b[a-z]{{1,20}}[ -])?\bloss['\"]?\s{{0,9}}[:=]\s{{0,9}}[\[(]?(?P<loss>{NUMBER}){END}",
+    re.ASCII | re.IGNORECASE,
+)
+_OF_TRAINING = ("", "train", "training", "total", "lm", "step", "batch", "mean", "avg", "average", "running")
 
 
 class Kind(Enum):
@@ -74,12 +79,14 @@ class Reading:
         value: units or steps per second, a number of steps or of units, or seconds.
         step: of a mean: of how many steps.
         loss: None where the line has none.
+        is_named_average: the line calls it an average, of whatever.
     """
 
     kind: Kind
     value: float
     step: int = 0
     loss: float | None = None
+    is_named_average: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +106,10 @@ class LeftOut:
 
 
 def loss_in(line: str) -> float | None:
-    """The loss that a line names; None if there is none."""
-    found = _LOSS.search(line)
-    return None if found is None else to_float(found["loss"])
+    """The loss that a line names, that of training where it names several; None if there is none."""
+    found = list(_LOSS.finditer(line))
+    of_training = [one for one in found if (one["of"] or "").rstrip(" -").lower() in _OF_TRAINING]
+    return to_float((of_training or found)[0]["loss"]) if found else None
 
 
 class Unreadable(Exception):

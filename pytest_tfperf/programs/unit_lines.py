@@ -1,4 +1,7 @@
-"""Reads a number with its unit, '12.3 images/s' or 'images/s: 12.3', where a line can be read in one way only."""
+"""Reads a number with its unit, '12.3 images/s' or 'images/s: 12.3', where a line can be read in one way only.
+
+So it reads '31 ms/step' and '3.6 it/s', which Keras, clu and many scripts print.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,32 @@ _SIGN_AFTER = re.compile(r"[\"')\]]{0,2}\s{0,9}[:=](?!=)")
 _VALUE_BEFORE_ERROR = re.compile(
     rf"{BEGIN}(?P<number>{NUMBER})\s?(?P<factor>[kKMG]?)\s{{0,3}}(?:\u00b1|\+/-|\+-)\s{{0,3}}$", re.IGNORECASE
 )
+# As in "12345/11000 tokens/s", "8 x 2.5 images/s" and "2.5 x 10^3 images/s".
+_EXPRESSION_BEFORE = re.compile(r"(?:\d\s?[/x*\u00d7]\s?|\^)$", re.ASCII | re.IGNORECASE)
+_MINUTES_BEFORE = re.compile(r"\d\s?(?:h|m|min|:)\s?$", _FLAGS)
 _RANGE_BEFORE = re.compile(r"\d\s{0,3}(?:-|\u2013|\u2026|\.\.+|to|~)\s{0,3}$", re.ASCII)
 # A number after one of these words counts something else: "step 120 632.9 images/s".
 _COUNTER_BEFORE = re.compile(
     r"(?:\b|_)(?:steps?|it|iters?|iterations?|epochs?|batch|batches|updates?|rank|gpu|worker|device|node|of)\W{0,3}$",
     _FLAGS,
 )
-_OTHER_MEASURE = re.compile(r"(?:\b|_)(?:avg|average|mean|overall|max|peak|best|min)\W{0,3}$", _FLAGS)
+_AVERAGES = ("avg", "average", "mean", "overall")
+_OTHER_MEASURE = re.compile(rf"(?:\b|_)(?P<measure>{'|'.join(_AVERAGES)}|max|peak|best|min)\W{{0,3}}$", _FLAGS)
 _WORD_AFTER = re.compile(r"\s{0,2}(?:[a-z%\u00b5]|/)", re.IGNORECASE)
+# Numbers may stand behind their words: "lr 3e-4 tok/s 45123 TFLOPS 123.4".
+_LABEL_BEFORE = re.compile(r"[a-z_]\s{1,3}$", _FLAGS)
+_LABEL_AFTER = re.compile(
+    rf"\s{{1,3}}(?!(?:[mun]?s|sec|[kmgt]?i?b|w)\b)[a-z_][\w.]{{0,30}}[ :=]{{1,3}}{NUMBER}(?!\S{{0,9}}/)", _FLAGS
+)
+_STEP = r"(?:steps?|it|iters?|iterations?|batch(?:es)?)"
+
+
+def _per_second(words: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"[(\[]?(?<![a-z_/.-])(?P<factor>(?-i:[kKMG])?){words}\s?(?:/|per\s)\s?s(?:ec(?:ond)?s?)?"
+        rf"(?P<per_device>{_PER_DEVICE})?(?![\w/]|\sper\b)",
+        _FLAGS,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +55,7 @@ class _Found:
 
     value: float
     per_device: bool
-    is_other_measure: bool  # an average or a peak, named so
+    other_measure: str  # an average or a peak, named so; "" for none
 
 
 class UnitLines:
@@ -47,51 +68,68 @@ class UnitLines:
 
     def __init__(self, unit: str, devices: int = 1) -> None:
         self._word = (unit.removesuffix("s")).lower()
-        plural = f"{re.escape(self._word)}s?"
-        self._mention = re.compile(
-            rf"[(\[]?(?<![a-z_/.-])(?P<factor>(?-i:[kKMG])?){plural}\s?(?:/|per\s)\s?s(?:ec(?:ond)?s?)?"
-            rf"(?P<per_device>{_PER_DEVICE})?(?![\w/]|\sper\b)",
-            _FLAGS,
-        )
+        self._mention = _per_second(f"{re.escape(self._word)}s?")
         self._devices = devices
 
     def read(self, line: str) -> Reading | Unread | None:
         """The line's rate; None where it does not name the unit beside a number."""
         if self._word not in line.lower():
             return None
-        found = [one for mention in self._mention.finditer(line) if (one := _beside(line, mention)) is not None]
-        if not found:
-            return None
-        if unread := [one for one in found if isinstance(one, Unread)]:
-            return unread[0]
-        values = [one for one in found if isinstance(one, _Found)]
-        # "12 images/s (3 images/s/gpu, average 11.9 images/s)": the first says what is asked for.
-        values = [one for one in values if not one.per_device] or values
-        values = [one for one in values if not one.is_other_measure] or values
-        rates = {one.value * (self._devices if one.per_device else 1) for one in values}
-        if len(rates) > 1:
-            return Unread(f"it has {len(rates)} rates, {' and '.join(f'{rate:g}' for rate in sorted(rates))}")
-        return Reading(Kind.RATE, rates.pop(), loss=loss_in(line))
+        return _read(line, self._mention, Kind.RATE, self._devices)
 
 
-def _beside(line: str, mention: re.Match[str]) -> _Found | Unread | None:
+class StepLines:
+    """Reads lines that name steps per second, or the time that a step takes."""
+
+    _RATE = _per_second(_STEP)
+    _TIME = re.compile(
+        rf"[(\[]?(?<![a-z_/.-])(?P<milli>m?)s(?:ec(?:ond)?s?)?\s?(?:/|per\s)\s?{_STEP}(?![\w/]|\sper\b)", _FLAGS
+    )
+
+    def read(self, line: str) -> Reading | Unread | None:
+        """The line's rate or time; None where it has none."""
+        return _read(line, self._TIME, Kind.SECONDS) or _read(line, self._RATE, Kind.STEP_RATE)
+
+
+def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Reading | Unread | None:
+    found = [one for mention in unit.finditer(line) if (one := _beside(line, mention, kind)) is not None]
+    if not found:
+        return None
+    if unread := [one for one in found if isinstance(one, Unread)]:
+        return unread[0]
+    values = [one for one in found if isinstance(one, _Found)]
+    # "12 images/s (3 images/s/gpu, average 11.9 images/s)": the first says what is asked for.
+    values = [one for one in values if not one.per_device] or values
+    values = [one for one in values if not one.other_measure] or values
+    numbers = {one.value * (devices if one.per_device else 1) for one in values}
+    if len(numbers) > 1:
+        what = "times" if kind is Kind.SECONDS else "rates"
+        return Unread(f"it has {len(numbers)} {what}, {' and '.join(f'{number:g}' for number in sorted(numbers))}")
+    is_average = values[0].other_measure in _AVERAGES
+    return Reading(kind, numbers.pop(), loss=loss_in(line), is_named_average=is_average)
+
+
+def _beside(line: str, mention: re.Match[str], kind: Kind) -> _Found | Unread | None:
     """The number that belongs to a mention of the unit; None for words around it that no number is beside."""
     head, tail = line[: mention.start()], line[mention.end() :]
     before, after = _NUMBER_BEFORE.search(head), _NUMBER_AFTER.match(tail)
-    factor = mention["factor"]
     label = head
     if _SIGN_AFTER.match(tail):  # "loss: 0.5 images/sec: 632.9"
         if after is None:
             return Unread("no number follows the unit's sign") if before or re.search(r"\d", tail) else None
         chosen = after
-    elif before is not None and after is not None and not _WORD_AFTER.match(tail[after.end() :]):
+    elif before is not None and after is not None and _may_be_of(head[: before.start()], tail[after.end() :]):
         if not _COUNTER_BEFORE.search(head[: before.start()]):
             return Unread(f"both {before['number']} and {after['number']} stand beside the unit")
         chosen = after  # "step 120 images/sec 1234.5"
     elif before is not None:
         chosen, label = before, head[: before.start()]
-        if _COUNTER_BEFORE.search(label):
+        if kind is Kind.RATE and _COUNTER_BEFORE.search(label):
             return Unread(f"{before['number']} counts something else")
+        if _EXPRESSION_BEFORE.search(label):
+            return Unread(f"{before['number']} is a part of an expression")
+        if kind is Kind.SECONDS and _MINUTES_BEFORE.search(label):
+            return Unread("it has a time in minutes and seconds")
         if value := _VALUE_BEFORE_ERROR.search(label):
             chosen, label = value, label[: value.start()]
         elif _RANGE_BEFORE.search(label):
@@ -104,8 +142,17 @@ def _beside(line: str, mention: re.Match[str]) -> _Found | Unread | None:
         return Unread("a space between digits may separate thousands or two numbers")
     if chosen["factor"] == "m":
         return Unread("'m' may be a thousandth or a million")
-    rate = to_float(chosen["number"], chosen["factor"] or factor)
-    return _Found(rate, mention["per_device"] is not None, _OTHER_MEASURE.search(label) is not None)
+    groups = mention.groupdict()
+    rate = to_float(chosen["number"], chosen["factor"] or groups.get("factor", "")) / (
+        1000 if groups.get("milli") else 1
+    )
+    other = _OTHER_MEASURE.search(label)
+    return _Found(rate, bool(groups.get("per_device")), other["measure"].lower() if other else "")
+
+
+def _may_be_of(head: str, tail: str) -> bool:
+    """Whether the number behind a unit, which stands before `tail`, may be the unit's, and not that before it."""
+    return not _WORD_AFTER.match(tail) or bool(_LABEL_BEFORE.search(head) and _LABEL_AFTER.match(tail))
 
 
 def _is_group_of_thousands(chosen: re.Match[str], label: str, tail: str) -> bool:

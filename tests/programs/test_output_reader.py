@@ -73,6 +73,9 @@ def test_a_number_with_its_unit_is_a_rate(line: str, rate: float | None) -> None
         ("throughput (examples/s): 632.9", 632.9),
         ("12.3 kexamples/s", 12300.0),
         ("632.9 examples/s (avg 640.1 examples/s)", 632.9),
+        ("Speed: 632.9 examples/s 81234 tokens/s", 632.9),
+        ("speed 632.9 examples/s 12.3 ms 0.5 GB", 632.9),
+        ("step 120 examples/s 632.9 TFLOPS 123.4", 632.9),
         ("1\u202f234.5 examples/s", 1234.5),
     ],
 )
@@ -94,6 +97,16 @@ def test_the_number_that_belongs_to_the_unit_is_read(line: str, rate: float) -> 
         ("loss 0.3 examples/s 120", "both 0.3 and 120"),
         ("train 900 examples/s, eval 300 examples/s", "it has 2 rates, 300 and 900"),
         ("12 m examples/s", "'m' may be"),
+        ("loss 3.9 lr 3e-4 examples/s 632.9 TFLOPS 123.4", "both 3e-4 and 632.9"),
+        ("0,752 examples/s", "not plain"),
+        ("12345/11000 examples/s", "a part of an expression"),
+        ("8 x 2.5 examples/s", "a part of an expression"),
+        ("2.5 x 10^3 examples/s", "a part of an expression"),
+        ("data 3.2 ms/step, compute 28.0 ms/step", "it has 2 times, 0.0032 and 0.028"),
+        ("1m 3s/step", "minutes and seconds"),
+        ("1 234 ms/step", "a space between digits"),
+        ("600 to 640 ms/step", "a range"),
+        ("3.2 it/s and 4 it/s", "it has 2 rates"),
     ],
 )
 def test_a_line_that_can_be_read_in_two_ways_is_shown_and_not_read(line: str, why: str) -> None:
@@ -111,6 +124,36 @@ def test_an_output_of_which_many_lines_can_not_be_read_is_refused() -> None:
     reader.read("1,5 examples/s")
     with pytest.raises(Unreadable, match="3 lines with a rate can't be read, beside 9 that can"):
         reader.read("1,5 examples/s")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "value"),
+    [
+        ("31 ms/step", Kind.SECONDS, 0.031),
+        ("31.2 \u00b1 0.5 ms/step", Kind.SECONDS, 0.0312),
+        ("Time per step: 31 ms/step", Kind.SECONDS, 0.031),
+        ("avg 1.7 s/it, last 1.5 s/it", Kind.SECONDS, 1.5),
+        ("2 s per batch", Kind.SECONDS, 2.0),
+        ("3.6 it/s", Kind.STEP_RATE, 3.6),
+        ("3.60 \u00b1 0.10 it/s", Kind.STEP_RATE, 3.6),
+        ("1.5kit/s", Kind.STEP_RATE, 1500.0),
+        ("step 120: 3.6 steps/sec", Kind.STEP_RATE, 3.6),
+    ],
+)
+def test_steps_per_second_and_the_time_of_a_step_are_read_as_carefully(line: str, kind: Kind, value: float) -> None:
+    found = Reader(PLAIN).read(line)
+    assert found is not None
+    assert (found.kind, found.value) == (kind, pytest.approx(value))
+
+
+def test_a_rate_that_is_named_an_average_is_noted_until_someone_says_what_it_is() -> None:
+    notes = []
+    for rate_is in (None, "recent"):
+        reader = Reader(command(rate_is=rate_is))
+        reader.read("average throughput: 12 examples/s")
+        reader.read("average: 12 examples/s")
+        notes.append("names an average" in reader.note())
+    assert notes == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -168,6 +211,26 @@ def test_lines_of_evaluation_are_left_out_and_counted() -> None:
     found = [reader.read(line) for line in ["train: 9 examples/s", "eval: 30 examples/s", "train: 8 examples/s"]]
     assert [reading and reading.value for reading in found] == [9, None, 8]
     assert "lines of evaluation that were left out: 1" in reader.note()
+
+
+@pytest.mark.parametrize("how", [{"field": "rate"}, {"pattern": r"(?P<rate>\d+)\}"}], ids=str)
+def test_a_field_or_a_pattern_does_not_mix_two_ranks_either(how: dict[str, object]) -> None:
+    with pytest.raises(Unreadable, match="two series of rates"):
+        outcome(['{"rank": 0, "rate": 9}', '{"rank": 1, "rate": 9}'] * 3, **how)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["9 examples/s", "9 examples/s train_loss=2", "9 examples/s val_loss: 2", "9 examples/s, val loss 2"],
+        [f"9 examples/s, tokens/s/device: {each}" for each in (166.2, 167.3, 8.1)],
+        [f"9 examples/s, per GPU: {each}" for each in (16, 17, 18)],
+        [f"GPU: {each} GB, 9 examples/s" for each in (1.5, 1.6, 2.7)],
+    ],
+    ids=lambda lines: lines[-1],
+)
+def test_names_of_metrics_are_no_second_series(lines: list[str]) -> None:
+    assert outcome(lines) == [9.0] * len(lines)
 
 
 def test_a_number_that_never_changes_is_no_counter() -> None:
@@ -238,6 +301,10 @@ def test_what_is_written_is_read(whole: int, cents: int, separator: str, before:
         ("9 examples/s {'loss': nan}", math.nan),
         ("9 examples/s loss=inf", math.inf),
         ("9 examples/s lossy: 3", None),
+        ("9 examples/s aux loss: 0.01 | loss: 0.25", 0.25),
+        ("9 examples/s val loss: 0.5, train loss: 0.25", 0.25),
+        ("9 examples/s loss: 0.25.", 0.25),
+        ("9 examples/s loss: 0,25", None),
     ],
 )
 def test_a_lines_loss_is_read(line: str, loss: float | None) -> None:
@@ -304,6 +371,57 @@ def test_an_epoch_of_which_only_the_last_line_is_printed_counts_on() -> None:
 def test_epochs_that_begin_anew_do_not_count_on() -> None:
     epoch = ["Epoch 1/9", "1/2 ━━ 0s 31ms/step", "2/2 ━━ 0s 31ms/step"]
     assert steps(*epoch * 2) == [None, 1, 2, None, 1, 2]
+
+
+def bar(title: str, step: int, total: int | str) -> str:
+    return f"{title}{'' if total == '?' else ' 45%|##   |'} {step}/{total} [00:12<00:15,  3.61it/s]"
+
+
+def test_bars_of_evaluation_and_of_other_work_are_left_out() -> None:
+    others = [
+        "Sanity Checking: 0it [00:00, ?it/s]",
+        bar("train: Scanning labels", 4, 20),
+        bar("Grouping texts in chunks of 1024:", 4, 20),
+        bar("Class  Images  Instances  Box(P", 4, 20),
+    ]
+    lines = [*others, "Training: 0it [00:00, ?it/s]", bar("Epoch 1", 3, 100), *(bar("", n, 20) for n in range(3))]
+    assert steps(*lines, bar("Epoch 1", 4, 100)) == [None] * 5 + [3] + [None] * 3 + [4]
+
+
+def test_a_bar_of_unknown_length_is_a_counter() -> None:
+    assert steps(bar("Epoch 0:", 45, "?")) == [45]
+
+
+def test_ultralytics_bar_is_a_counter_and_its_validation_is_left_out() -> None:
+    lines = ["  1/3  2.15G  1.186  640: 12% ━╸────────── 1/8 4.0it/s 0.3s<1.8s", "9/12 20it/s 0.5s"]
+    assert steps(lines[0], f"  Class  Images  Instances  Box(P: 75% ━━━━━━━━━─── {lines[1]}") == [1, None]
+
+
+def test_a_second_bar_that_advances_more_than_the_first_is_refused() -> None:
+    with pytest.raises(Unreadable, match=r"two progress bars advance: 'Epoch: .* and 'Iteration"):
+        steps(bar("Epoch:", 0, 20), *(bar("Iteration:", n, 100) for n in range(1, 20)))
+
+
+def test_the_percentage_of_a_bar_is_no_step() -> None:
+    lines = [f"Steps: {n // 10}%|#  | {n}/1000 [00:12<00:15,  3.61it/s]" for n in range(100, 160)]
+    assert steps(*lines) == [float(n) for n in range(100, 160)]
+
+
+MEGATRON = "iteration 20/ 1000 | elapsed time per iteration (ms): 500.0 | global batch size: 8 | lm loss: 2.3E+00 |"
+
+
+@pytest.mark.parametrize(
+    ("how", "reading"),
+    [
+        ({"unit": "samples"}, Reading(Kind.RATE, 16.0, loss=2.3)),
+        ({"unit": "samples", "examples_per_step": 8}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
+        ({"unit": "tokens", "examples_per_step": 8192}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
+        ({"unit": "tokens"}, None),
+    ],
+    ids=str,
+)
+def test_the_batch_that_megatron_prints_counts_samples(how: dict[str, object], reading: Reading | None) -> None:
+    assert read(MEGATRON, **how) == reading
 
 
 def test_a_programs_own_rate_is_read_after_a_line_of_keras_whose_steps_nobody_sized() -> None:

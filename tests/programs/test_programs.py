@@ -89,7 +89,7 @@ WRITTEN = [
         "[08/01 02:00:00 d2.utils.events]:  eta: 0:12:34  iter: 99  total_loss: 1.251  loss_cls: 0.5  loss_box_reg: "
         "0.2    time: 0.3412  last_time: 0.3301  data_time: 0.0121  last_data_time: 0.0091   lr: 0.0019  max_mem: 2M",
         {"examples_per_step": 16},
-        Reading(Kind.SECONDS, 0.3412, loss=1.251),
+        Reading(Kind.STEP, 99, loss=1.251),
     ),
     (
         "[2026-03-07 15:27:02,646] [INFO] [timer.py:260:stop] epoch=0/micro_step=199/global_step=199, "
