@@ -81,6 +81,7 @@ class Situation:
         slow_spells: what a run shares with the run before it, as a standard deviation (AR(1), 0.9).
         recorded_apart: each test's baseline runs were taken one after another, as by `--update-baselines -k one_test`.
         before: sessions without a loss before it.
+        lasting: sessions with the loss, which nobody mends, before those that are counted.
         sessions: sessions that are counted, of each baseline.
     """
 
@@ -101,6 +102,7 @@ class Situation:
     slow_spells: float = 0.0
     recorded_apart: bool = False
     before: int = 0
+    lasting: int = 0
     sessions: int = 1
 
 
@@ -195,6 +197,17 @@ LOSING = [
     *(
         Situation(name=f"1 test that loses {_percent(loss, 0)}, first session", tests=1, losing=1, loss=loss)
         for loss in (0.03, 0.05, 0.08)
+    ),
+    *(
+        Situation(
+            name=f"1 test that loses {_percent(loss, 0)}, in the tenth session with the loss",
+            tests=1,
+            losing=1,
+            loss=loss,
+            before=3,
+            lasting=9,
+        )
+        for loss in (0.08, 0.15)
     ),
     Situation(name="1 of 5 tests loses 5 %, sessions differ by 2.5 %", tests=5, session_sd=0.025, losing=1, loss=0.05),
     Situation(name="one run 12 % slow: its test fails", slow_first_run=0.12),
@@ -473,8 +486,11 @@ def simulate(situation: Situation, rule: Rule, seed: int) -> Counter[str]:
     for number in range(situation.before):
         run_session(machine, rows, past, rule, number)
     machine.lose()
+    first = situation.before + situation.lasting
+    for number in range(situation.before, first):
+        run_session(machine, rows, past, rule, number)
     caught: set[Key] = set()
-    for number in range(situation.before, situation.before + situation.sessions):
+    for number in range(first, first + situation.sessions):
         session = run_session(machine, rows, past, rule, number)
         red = {key for key, verdict in session.verdicts.items() if verdict.outcome is Outcome.REGRESSED}
         caught |= red & machine.lost.keys()
@@ -515,7 +531,7 @@ class Simulation:
     def cell(self, situation: Situation, rule: Rule) -> Counter[str]:
         """The counts of one situation under one rule: about as many sessions as asked for, four a baseline at most."""
         baselines = math.ceil(self._sessions / situation.sessions) if not situation.losing else self._sessions
-        baselines = max(1, math.ceil(baselines / (1 + situation.before / 3)))
+        baselines = max(1, math.ceil(baselines / (1 + (situation.before + situation.lasting) / 3)))
         seeds = range(self._seed * 1_000_000, self._seed * 1_000_000 + baselines)
         chunk = max(1, baselines // 40)
         found = self._pool.map(simulate, [situation] * baselines, [rule] * baselines, seeds, chunksize=chunk)

@@ -23,6 +23,9 @@ _DEGREES_OF_FEW_TESTS = 4
 _LOST_SOMETHING = 0.1  # share of the measurements that may hold a real loss or gain,
 _LOSS = 0.05  # of about this size
 
+_CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
+_CHANGES_BEGIN = 0.03  # share of the sessions in which a real change of a test begins
+
 # How much of the posterior lies below what a threshold allows for. That of few tests has a long upper tail.
 _UPPER = 0.95
 _UPPER_OF_FEW_TESTS = 0.5
@@ -96,7 +99,7 @@ def session_variance(
     """
     log_weights = [_log_prior(sigma, tests) for sigma in GRID]
     for noise, baseline_runs, past in rows:
-        seen = [(hodges_lehmann(session.changes), len(session.changes)) for session in past if session.changes]
+        seen = [(hodges_lehmann(one.changes), len(one.changes), one.outcome) for one in past if one.changes]
         for index, sigma in enumerate(GRID):
             log_weights[index] += _log_likelihood(seen, sigma, noise.between_runs, baseline_runs)
     most = max(log_weights)
@@ -135,16 +138,33 @@ def _log_prior(sigma: float, tests: int) -> float:
     return (_DEGREES_OF_FEW_TESTS + 1) * math.log(ratio) - _DEGREES_OF_FEW_TESTS * ratio**2 / 2
 
 
-def _log_likelihood(seen: Sequence[tuple[float, int]], sigma: float, between_runs: float, baseline_runs: int) -> float:
-    """Of one row's sessions, each given those before it: all of them share the row's error, which they make known."""
+def _log_likelihood(
+    seen: Sequence[tuple[float, int, Outcome | None]], sigma: float, between_runs: float, baseline_runs: int
+) -> float:
+    """Of one row's sessions, each given those before it: all of them share the row's error, which they make known.
+
+    A test that regressed or improved most likely did so for a cause of its own, and stays so until someone mends it or
+    accepts it. So how much it changed says nothing of other sessions, and it counts once, however long it lasts.
+    Otherwise each large loss would widen the thresholds of all tests, and a lasting one would hide itself.
+    """
     row, uncertain = 0.0, between_runs**2 * reference_variance(baseline_runs) + sigma**2
-    total = 0.0
-    for change, runs in seen:
+    total, before = 0.0, None
+    for change, runs, outcome in seen:
         own = between_runs**2 / runs + sigma**2
-        total += _log_density(change - row, uncertain + own)
-        known = uncertain / (uncertain + own)
-        row, uncertain = row + known * (change - row), uncertain * (1 - known)
+        if outcome not in _CHANGED:
+            total += _log_density(change - row, uncertain + own)
+            known = uncertain / (uncertain + own)
+            row, uncertain = row + known * (change - row), uncertain * (1 - known)
+        elif outcome is not before:
+            total += _log_share_beyond(abs(change - row), uncertain + own)
+        before = outcome
     return total
+
+
+def _log_share_beyond(change: float, variance: float) -> float:
+    """Of sessions that change by so much, or by `_LOSS`: without a cause, as the machine does, or with one."""
+    without = math.erfc(min(change, _LOSS) / math.sqrt(2 * variance)) / 2 if variance else 0.0
+    return math.log((1 - _CHANGES_BEGIN) * without + _CHANGES_BEGIN)
 
 
 def _log_density(change: float, variance: float) -> float:

@@ -52,6 +52,32 @@ def test_a_few_tests_that_truly_lost_something_do_not_pass_for_variance() -> Non
     assert session_variance([*quiet, *lost], tests=50).mean < session_variance(tests=50).mean
 
 
+CHANGED = {Outcome.REGRESSED: -1, Outcome.IMPROVED: 1}
+
+
+@pytest.mark.parametrize("outcome", CHANGED)
+@pytest.mark.parametrize("size", [0.08, 0.15, 0.4])
+def test_a_change_that_lasts_does_not_hide_itself(outcome: Outcome, size: float) -> None:
+    good = sessions(0.002, -0.004, 0.001)
+    lasting = sessions(*[CHANGED[outcome] * size] * 10, outcome=outcome)
+    before, after = (session_variance([(NOISE, RUNS, past)], tests=1) for past in (good, good + lasting))
+    assert after.upper < 1.1 * before.upper
+
+
+def test_a_large_loss_that_was_mended_does_not_hide_the_next_one() -> None:
+    good = sessions(0.002, -0.004, 0.001)
+    mended = [*good, *sessions(-0.4, outcome=Outcome.REGRESSED), *good]
+    before, after = (session_variance([(NOISE, RUNS, past)], tests=1) for past in (good + good, mended))
+    assert after.upper < 1.1 * before.upper
+
+
+def test_a_test_that_regresses_now_and_then_is_on_an_unsteady_machine() -> None:
+    quiet = sessions(0.002, -0.03, 0.001, 0.02)
+    restless = [*quiet, *sessions(-0.06, outcome=Outcome.REGRESSED)] * 3
+    steady, unsteady = (session_variance([(NOISE, RUNS, past)], tests=1) for past in (quiet * 3, restless))
+    assert unsteady.upper > 1.05 * steady.upper
+
+
 @given(st.lists(st.lists(st.floats(-0.3, 0.3), max_size=6), max_size=6), st.integers(1, 60))
 def test_the_posterior_is_a_distribution(changes: list[list[float]], tests: int) -> None:
     found = session_variance([(NOISE, RUNS, sessions(*row)) for row in changes], tests=tests)
