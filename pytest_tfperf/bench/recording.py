@@ -49,7 +49,8 @@ class BaselineRecorder:
         completed = [self._completed(row, load, old.get(row.key)) for row in rows]
         self.changes += self._store.update(machine, {row.key: row for row in completed})
         if self._references is not None and completed:
-            self.warnings |= dict.fromkeys(self._references.recorded(completed[0], self._store.load(machine).values()))
+            rows_now = [*self._store.load(machine).values(), *self._store.figures(machine).values()]
+            self.warnings |= dict.fromkeys(self._references.recorded(completed[0], rows_now))
         if refusals:
             first, *others = refusals
             raise first.and_below(*(line for error in others for line in (Line(""), *error.lines)))

@@ -339,8 +339,8 @@ def checked(field: str, value: Any) -> Any:
 def _require_name(field: str, value: Any) -> None:
     if not isinstance(value, str) or not re.fullmatch(_NAME, value):
         raise WorkloadError(
-            f"{field}={value!r} is not a name: give a known one such as "
-            f"{'resnet50' if field == 'model' else 'device'!r}, or 'package.module:function'"
+            f"{field}={value!r} is not a name: names have lower-case letters, digits and '-', as "
+            f"{'resnet50' if field == 'model' else 'device'!r}; or give 'package.module:function'"
         )
     taken = [word for word in value.split("-") if _RESERVED.fullmatch(word)]
     if field == "input_pipeline" and taken:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -13,7 +14,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Outcome, Rule
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted, percent
-from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.reports.table import Columns, shown_names, table
 
 _NAMES: Final = {PEAK_MEMORY: "peak memory", FIRST_STEP: "first step"}
 _MORE_AND_LESS: Final = {PEAK_MEMORY: ("more", "less"), FIRST_STEP: ("longer", "shorter")}
@@ -77,6 +78,9 @@ def figure_fact(one: FigureVerdict) -> str:
     text = f"{name} {written(figure, one.value)}{f' of {one.rank}' if one.rank else ''}"
     if one.reason is FigureReason.BEYOND_LIMIT and figure.limit is not None:
         return f"{text}, beyond its limit of {written(figure, figure.limit)}"
+    if not math.isfinite(one.value):
+        reference = _reference(one)
+        return text if reference is None else f"{text}, and not {written(figure, reference)}"
     if one.rule is Rule.OTHER_SIDE:
         if one.change is None or one.confirmed_from is None:
             return f"{text}, which a does not give" if one.reason is FigureReason.OTHER_SIDE_LACKS else text
@@ -160,11 +164,12 @@ def compared_figure_rows(
 
 def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = False) -> list[dict[str, str | None]]:
     """The cells of a table of figures by column; those that passed only where all are wanted."""
+    names = shown_names((m.workload.id, m.name) for m in measurements)
     return [
         {
             "outcome": "measured" if one.outcome is None else one.outcome.value if one.is_decided else "undecided",
             "figure": shown(one.figure.name),
-            "workload": m.name or m.workload.id,
+            "workload": names[m.workload.id, m.name],
             "topology": m.topology,
             "value": None if one.value is None else written(one.figure, one.value),
             "baseline": written(one.figure, one.baseline.reference) if one.baseline else None,
@@ -178,7 +183,9 @@ def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = Fals
 
 
 def figure_properties(m: Measurement | Comparison) -> dict[str, str | float | None]:
-    """Each figure's value, outcome, baseline and confirmed change by name, in its unit; what is not known is None.
+    """Each figure's value, outcome, baseline and confirmed change by name; what is not known is None.
+
+    The change is a fraction of the baseline, as the throughput's; None where that is 0.
 
     Of a comparison b's value, and a's in the place of the baseline.
     """
@@ -189,7 +196,7 @@ def figure_properties(m: Measurement | Comparison) -> dict[str, str | float | No
             name: one.value,
             f"{name}_outcome": None if one.outcome is None else one.outcome.value,
             f"{name}_{'a' if one.rule is Rule.OTHER_SIDE else 'baseline'}": _reference(one),
-            f"{name}_confirmed_change": one.confirmed_change,
+            f"{name}_confirmed_change": _as_fraction(one, one.confirmed_change),
         }
     return found
 
@@ -210,11 +217,15 @@ def _compared(figure: Figure, change: float, reference: float) -> str:
 
 
 def _signed(one: FigureVerdict) -> str | None:
-    start = _reference(one)
-    if one.change is None or start is None:
+    if one.change is None or not math.isfinite(one.change) or _reference(one) is None:
         return None
-    reference = abs(start)
-    return f"{100 * one.change / reference:+z.1f} %" if reference else f"{one.change:+.3g}"
+    fraction = _as_fraction(one, one.change)
+    return f"{one.change:+.3g}" if fraction is None else f"{100 * fraction:+z.1f} %"
+
+
+def _as_fraction(one: FigureVerdict, difference: float | None) -> float | None:
+    reference = abs(_reference(one) or 0.0)
+    return difference / reference if reference and difference is not None else None
 
 
 def _reference(one: FigureVerdict) -> float | None:

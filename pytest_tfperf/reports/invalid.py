@@ -14,7 +14,7 @@ from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import Throughput, summarise
 from pytest_tfperf.core.verdict import Reason, Verdict
-from pytest_tfperf.core.workload import Optimizer, Precision
+from pytest_tfperf.core.workload import Optimizer, Precision, Trainer
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import whole_percent
@@ -170,15 +170,17 @@ ADVICE = {
 
 def loss_advice(workload: Subject) -> str:
     """What to try after the loss of this workload became NaN or infinite, the most likely cause first."""
-    if isinstance(workload, Command):
-        return "look in the program's data for NaN, and try a lower learning rate"
+    if isinstance(workload, Command) or workload.trainer is Trainer.OWN:
+        return "look in its data for NaN, and try a lower learning rate"
     steps = []
     if workload.precision is Precision.MIXED_FLOAT16:
         steps.append("try precision='float32', because float16 overflows above 65,504")
     if workload.optimizer is Optimizer.MOMENTUM:
         steps.append("try optimizer='sgd', which takes smaller steps")
     steps.append("look in the input pipeline for NaN and for labels outside of the model's classes")
-    steps.append("train the model without pytest-tfperf at the same learning rate, 0.01")
+    steps.append(
+        "train the model without pytest-tfperf at the same learning rate (0.01 where it is not compiled with its own)"
+    )
     return "; ".join(steps)
 
 

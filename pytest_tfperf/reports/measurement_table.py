@@ -14,6 +14,7 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import WORST_FIRST, Against, Consequence, Outcome, Verdict
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.breakdown import bound_by
+from pytest_tfperf.reports.figures import figures_to_blame, shown
 from pytest_tfperf.reports.numbers import change, percent, rate
 from pytest_tfperf.reports.table import Columns, cells, joined, shown_names
 
@@ -163,7 +164,7 @@ def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
     is_valid = m.outcome is not Outcome.INVALID
     baseline = verdict.baseline if verdict else None
     return {
-        "outcome": outcome(m),
+        "outcome": _with_figure(m),
         "workload": name,
         "topology": m.topology,
         heading: rate_cell(t, heading) if is_valid else None,
@@ -177,6 +178,12 @@ def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
         "document": _document(m.document, m.machine) if m.document else None,
         "file": m.file,
     }
+
+
+def _with_figure(m: Measurement) -> str:
+    """Its outcome, and the figure that it is of where the row's throughput has another: "REGRESSED (peak memory)"."""
+    blamed = [one for one in figures_to_blame(m) if one.outcome is m.outcome]
+    return f"{outcome(m)} ({shown(blamed[0].figure.name)})" if blamed else outcome(m)
 
 
 def _written(figure: float | None, form: Callable[[float], str]) -> str | None:

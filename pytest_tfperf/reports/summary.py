@@ -190,7 +190,8 @@ def _next_steps(
         new = sum(c.old is None for c in changes)
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
         given = {(m.machine, m.key): m.name for m in measurements}
-        named = [(c.new.key.workload, given.get((c.new.machine, c.new.key), "")) for c in changes]
+        keys = [(c.new.machine, c.new.key._replace(figure="")) for c in changes]
+        named = [(key.workload, given.get((machine, key), "")) for machine, key in keys]
         names = shown_names(named)
         rows = [_recorded(change, names[name]) for change, name in zip(changes, named, strict=True)]
         yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))

@@ -130,7 +130,8 @@ class BaselineStore:
             try:
                 _acquire(file, self.folder)
             except BaseException:
-                file.close()
+                with suppress(OSError):  # a full disk: closing writes what is left once more
+                    file.close()
                 raise
             if os.fstat(file.fileno()).st_nlink:
                 return file

@@ -34,7 +34,7 @@ from pytest_tfperf.stores.history_rows import (
     whole_measurement,
     whole_verdict,
 )
-from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, MEASUREMENTS, VERDICTS
+from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, HISTORY, MEASUREMENTS, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,6 +59,7 @@ _ROW_OF: Final = {
     VERDICTS: "session verdict",
     FIGURES: "figure",
 }
+_TRIAL: Final = "trial"  # a row that is never left; writing what is there already would write nothing
 _AT_ONCE: Final = 200  # whole measurements in memory
 _FRAME: Final = (
     *("session", "time", "test", "machine", "workload", "topology"),
@@ -87,8 +88,13 @@ class History:
         self.unread = UnreadRows()
 
     def prepare(self) -> None:
-        """Make the file and take its write lock once, so that a fault shows before the first measurement."""
-        self._write(lambda _: None)
+        """Make the file and write into it once, so that a fault shows before the first measurement."""
+
+        def write_and_take_back(connection: Connection) -> None:
+            connection.execute(HISTORY.insert().values(version=0, id=_TRIAL))
+            connection.execute(delete(HISTORY).where(HISTORY.c.id == _TRIAL))
+
+        self._write(write_and_take_back)
 
     def append(self, measurement: Measurement, replaces: str | None = None) -> str:
         """Add a measurement and return its id; it is on disk when this returns.

@@ -112,7 +112,7 @@ def naming_its_end(workload: Workload) -> Iterator[None]:
             raise
         raise WorkloadError(
             f"input_pipeline {workload.input_pipeline!r}: its dataset ended; a run needs an endless one: "
-            "add .repeat(), or make the generator endless"
+            "add .repeat(), or make the generator endless; if it has one, it is empty: are its files there?"
         ) from error
 
 

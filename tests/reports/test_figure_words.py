@@ -16,6 +16,7 @@ from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.verdict import Outcome, Rule
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.figures import figure_fact, figure_properties, figure_table, written
+from pytest_tfperf.reports.measurement_table import measurement_table
 from pytest_tfperf.reports.message import in_brief, message
 
 GIB = 2.0**30
@@ -167,3 +168,18 @@ def test_a_figure_without_the_baseline_that_its_throughput_has_is_named_with_the
     lines = plain(message(with_figures(memory(outcome=Outcome.NO_BASELINE, baseline=None, change=None)))).splitlines()
     assert lines[0].startswith("peak memory 18.3 GiB, without a baseline: ")
     assert lines[-1] == f"  record      pytest '{TEST}' --update-baselines"
+
+
+def test_a_ci_system_gets_the_change_of_a_figure_as_a_fraction() -> None:
+    found = figure_properties(with_figures(memory()))["peak_memory_confirmed_change"]
+    assert found == pytest.approx(1.5 / 16.8)
+
+
+def test_a_loss_that_is_no_number_is_not_compared() -> None:
+    one = memory(figure=Figure("loss"), value=float("nan"), change=float("nan"), baseline=baseline(0.7, key=KEY))
+    assert figure_fact(one) == "loss nan, and not 0.7"
+
+
+def test_a_row_whose_throughput_is_fine_names_the_figure_that_is_not() -> None:
+    rows = [str(line).split("  ")[0] for line in measurement_table([with_figures(memory()), with_figures()])]
+    assert rows[1:] == ["REGRESSED (peak memory)", "PASS"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from inner import MACHINE, Finished, Project
 
@@ -97,6 +99,37 @@ def test_old_and_new_are_shown(recorded: Finished) -> None:
             "  box.csv *even-b4-replicated-device *1x1 * +9*.* %  *",
         ]
     )
+
+
+WITH_A_FIGURE = """
+    def test_noisy(throughput, on):
+        throughput.check(tiny(3, "nets:uneven"), name="mine", on=on, steps=3, also=("loss",))
+"""
+
+
+@pytest.fixture(scope="module")
+def refused_beside_a_figure(played_with_a_figure: Project) -> Finished:
+    played_with_a_figure.tests(WITH_A_FIGURE)
+    played_with_a_figure.write("uneven", "2 30 2 30 2")
+    return played_with_a_figure.run("--update-baselines")
+
+
+@pytest.fixture(scope="module")
+def played_with_a_figure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with Project(tmp_path_factory.mktemp("figure") / "project", trains=False) as made:
+        yield made
+
+
+def test_a_figure_is_recorded_with_its_lock_where_the_throughput_is_refused(
+    refused_beside_a_figure: Finished, played_with_a_figure: Project
+) -> None:
+    assert "too noisy for a baseline" in refused_beside_a_figure.cases["test_noisy"].text
+    (row,) = played_with_a_figure.baselines.figures(MACHINE).values()
+    assert (played_with_a_figure.folder / "baselines" / row.lock).is_file()
+
+
+def test_a_row_of_a_figure_has_the_name_of_its_workload(refused_beside_a_figure: Finished) -> None:
+    pytest.LineMatcher(refused_beside_a_figure.text.splitlines()).fnmatch_lines(["  box.csv  mine * loss *"])
 
 
 ONE_FAILS = """

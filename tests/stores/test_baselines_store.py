@@ -10,6 +10,7 @@ from typing import IO
 
 import pytest
 from patience import running
+from space import no_room_for_files
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
@@ -65,6 +66,12 @@ def test_an_update_that_fails_half_way_leaves_the_old_file(tmp_path: Path, monke
         store(tmp_path).update("box", {KEY: row(1700)})
     assert [path.name for path in tmp_path.iterdir()] == ["box.csv"]
     assert store(tmp_path).load("box")[KEY].reference == 1612
+
+
+def test_a_lock_that_can_not_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    """As on a full disk, where closing the file fails once more."""
+    with no_room_for_files(), pytest.raises(BaselineError, match="can't be written"), store(tmp_path).lock():
+        pass
 
 
 def test_the_users_row_wins_over_the_shipped_one(tmp_path: Path) -> None:

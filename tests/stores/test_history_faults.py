@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from measurements import measurement
+from space import no_room_for_files
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import history_database
@@ -85,6 +86,12 @@ def test_a_locked_file_is_an_error_that_says_so(history: History, path: Path, mo
 def test_a_folder_that_can_not_be_made_is_to_be_made_writable_or_replaced() -> None:
     with pytest.raises(TfperfError, match=r"its folder can't be made: .*\. Make the place writable, or give another"):
         History(Path("/proc/no-such-folder/history.sqlite")).prepare()
+
+
+def test_a_full_disk_shows_before_the_first_test(history: History) -> None:
+    fill(history)
+    with no_room_for_files(), pytest.raises(TfperfError, match="can't be used"):
+        history.prepare()
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
