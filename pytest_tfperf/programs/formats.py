@@ -316,6 +316,13 @@ class Bars:
         per_second = rate if denominator == "s" else 1 / rate
         return Reading(Kind.RATE if is_unit else Kind.STEP_RATE, per_second, loss=loss_in(line))
 
+    def read_unfinished(self, line: str) -> Reading | None:
+        """As `read` for a line that has no end yet, if its counter says all: the next bar is drawn over it."""
+        found = self.read(line) if len(line) <= _MOST_UNFINISHED else None
+        if not isinstance(found, Reading) or found.kind not in (Kind.STEP, Kind.EXAMPLES):
+            return None
+        return Reading(found.kind, found.value)
+
     def _is_of_training(self, found: re.Match[str], line: str) -> bool:
         total = found["total"] or ""
         if self._total is None:

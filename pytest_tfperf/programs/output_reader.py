@@ -46,7 +46,7 @@ class Reader:
 
     def __init__(self, command: Command, devices: int = 1) -> None:
         self._command = command
-        self._keras = KerasLines()
+        self._keras, self._bars = KerasLines(), Bars(command.unit)
         self._field = FieldLines(command.reads.field) if command.reads.field else None
         self._formats = self._formats_of(command, devices)
         self._sources = None if command.reads.parse is not None else Sources()
@@ -82,7 +82,7 @@ class Reader:
         ]
         return [
             ("Keras' progress lines", self._keras.read),
-            ("a progress bar", Bars(unit).read),
+            ("a progress bar", self._bars.read),
             *named,
             (f"{unit}/s", UnitLines(unit, devices).read),
             ("steps", StepLines().read),
@@ -100,11 +100,13 @@ class Reader:
         return self._recognised(line if self._is_described else line[:_MOST_OF_A_LINE], self._formats)
 
     def read_unfinished(self, line: str) -> Reading | None:
-        """As `read` for a line that has no end yet, as Keras' progress line."""
-        formats: list[tuple[str, _Read]] = [
-            (name, self._keras.read_unfinished) for name, read in self._formats if read == self._keras.read
-        ]
-        return self._recognised(line, formats, stays=False) if formats else None
+        """As `read` for a line that has no end yet, as a progress line, which the next one ends."""
+        progress: dict[_Read, _Read] = {
+            self._keras.read: self._keras.read_unfinished,
+            self._bars.read: self._bars.read_unfinished,
+        }
+        formats = [(name, progress[read]) for name, read in self._formats if read in progress]
+        return self._recognised(line, formats, is_whole=False) if formats else None
 
     def note(self) -> str:
         """What a reader of the measurement should know of lines that were not read; "" for nothing."""
@@ -164,7 +166,7 @@ class Reader:
         unit = self._unit_rates.most_common(1)[0][0]
         return "" if unit == self._command.unit else unit
 
-    def _recognised(self, line: str, formats: Sequence[tuple[str, _Read]], *, stays: bool = True) -> Reading | None:
+    def _recognised(self, line: str, formats: Sequence[tuple[str, _Read]], *, is_whole: bool = True) -> Reading | None:
         for name, read in formats:
             found = read(line)
             if found is None:
@@ -177,10 +179,10 @@ class Reader:
             if found.kind.is_of_steps and self._command.counted_per_step is None:
                 self.saw_steps = True  # the program may print its own rate in another line
                 continue
-            if self._sources is not None and not self._sources.accept(line):
+            if self._sources is not None and not self._sources.accept(line, is_whole=is_whole):
                 return None
             self.read_as = name
-            if stays:
+            if is_whole:
                 self._formats = [(name, read)]
             self._read += 1
             if found.is_named_average and self._command.reads.rate_is is None:
@@ -255,8 +257,8 @@ class Sources:
         self._advanced = self._repeated = 0
         self.left_out = 0
 
-    def accept(self, line: str) -> bool:
-        """Whether a line with a rate is one of the first series.
+    def accept(self, line: str, *, is_whole: bool = True) -> bool:
+        """Whether a line with a rate is one of the first series; one that has no end yet comes once more.
 
         Raises:
             Unreadable: a second series is there.
@@ -266,7 +268,8 @@ class Sources:
         if self._first is None:
             self._first, self._first_line = key, line
         if key == self._first:
-            self._require_new_step(line)
+            if is_whole:
+                self._require_new_step(line)
             return True
         if key[0] in _EVALUATION and self._first[0] not in _EVALUATION:
             self.left_out += 1

@@ -441,6 +441,19 @@ def test_keras_line_counts_before_it_is_ended_and_other_formats_do_not() -> None
     assert Reader(PLAIN).read_unfinished("500/500 - 15s - 31ms/step") is None
 
 
+def test_a_bar_counts_before_the_next_one_is_drawn_over_it() -> None:
+    assert Reader(PLAIN).read_unfinished(bar("", 5, 100)) == Reading(Kind.STEP, 5)
+    assert Reader(PLAIN).read_unfinished(bar("", 5, 100)[:-8]) is None
+    assert Reader(PLAIN).read_unfinished(bar("", 5, 100).replace("5/100", "1.5k/100k")) is None
+
+
+def test_a_bar_that_names_its_step_does_not_repeat_it() -> None:
+    reader = Reader(PLAIN)
+    for step in range(20):
+        line = bar(f"step {step}", step, 100)
+        assert reader.read_unfinished(line) == reader.read(line) == Reading(Kind.STEP, step)
+
+
 def test_the_format_that_is_recognised_first_stays() -> None:
     reader = Reader(PLAIN)
     lines = ["12 examples/s", "120/500 ━━ 12s 31ms/step", "10\timages/sec: 5 +/- 1 (jitter = 0)", "13 examples/s"]
