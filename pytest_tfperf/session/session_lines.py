@@ -89,6 +89,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *measured,
         *(f"reference environment: {warning}" for warning in session.recorder.warnings),
         *_recorded_apart(*session.recorder.apart),
+        *_not_recorded(session, measurements),
         *map(_warmed, session.measuring.engine.warm_up.done),
         *_missing_profiles(measurements),
         *_not_read(measurements),
@@ -125,6 +126,15 @@ def why_again(session: Session, test: str) -> str:
     if session.settings.update_baselines or not any(not result.is_decided for result in results):
         return ""
     return f"in doubt: {counted(missing, 'more run')} at least" if missing else "in doubt"
+
+
+def _not_recorded(session: Session, measurements: Sequence[Measurement]) -> list[str]:
+    unfinished = sum(runs_missing(one) > 0 for one in measurements)
+    if not (session.settings.update_baselines and unfinished):
+        return []
+    return [
+        f"{counted(unfinished, 'test')} not recorded: the session ended before all their runs. Their rows are as before"
+    ]
 
 
 def _recorded_apart(recorded: int, others: int) -> list[str]:

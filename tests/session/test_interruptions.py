@@ -102,3 +102,9 @@ def test_no_fresh_worker_is_left(played_project: Project) -> None:
 def test_no_server_is_left_that_imports_tensorflow(project: Project, by: signal.Signals) -> None:
     interrupted(project, by, when=".tfperf/logs/server-*.log")
     assert wait_for(lambda: not project.processes()), project.processes()
+
+
+def test_a_recording_that_is_interrupted_says_that_nothing_was_recorded(played_project: Project) -> None:
+    finished = interrupted(played_project, signal.SIGINT, "--update-baselines")
+    assert "not recorded: the session ended before all their runs" in finished.text
+    assert not list(played_project.folder.glob("baselines/*.csv"))
