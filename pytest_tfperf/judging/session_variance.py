@@ -139,7 +139,7 @@ def _log_prior(sigma: float, tests: int) -> float:
 
 
 def _log_likelihood(
-    seen: Sequence[tuple[float, int, Outcome | None]], sigma: float, between_runs: float, baseline_runs: int
+    seen: Sequence[tuple[float, int, Outcome]], sigma: float, between_runs: float, baseline_runs: int
 ) -> float:
     """Of one row's sessions, each given those before it: all of them share the row's error, which they make known.
 
@@ -150,6 +150,8 @@ def _log_likelihood(
     row, uncertain = 0.0, between_runs**2 * reference_variance(baseline_runs) + sigma**2
     total, before = 0.0, None
     for change, runs, outcome in seen:
+        if outcome is Outcome.INCONCLUSIVE and before in _CHANGED:
+            continue  # the same change, once more
         own = between_runs**2 / runs + sigma**2
         if outcome not in _CHANGED:
             total += _log_density(change - row, uncertain + own)
@@ -162,7 +164,7 @@ def _log_likelihood(
 
 
 def _log_share_beyond(change: float, variance: float) -> float:
-    """Of sessions that change by so much, or by `_LOSS`: without a cause, as the machine does, or with one."""
+    """The probability that a session changes by so much, or by `_LOSS`, in logs: by the machine or for a cause."""
     without = math.erfc(min(change, _LOSS) / math.sqrt(2 * variance)) / 2 if variance else 0.0
     return math.log((1 - _CHANGES_BEGIN) * without + _CHANGES_BEGIN)
 

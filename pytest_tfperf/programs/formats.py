@@ -157,7 +157,7 @@ class FormatLines:
         self._pattern = re.compile(pattern, re.ASCII | re.IGNORECASE)
         self._unit = unit
         self._devices = devices if of.per_device else 1
-        self._takes_batch = not counts_batches and unit != "tokens"
+        self._takes_batch = not counts_batches and unit.rstrip("s") in ("example", "sample", "sequence", "image")
 
     def read(self, line: str) -> Reading | None:
         """What a line says; None for another line."""
@@ -263,23 +263,26 @@ _ULTRALYTICS = re.compile(
     r"^(?P<title>.{0,300}?)\s{0,9}\d{1,3}%\s[━╸─]{3,60}\s(?P<step>[\d.]{1,15}[kMGT]?)/(?P<total>[\d.]{1,15}[kMGT]?)\s"
     r"(?P<rate>[\d.]{1,12}[kMG]?)(?P<per>it/s|s/it)"
 )
-# What bars of other work are called: Lightning's validation; Hugging Face's datasets, hub, transformers and trl;
-# ultralytics; pip.
+# What bars of other work are called: Lightning's validation; Hugging Face's datasets, hub and transformers; pip;
+# and what those of Hugging Face's trl and of ultralytics begin with.
 _OTHER_WORK = re.compile(
     r"\b(?:validat\w*|valid|val|sanity|eval\w*|test(?:ing)?|predict\w*|download\w*|fetching|loading|generating|map|filter|"
-    r"tokeniz\w*|running|resolving|saving|upload\w*|writing|creating|materializing|scanning|caching|grouping|adding|"
-    r"applying|extracting|packing|truncating|converting|formatting|preprocess\w*)\b|\bclass\s+images\s+instances\b",
+    r"tokeniz\w*|running|resolving|saving|upload\w*|writing|creating|materializing)\b|"
+    r"^\W{0,9}(?:\w{1,9}:\s)?(?:scanning|caching|grouping|adding|applying|extracting|packing|truncating|converting|"
+    r"formatting|preprocess\w*|class\s+images\s+instances)\b",
     re.IGNORECASE,
 )
 _LEAST_OF_OTHERS = 10  # lines of bars that nothing tells from training's
+_ADVANCES_IN_A_ROW = 3
 _STEPS = ("it", "step", "steps", "batch", "batches", "iter")
 
 
 class Bars:
-    """Reads progress bars of tqdm and rich.
+    """Reads progress bars of tqdm, rich and ultralytics.
 
-    The total of the first bar is that of training. Bars with another one, such as those of evaluation, are left out, as
-    long as they are the smaller part. So are those with the name of other work.
+    The total of the first bar is that of training. Bars with another one, such as those of evaluation, are left out. So
+    are those with the name of other work. Where the first bar may be one of epochs, around those of steps, or of work
+    that is done before training, both are refused.
 
     Args:
         unit: what is counted.
@@ -289,7 +292,10 @@ class Bars:
         self._unit = unit
         self._total: str | None = None
         self._first_line = ""
-        self._lines = self._of_others = 0
+        self._step, self._in_a_row = 0.0, 0
+        self._advances = self._is_finished = False
+        self._steps = self._of_others = 0
+        self._other = self._title = ""
 
     def read(self, line: str) -> Reading | LeftOut | None:
         """What a line says; None for one that is no bar.
@@ -300,7 +306,8 @@ class Bars:
         found = _bar_in(line)
         if found is None:
             return None
-        if _OTHER_WORK.search(found["title"] or line[: found.start()]):
+        # Without a percentage the title is what stands before, maybe with a path.
+        if _OTHER_WORK.search(found["title"] or line[: found.start()].rpartition("/")[2]):
             return LeftOut()
         numerator, _, denominator = found["per"].partition("/")
         counted = numerator if denominator == "s" else denominator if numerator == "s" else ""
@@ -328,18 +335,37 @@ class Bars:
         if self._total is None:
             if total in ("", "?") and found["step"] == "0":
                 return False  # Lightning draws "Training: 0it" before it knows the total
-            self._total, self._first_line = total, line
+            self._total, self._title, self._first_line = total, _without_digits(found), line
         if total == self._total:
-            self._lines += 1
+            self._note_advance(found)
             return True
-        self._of_others += 1
-        if self._of_others >= _LEAST_OF_OTHERS and self._of_others > self._lines:
+        self._in_a_row = 0
+        if self._title and _without_digits(found) == self._title:
+            return False  # an epoch of another length, or its evaluation
+        self._of_others += found[0] != self._other
+        self._other = found[0]
+        is_larger = self._of_others >= _LEAST_OF_OTHERS and self._of_others > self._steps
+        if is_larger and (self._is_finished or not self._advances):
             raise Unreadable(
                 f"two progress bars advance: {self._first_line.strip()[:160]!r} and {line.strip()[:160]!r}",
                 "give reads=Reads(pattern=...) that finds that of training, as in "
                 r"pattern=r'Iteration.* (?P<step>\d+)/'",
             )
         return False
+
+    def _note_advance(self, found: re.Match[str]) -> None:
+        """An outer bar never advances three times in a row, and one of evaluation comes before training is finished."""
+        step = number_in(found["step"]) or 0.0
+        if step != self._step:
+            self._step = step
+            self._steps += 1
+            self._in_a_row += 1
+            self._advances |= self._in_a_row >= _ADVANCES_IN_A_ROW
+        self._is_finished = found["step"] == found["total"]
+
+
+def _without_digits(found: re.Match[str]) -> str:
+    return re.sub(r"\d+", "", found["title"] or "").strip()
 
 
 def _bar_in(line: str) -> re.Match[str] | None:

@@ -49,7 +49,7 @@ class Reader:
         self._keras, self._bars = KerasLines(), Bars(command.unit)
         self._field = FieldLines(command.reads.field) if command.reads.field else None
         self._formats = self._formats_of(command, devices)
-        self._sources = None if command.reads.parse is not None else Sources()
+        self._sources = None if command.reads.parse is not None else Sources(is_described=self._is_described)
         self._named_average = ""
         self._unit_rates: Counter[str] = Counter()
         self._rate_field = ""
@@ -109,7 +109,7 @@ class Reader:
         return self._recognised(line, formats, is_whole=False) if formats else None
 
     def note(self) -> str:
-        """What a reader of the measurement should know of lines that were not read; "" for nothing."""
+        """What a reader of the measurement should know of lines that were not read, or of averages; "" for nothing."""
         notes = []
         if self.unread_count:
             line, why = self.unread[0]
@@ -119,6 +119,8 @@ class Reader:
             notes.append(f"{counted} not read: {why}: {line!r}")
         if self._sources is not None and self._sources.left_out:
             notes.append(f"lines of evaluation that were left out: {self._sources.left_out}")
+        if self._sources is not None and self._sources.others:
+            notes.append(f"lines of another series that were left out: {self._sources.others}")
         if self._named_average:
             notes.append(
                 f'{self._named_average!r} names an average: give rate_is="average" if it is one since the first step, '
@@ -179,7 +181,7 @@ class Reader:
             if found.kind.is_of_steps and self._command.counted_per_step is None:
                 self.saw_steps = True  # the program may print its own rate in another line
                 continue
-            if self._sources is not None and not self._sources.accept(line, is_whole=is_whole):
+            if not self._is_of_first_series(line, found, is_whole=is_whole):
                 return None
             self.read_as = name
             if is_whole:
@@ -193,6 +195,14 @@ class Reader:
             if other := _ANY_RATE.search(line) or _ANY_LABELLED_RATE.search(line):
                 self._unit_rates[other["unit"]] += 1
         return None
+
+    def _is_of_first_series(self, line: str, found: Reading, *, is_whole: bool) -> bool:
+        is_counter = found.kind in (Kind.STEP, Kind.EXAMPLES)
+        # A bar may be drawn under other names before its first step.
+        if self._sources is None or (is_counter and found.value == 0):
+            return True
+        said = line if self._field is None else self._field.series(line)
+        return self._sources.accept(line, said, is_whole=is_whole, is_counter=is_counter)
 
     def _as_average(self, found: Reading, line: str) -> Reading:
         """The reading as a mean since the first step; without a counter, lines stand for as many steps each."""
@@ -216,19 +226,26 @@ class Reader:
             )
 
 
-# "train" and "eval_step", but neither "train_loss" nor "val loss", which any line may have.
+_METRIC = r"(?:loss|acc|top|ppl|perplexity|err|metric|score|f1|auc|psnr|map)"
+# "train", "eval_step" and "eval_images", but neither "train_loss" nor "val loss".
 _MODE = re.compile(
-    r"\b(train|eval|valid|val(?!ue)|test|predict|infer)[a-z]{0,8}(?:_(?:steps?|iter[a-z]{0,6}|epochs?|batch))?\b"
-    r"(?! ?(?:loss|acc|top|ppl|perplexity|err|metric|score|f1|auc|psnr|map))",
+    rf"\b(train|eval|valid|val(?!ue)|test|predict|infer)[a-z]{{0,8}}(?:_(?!{_METRIC})[a-z]{{1,20}})*\b(?! ?{_METRIC})",
     re.IGNORECASE,
 )
+# "val_loss" and the like, of which a line of training may tell the last value, and a plain "loss".
+_METRIC_OF = re.compile(
+    rf"\b(?:(train|eval|valid|val|test)[a-z]{{0,8}}[ _/-]{_METRIC}|(?<![a-z] )loss\b)", re.IGNORECASE
+)
 _EVALUATION = ("eval", "valid", "val", "test", "predict", "infer")
+# Neither "tokens/s/device: 166.2" nor "GPU: 97 %".
 _RANK = re.compile(
-    r"(?<!/)(?<!per )\b(?:rank|local_rank|worker|gpu|device|process|replica|node)\W{0,3}(\d{1,4})\b(?![.,]\d)"
+    r"(?<![a-z]/)(?<!per )\b(?:rank|local_rank|worker|gpu|device|process|replica|node)\W{0,3}(\d{1,4})\b"
+    r"(?!\.\d|,\d{3}(?!\d)|\s?(?:%|\u00b0|[CW]\b|[kMGT]i?B\b))"
     r"|^\[(?:\d+,|default|rank)?(\d+)\](?:<std\w+>)?:",
     re.IGNORECASE,
 )
 _COUNTER = re.compile(r"\b(?:step|iter|iteration|it|batch|global_step)s?\W{0,3}(\d{1,12})(?!\d|\s?%)", re.IGNORECASE)
+_MOST_OF_OTHERS = 10  # lines of several other series
 _LEAST_OF_ANOTHER = 3  # lines of a second series; one or two may be a total at the end
 _LEAST_READINGS = 80  # from which a running average can be told
 
@@ -239,45 +256,75 @@ def step_in(line: str) -> int | None:
     return None if found is None else int(found[1])
 
 
+def _modes_of_metrics(said: str) -> set[str]:
+    return {(found[1] or "").lower() for found in _METRIC_OF.finditer(said)}
+
+
 class Sources:
     """Lets the lines of one series pass.
 
     The first series is the program's. Lines that say that they are of evaluation are left out where the first ones are
     not. A second series of another kind is refused: an average of both would be neither.
 
+    Args:
+        is_described: the user's own pattern or field finds the lines, so that only ranks and evaluation matter.
+
     Attributes:
         left_out: how many lines of evaluation were left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_described: bool = False) -> None:
+        self._is_described = is_described
         self._first: tuple[str, str] | None = None
         self._first_line = ""
+        self._names_training = False
         self._others: Counter[tuple[str, str]] = Counter()
         self._step: int | None = None
         self._advanced = self._repeated = 0
         self.left_out = 0
 
-    def accept(self, line: str, *, is_whole: bool = True) -> bool:
-        """Whether a line with a rate is one of the first series; one that has no end yet comes once more.
+    @property
+    def others(self) -> int:
+        """How many lines of another series were left out, which are too few to be one."""
+        return self._others.total()
+
+    def accept(self, line: str, said: str, *, is_whole: bool = True, is_counter: bool = False) -> bool:
+        """Whether a line with a rate is one of the first series.
+
+        Args:
+            line: as the program printed it.
+            said: what of it may say of which series it is.
+            is_whole: it has its end; one that has none yet comes once more.
+            is_counter: its value is a counter, which may be printed twice.
 
         Raises:
             Unreadable: a second series is there.
         """
-        mode, rank = _MODE.search(line), _RANK.search(line)
-        key = (mode[1].lower() if mode else "", (rank[1] or rank[2]) if rank else "")
+        key = self._series(said)
         if self._first is None:
             self._first, self._first_line = key, line
+            self._names_training = key[0] == "train" or bool({"train", ""} & _modes_of_metrics(said))
         if key == self._first:
-            if is_whole:
+            if is_whole and not is_counter:
                 self._require_new_step(line)
             return True
         if key[0] in _EVALUATION and self._first[0] not in _EVALUATION:
-            self.left_out += 1
+            self.left_out += is_whole
             return False
-        self._others[key] += 1
-        if self._others[key] >= _LEAST_OF_ANOTHER:
+        self._others[key] += is_whole
+        if self._others[key] >= _LEAST_OF_ANOTHER or self.others >= _MOST_OF_OTHERS:
             self._refuse(line, by_rank=key[1] != self._first[1])
         return False
+
+    def _series(self, said: str) -> tuple[str, str]:
+        found, rank = _MODE.search(said), _RANK.search(said)
+        mode = found[1].lower() if found else ""
+        modes = _modes_of_metrics(said)
+        if not mode and self._names_training and modes and not modes & {"train", ""}:
+            mode = "eval"
+        if self._is_described and mode not in _EVALUATION:
+            mode = ""
+        return mode, (rank[1] or rank[2]) if rank else ""
 
     def _require_new_step(self, line: str) -> None:
         """Refuse an output in which most steps stand twice: two processes print into it without saying which."""
@@ -298,9 +345,13 @@ class Sources:
     def _refuse(self, line: str, *, by_rank: bool) -> None:
         shown = " and ".join(repr(each.strip()[:SHOWN_COLUMNS]) for each in (self._first_line, line))
         ranks = "let one rank print the rate of all, or " if by_rank else ""
+        if self._is_described:
+            step = f"{ranks}give parse=, a function that returns None for the lines of all others"
+        else:
+            step = f"{ranks}give reads=Reads(pattern=...) that finds the lines of one of them"
         raise Unreadable(
             f"two series of rates are in one output: {shown}",
-            f"{ranks}give reads=Reads(pattern=...) that finds the lines of one of them",
+            step,
         )
 
 

@@ -12,6 +12,8 @@ from pytest_tfperf.core.figure import Figure, Takes
 from pytest_tfperf.programs.reading import SEPARATORS, Kind, Reading, Unread, Unreadable, loss_in, number_in
 
 _SHOWN_FIELDS = 5
+_RANK_FIELDS = ("rank", "local_rank", "worker", "process", "process_index")
+_MODE_FIELDS = ("split", "mode", "phase", "stage")
 _SHOWN_COLUMNS = 160
 _NUMBER_GOES_ON = re.compile(r"\d|\.\d|[eE][+-]?\d|\s?[kKMG](?![A-Za-z0-9])")
 _THOUSANDS_FOLLOW = re.compile(rf"[{SEPARATORS}]\d{{3}}(?!\d)")
@@ -94,6 +96,12 @@ class FieldLines:
                 self.fields.setdefault(str(name)[:_SHOWN_COLUMNS])
             return None
         return Reading(Kind.RATE, rate, loss=number_in(found.get("loss")))
+
+    def series(self, line: str) -> str:
+        """What a line says of its rank, and of evaluation: the names and values of a few fields."""
+        found = json_object(line) or {}
+        ranks = [f"rank {found[name]}" for name in _RANK_FIELDS if name in found]
+        return " ".join([*ranks, *(str(found[name]) for name in _MODE_FIELDS if isinstance(found.get(name), str))])
 
 
 def json_object(line: str) -> dict[str, object] | None:

@@ -47,9 +47,10 @@ def number_in(value: object) -> float | None:
 
 # A word before it says of what: "aux loss: 0.01 | loss: 2.3".
 _LOSS = re.compile(
-    rf"(?P<of>\b[a-z]{{1,20}}[ -])?\bloss['\"]?\s{{0,9}}[:=]\s{{0,9}}[\[(]?(?P<loss>{NUMBER}){END}",
+    rf"(?P<of>\b[a-z]{{1,20}}[ -])?\bloss['\"]?\s{{0,9}}[:=]\s{{0,9}}[\[(]?(?P<loss>{NUMBER})(?!\w|\.\d)",
     re.ASCII | re.IGNORECASE,
 )
+_GOES_ON = re.compile(rf"[{SEPARATORS}]\d")
 _OF_TRAINING = ("", "train", "training", "total", "lm", "step", "batch", "mean", "avg", "average", "running")
 
 
@@ -107,7 +108,7 @@ class LeftOut:
 
 def loss_in(line: str) -> float | None:
     """The loss that a line names, that of training where it names several; None if there is none."""
-    found = list(_LOSS.finditer(line))
+    found = [one for one in _LOSS.finditer(line) if "." in one["loss"] or not _GOES_ON.match(line, one.end())]
     of_training = [one for one in found if (one["of"] or "").rstrip(" -").lower() in _OF_TRAINING]
     return to_float((of_training or found)[0]["loss"]) if found else None
 

@@ -1,6 +1,6 @@
 """Reads a number with its unit, '12.3 images/s' or 'images/s: 12.3', where a line can be read in one way only.
 
-So it reads '31 ms/step' and '3.6 it/s', which Keras, clu and many scripts print.
+'31 ms/step' and '3.6 it/s', as Keras, clu and many scripts print them, are read in the same way.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _VALUE_BEFORE_ERROR = re.compile(
     rf"{BEGIN}(?P<number>{NUMBER})\s?(?P<factor>[kKMG]?)\s{{0,3}}(?:\u00b1|\+/-|\+-)\s{{0,3}}$", re.IGNORECASE
 )
 # As in "12345/11000 tokens/s", "8 x 2.5 images/s" and "2.5 x 10^3 images/s".
-_EXPRESSION_BEFORE = re.compile(r"(?:\d\s?[/x*\u00d7]\s?|\^)$", re.ASCII | re.IGNORECASE)
-_MINUTES_BEFORE = re.compile(r"\d\s?(?:h|m|min|:)\s?$", _FLAGS)
+_EXPRESSION_BEFORE = re.compile(r"(?:\d/|(?<![\w.])\d[\d.]{0,30}\s?[x*\u00d7]\s?|\^)$", re.ASCII | re.IGNORECASE)
+_MINUTES_BEFORE = re.compile(r"(?:\d\s?(?:h|m|min)\s?|\d:)$", _FLAGS)
+_ERROR_SIGN_BEFORE = re.compile(r"(?:\u00b1|\+/-|\+-)\s{0,3}$")
 _RANGE_BEFORE = re.compile(r"\d\s{0,3}(?:-|\u2013|\u2026|\.\.+|to|~)\s{0,3}$", re.ASCII)
 # A number after one of these words counts something else: "step 120 632.9 images/s".
 _COUNTER_BEFORE = re.compile(
@@ -31,12 +32,18 @@ _COUNTER_BEFORE = re.compile(
     _FLAGS,
 )
 _AVERAGES = ("avg", "average", "mean", "overall")
-_OTHER_MEASURE = re.compile(rf"(?:\b|_)(?P<measure>{'|'.join(_AVERAGES)}|max|peak|best|min)\W{{0,3}}$", _FLAGS)
+_OTHER_MEASURE = re.compile(
+    rf"(?:\b|_)(?P<measure>{'|'.join(_AVERAGES)}|max|peak|best|min|median|p\d\d|std|sd)"
+    r"(?:\s(?:throughput|speed|rate))?\W{0,3}$",
+    _FLAGS,
+)
 _WORD_AFTER = re.compile(r"\s{0,2}(?:[a-z%\u00b5]|/)", re.IGNORECASE)
 # Numbers may stand behind their words: "lr 3e-4 tok/s 45123 TFLOPS 123.4".
+_OTHER_UNIT = r"(?:[mun]?s|sec|min|h|[kmgt]?i?b|w|watts?)"
 _LABEL_BEFORE = re.compile(r"[a-z_]\s{1,3}$", _FLAGS)
 _LABEL_AFTER = re.compile(
-    rf"\s{{1,3}}(?!(?:[mun]?s|sec|[kmgt]?i?b|w)\b)[a-z_][\w.]{{0,30}}[ :=]{{1,3}}{NUMBER}(?!\S{{0,9}}/)", _FLAGS
+    rf"\s{{1,3}}(?!{_OTHER_UNIT}\b)[a-z_][\w.]{{0,30}}[ :=]{{1,3}}{NUMBER}(?!\S{{0,9}}/|[\d.]|\s?{_OTHER_UNIT}\b)",
+    _FLAGS,
 )
 _STEP = r"(?:steps?|it|iters?|iterations?|batch(?:es)?)"
 
@@ -88,7 +95,10 @@ class StepLines:
 
     def read(self, line: str) -> Reading | Unread | None:
         """The line's rate or time; None where it has none."""
-        return _read(line, self._TIME, Kind.SECONDS) or _read(line, self._RATE, Kind.STEP_RATE)
+        seconds, rate = _read(line, self._TIME, Kind.SECONDS), _read(line, self._RATE, Kind.STEP_RATE)
+        if isinstance(seconds, Reading) and isinstance(rate, Reading) and not 2 / 3 < seconds.value * rate.value < 1.5:
+            return Unread(f"it has {seconds.value:g} s a step and {rate.value:g} steps a second")
+        return seconds or rate
 
 
 def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Reading | Unread | None:
@@ -134,6 +144,8 @@ def _beside(line: str, mention: re.Match[str], kind: Kind) -> _Found | Unread | 
             chosen, label = value, label[: value.start()]
         elif _RANGE_BEFORE.search(label):
             return Unread("it has a range of rates")
+        elif _ERROR_SIGN_BEFORE.search(label):
+            return Unread(f"{before['number']} is an error, and its value is not plain")
     elif after is not None:
         chosen = after
     else:

@@ -129,7 +129,7 @@ def why_again(session: Session, test: str) -> str:
 
 
 def _not_recorded(session: Session, measurements: Sequence[Measurement]) -> list[str]:
-    unfinished = sum(runs_missing(one) > 0 for one in measurements)
+    unfinished = len({one.test for one in measurements if runs_missing(one)})
     if not (session.settings.update_baselines and unfinished):
         return []
     return [

@@ -64,6 +64,13 @@ def test_a_change_that_lasts_does_not_hide_itself(outcome: Outcome, size: float)
     assert after.upper < 1.1 * before.upper
 
 
+def test_a_session_in_doubt_between_two_that_regressed_is_the_same_change() -> None:
+    good = sessions(0.002, -0.004, 0.001)
+    pair = [*sessions(-0.08, outcome=Outcome.REGRESSED), *sessions(-0.08, outcome=Outcome.INCONCLUSIVE)]
+    before, after = (session_variance([(NOISE, RUNS, past)], tests=1) for past in (good, good + pair * 5))
+    assert after.upper < 1.1 * before.upper
+
+
 def test_a_large_loss_that_was_mended_does_not_hide_the_next_one() -> None:
     good = sessions(0.002, -0.004, 0.001)
     mended = [*good, *sessions(-0.4, outcome=Outcome.REGRESSED), *good]

@@ -76,6 +76,10 @@ def test_a_number_with_its_unit_is_a_rate(line: str, rate: float | None) -> None
         ("Speed: 632.9 examples/s 81234 tokens/s", 632.9),
         ("speed 632.9 examples/s 12.3 ms 0.5 GB", 632.9),
         ("step 120 examples/s 632.9 TFLOPS 123.4", 632.9),
+        ("speed 632.9 examples/s 45.1 TFLOPS 12.3 GB", 632.9),
+        ("speed 632.9 examples/s 70 watts 60 degrees", 632.9),
+        ("loss 0.5 / 632.9 examples/s", 632.9),
+        ("resnet50 x 632.9 examples/s", 632.9),
         ("1\u202f234.5 examples/s", 1234.5),
     ],
 )
@@ -107,6 +111,8 @@ def test_the_number_that_belongs_to_the_unit_is_read(line: str, rate: float) -> 
         ("1 234 ms/step", "a space between digits"),
         ("600 to 640 ms/step", "a range"),
         ("3.2 it/s and 4 it/s", "it has 2 rates"),
+        ("3.1 it/s, data 0.1 s/it", "0.1 s a step and 3.1 steps a second"),
+        ("31.2ms +/- 0.5 ms/step", "0.5 is an error"),
     ],
 )
 def test_a_line_that_can_be_read_in_two_ways_is_shown_and_not_read(line: str, why: str) -> None:
@@ -138,6 +144,10 @@ def test_an_output_of_which_many_lines_can_not_be_read_is_refused() -> None:
         ("3.60 \u00b1 0.10 it/s", Kind.STEP_RATE, 3.6),
         ("1.5kit/s", Kind.STEP_RATE, 1500.0),
         ("step 120: 3.6 steps/sec", Kind.STEP_RATE, 3.6),
+        ("step 120: 0.31 s/step", Kind.SECONDS, 0.31),
+        ("12:00:01: 0.31 s/it", Kind.SECONDS, 0.31),
+        ("31 ms/step (p50 30 ms/step, std 2 ms/step)", Kind.SECONDS, 0.031),
+        ("0.3 s/it, 3.1 it/s", Kind.SECONDS, 0.3),
     ],
 )
 def test_steps_per_second_and_the_time_of_a_step_are_read_as_carefully(line: str, kind: Kind, value: float) -> None:
@@ -151,7 +161,6 @@ def test_a_rate_that_is_named_an_average_is_noted_until_someone_says_what_it_is(
     for rate_is in (None, "recent"):
         reader = Reader(command(rate_is=rate_is))
         reader.read("average throughput: 12 examples/s")
-        reader.read("average: 12 examples/s")
         notes.append("names an average" in reader.note())
     assert notes == [True, False]
 
@@ -199,6 +208,7 @@ def outcome(lines: list[str], **how: object) -> list[float | None]:
         (["[rank0] 745 examples/s", "[rank1] 744 examples/s"] * 3, "two series of rates"),
         (["step 1: 745 examples/s", "eval 300 examples/s", "train 9 examples/s"] * 3, "two series of rates"),
         ([f"step {n // 2}: {700 + n} examples/s" for n in range(20)], "most steps have several lines"),
+        (["host1/gpu:0 745 examples/s", "host1/gpu:1 744 examples/s"] * 3, "two series of rates"),
     ],
 )
 def test_two_series_in_one_output_are_refused(lines: list[str], said: str) -> None:
@@ -206,11 +216,43 @@ def test_two_series_in_one_output_are_refused(lines: list[str], said: str) -> No
         outcome(lines)
 
 
-def test_lines_of_evaluation_are_left_out_and_counted() -> None:
+@pytest.mark.parametrize(
+    ("train", "evaluation"),
+    [("train: ", "eval: "), ("train_loss 1 ", "val_loss 2 "), ("loss: 1, ", "val loss: 2, "), ("Train a ", "Eval a ")],
+)
+def test_lines_of_evaluation_are_left_out_and_counted(train: str, evaluation: str) -> None:
     reader = Reader(PLAIN)
-    found = [reader.read(line) for line in ["train: 9 examples/s", "eval: 30 examples/s", "train: 8 examples/s"]]
-    assert [reading and reading.value for reading in found] == [9, None, 8]
-    assert "lines of evaluation that were left out: 1" in reader.note()
+    lines = [f"{train}9 examples/s", *[f"{evaluation}30 examples/s"] * 3, f"{train}8 examples/s"]
+    assert [reading and reading.value for reading in map(reader.read, lines)] == [9, None, None, None, 8]
+    assert "lines of evaluation that were left out: 3" in reader.note()
+
+
+def test_lines_of_a_series_too_short_to_be_one_are_counted() -> None:
+    reader = Reader(PLAIN)
+    assert [reader.read(f"rank {rank} 9 examples/s") is None for rank in (0, 1, 0)] == [False, True, False]
+    assert "lines of another series that were left out: 1" in reader.note()
+
+
+def test_two_lines_of_a_step_are_one_count_by_a_pattern() -> None:
+    lines = [f"step {n} {what}" for n in range(20) for what in ("loss: 1", "lr: 2")]
+    assert outcome(lines, pattern=r"step (?P<step>\d+)", examples_per_step=1) == [float(n // 2) for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['{"rate": 9, "eval/accuracy": 0.1}', '{"rate": 9}', '{"rate": 9, "validation": {"loss": 2}}'],
+        ['{"rate": 9, "phase": "warmup"}', '{"rate": 9, "phase": "train"}'],
+        ['{"rate": 9, "gpu": 97}', '{"rate": 9, "gpu": 96}'],
+    ],
+    ids=lambda lines: lines[0],
+)
+def test_json_lines_are_of_one_series_whatever_else_they_hold(lines: list[str]) -> None:
+    assert outcome(lines * 4, field="rate") == [9.0] * 4 * len(lines)
+
+
+def test_json_lines_of_evaluation_are_left_out() -> None:
+    assert outcome(['{"rate": 9, "split": "train"}', '{"rate": 30, "split": "eval"}'], field="rate") == [9, None]
 
 
 @pytest.mark.parametrize("how", [{"field": "rate"}, {"pattern": r"(?P<rate>\d+)\}"}], ids=str)
@@ -226,6 +268,8 @@ def test_a_field_or_a_pattern_does_not_mix_two_ranks_either(how: dict[str, objec
         [f"9 examples/s, tokens/s/device: {each}" for each in (166.2, 167.3, 8.1)],
         [f"9 examples/s, per GPU: {each}" for each in (16, 17, 18)],
         [f"GPU: {each} GB, 9 examples/s" for each in (1.5, 1.6, 2.7)],
+        [f"GPU: {each} %, 9 examples/s" for each in (96, 97, 98)],
+        [f"gpu = {each} W, 9 examples/s" for each in (96, 97, 98)],
     ],
     ids=lambda lines: lines[-1],
 )
@@ -305,6 +349,7 @@ def test_what_is_written_is_read(whole: int, cents: int, separator: str, before:
         ("9 examples/s val loss: 0.5, train loss: 0.25", 0.25),
         ("9 examples/s loss: 0.25.", 0.25),
         ("9 examples/s loss: 0,25", None),
+        ("9 examples/s loss: [0.25,0.31]", 0.25),
     ],
 )
 def test_a_lines_loss_is_read(line: str, loss: float | None) -> None:
@@ -402,6 +447,32 @@ def test_a_second_bar_that_advances_more_than_the_first_is_refused() -> None:
         steps(bar("Epoch:", 0, 20), *(bar("Iteration:", n, 100) for n in range(1, 20)))
 
 
+def test_a_bar_of_evaluation_that_is_longer_than_what_was_trained_before_it_is_left_out() -> None:
+    lines = [*(bar("", n, 30) for n in range(1, 11)), *(bar("", n, 100) for n in range(1, 101))]
+    assert steps(*lines) == [*map(float, range(1, 11)), *[None] * 100]
+
+
+def test_a_bar_of_work_before_training_is_not_taken_for_training_in_silence() -> None:
+    with pytest.raises(Unreadable, match="two progress bars advance"):
+        steps(*(bar("", n, 20) for n in range(1, 21)), *(bar("", n, 1000) for n in range(1, 100)))
+
+
+def test_epochs_of_another_length_are_left_out() -> None:
+    lines = [bar(f"Epoch {total}:", n, total) for total in (100, 103) for n in range(1, total)]
+    assert steps(*lines) == [*map(float, range(1, 100)), *[None] * 102]
+
+
+def test_what_a_training_or_its_file_is_called_is_no_other_work() -> None:
+    assert steps(bar("Training (packing=True):", 1, 9), bar("Training (packing=True):", 2, 9)) == [1, 2]
+    assert steps("/home/me/test/train.py: 1it [00:12,  3.61it/s]") == [1]
+
+
+def test_a_bar_that_is_drawn_under_another_name_before_its_first_step_is_read() -> None:
+    """As Lightning before 2.6 does."""
+    lines = [bar("Training:", 0, "?"), bar("Training:", 0, 18), bar("Epoch 0:", 0, 18)]
+    assert steps(*lines, *(bar("Epoch 0:", n, 18) for n in range(1, 6))) == [None, 0, 0, 1, 2, 3, 4, 5]
+
+
 def test_the_percentage_of_a_bar_is_no_step() -> None:
     lines = [f"Steps: {n // 10}%|#  | {n}/1000 [00:12<00:15,  3.61it/s]" for n in range(100, 160)]
     assert steps(*lines) == [float(n) for n in range(100, 160)]
@@ -417,6 +488,7 @@ MEGATRON = "iteration 20/ 1000 | elapsed time per iteration (ms): 500.0 | global
         ({"unit": "samples", "examples_per_step": 8}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
         ({"unit": "tokens", "examples_per_step": 8192}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
         ({"unit": "tokens"}, None),
+        ({"unit": "steps"}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
     ],
     ids=str,
 )
