@@ -144,14 +144,13 @@ def _log_likelihood(
     """Of one row's sessions, each given those before it: all of them share the row's error, which they make known.
 
     A test that regressed or improved most likely did so for a cause of its own, and stays so until someone mends it or
-    accepts it. So how much it changed says nothing of other sessions, and it counts once, however long it lasts.
+    accepts it. So how much it changed says nothing of other sessions, and it counts once, however long it lasts; a
+    session in doubt does not end it, and counts as any other.
     Otherwise each large loss would widen the thresholds of all tests, and a lasting one would hide itself.
     """
     row, uncertain = 0.0, between_runs**2 * reference_variance(baseline_runs) + sigma**2
     total, before = 0.0, None
     for change, runs, outcome in seen:
-        if outcome is Outcome.INCONCLUSIVE and before in _CHANGED:
-            continue  # the same change, once more
         own = between_runs**2 / runs + sigma**2
         if outcome not in _CHANGED:
             total += _log_density(change - row, uncertain + own)
@@ -159,7 +158,8 @@ def _log_likelihood(
             row, uncertain = row + known * (change - row), uncertain * (1 - known)
         elif outcome is not before:
             total += _log_share_beyond(abs(change - row), uncertain + own)
-        before = outcome
+        if outcome is not Outcome.INCONCLUSIVE:
+            before = outcome
     return total
 
 
