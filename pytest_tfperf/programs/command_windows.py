@@ -15,9 +15,10 @@ from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.output_reader import Reader, is_running_average
+from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
+from pytest_tfperf.programs.series import is_running_average
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines

@@ -9,12 +9,20 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from pytest_tfperf.core.figure import Figure, Takes
-from pytest_tfperf.programs.reading import SEPARATORS, Kind, Reading, Unread, Unreadable, loss_in, number_in
+from pytest_tfperf.programs.reading import (
+    SEPARATORS,
+    SHOWN_COLUMNS,
+    Kind,
+    Reading,
+    Unread,
+    Unreadable,
+    loss_in,
+    number_in,
+)
 
 _SHOWN_FIELDS = 5
 _RANK_FIELDS = ("rank", "local_rank", "worker", "process", "process_index")
 _MODE_FIELDS = ("split", "mode", "phase", "stage")
-_SHOWN_COLUMNS = 160
 _NUMBER_GOES_ON = re.compile(r"\d|\.\d|[eE][+-]?\d|\s?[kKMG](?![A-Za-z0-9])")
 _THOUSANDS_FOLLOW = re.compile(rf"[{SEPARATORS}]\d{{3}}(?!\d)")
 _LIKE_A_RATE = re.compile(r"per_?s|/s|throughput|speed|^[tfqi]ps$", re.IGNORECASE)
@@ -93,7 +101,7 @@ class FieldLines:
             return None
         if (rate := number_in(at_path(found, self._path))) is None:
             for name in found if len(self.fields) < _SHOWN_FIELDS else ():
-                self.fields.setdefault(str(name)[:_SHOWN_COLUMNS])
+                self.fields.setdefault(str(name)[:SHOWN_COLUMNS])
             return None
         return Reading(Kind.RATE, rate, loss=number_in(found.get("loss")))
 
@@ -164,7 +172,7 @@ class ParsedLines:
 
 
 def _shown(line: str) -> str:
-    return repr(line.strip()[:_SHOWN_COLUMNS])
+    return repr(line.strip()[:SHOWN_COLUMNS])
 
 
 _NEVER_NEGATIVE = ("bytes", "s", "ms")
@@ -193,7 +201,7 @@ class FigureLines:
             return
         found = json_object(line)
         for name in (found or ()) if len(self._fields) < _SHOWN_FIELDS else ():
-            self._fields.setdefault(name[:_SHOWN_COLUMNS])
+            self._fields.setdefault(name[:SHOWN_COLUMNS])
         for figure in self._figures:
             if (value := self._text_of(figure, line, found)) is not None:
                 self._values[figure.name].append(_number(figure, value, line))
@@ -246,6 +254,6 @@ def _number(figure: Figure, text: object, line: str) -> float:
         return value
     why = "which is no number" if value is None else "which can't be its value"
     raise Unreadable(
-        f"the figure {figure.name} is {text!r:.40}, {why}, in the line {line.strip()[:_SHOWN_COLUMNS]!r}",
+        f"the figure {figure.name} is {text!r:.40}, {why}, in the line {line.strip()[:SHOWN_COLUMNS]!r}",
         "look for the cause in the program; a pattern or field that finds something else reads that",
     )

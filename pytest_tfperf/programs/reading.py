@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+SHOWN_COLUMNS = 160
+"""Of a line that a message shows."""
+
 SEPARATORS = ",'_\u2019\u00a0\u2009\u202f"
 """What stands between groups of thousands. A plain space does, too, but it also stands between two numbers."""
 
