@@ -11,7 +11,7 @@ from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
 from pytest_tfperf.programs.formats import FORMATS, FormatLines
 from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_field
 from pytest_tfperf.programs.progress_lines import Bars, KerasLines
-from pytest_tfperf.programs.reading import NUMBER, SHOWN_COLUMNS, Kind, LeftOut, Reading, Unread, Unreadable
+from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unread, Unreadable, shown
 from pytest_tfperf.programs.series import FirstSeries, step_in
 from pytest_tfperf.programs.unit_lines import StepLines, UnitLines
 
@@ -94,7 +94,7 @@ class Reader:
         """
         self.lines += 1
         if len(self.first_lines) < SHOWN_LINES and line.strip():
-            self.first_lines.append(line.strip()[:SHOWN_COLUMNS])
+            self.first_lines.append(shown(line))
         return self._recognised(line if self._is_described else line[:_MOST_OF_A_LINE], self._formats)
 
     def read_unfinished(self, line: str) -> Reading | None:
@@ -186,7 +186,7 @@ class Reader:
                 self._formats = [(name, read)]
             self._read += 1
             if found.is_named_average and self._command.reads.rate_is is None:
-                self._named_average = self._named_average or line.strip()[:SHOWN_COLUMNS]
+                self._named_average = self._named_average or shown(line)
             return self._as_average(found, line) if self._command.reads.rate_is == RateIs.AVERAGE else found
         if not self._read:
             self._rate_field = self._rate_field or rate_field(line)
@@ -215,10 +215,10 @@ class Reader:
     def _skip(self, line: str, why: str) -> None:
         self.unread_count += 1
         if len(self.unread) < SHOWN_LINES:
-            self.unread.append((line.strip()[:SHOWN_COLUMNS], why))
+            self.unread.append((shown(line), why))
         if self._read and self.unread_count >= _LEAST_UNREAD and self.unread_count > _MOST_UNREAD_SHARE * self._read:
-            shown = "".join(f"\n  | {text}" for text, _ in self.unread)
+            lines = "".join(f"\n  | {text}" for text, _ in self.unread)
             raise Unreadable(
-                f"{self.unread_count} lines with a rate can't be read, beside {self._read} that can: {why}{shown}",
+                f"{self.unread_count} lines with a rate can't be read, beside {self._read} that can: {why}{lines}",
                 "give reads=Reads(pattern=...) or parse= that reads all of them",
             )

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pytest_tfperf.core.figure import Figure, Takes
 from pytest_tfperf.programs.reading import (
     SEPARATORS,
-    SHOWN_COLUMNS,
     Kind,
     Reading,
     Unread,
     Unreadable,
     loss_in,
     number_in,
+    shown,
 )
 
 _SHOWN_FIELDS = 5
@@ -71,12 +71,12 @@ class PatternLines:
             or (not is_separated and _THOUSANDS_FOLLOW.match(behind))
         ):
             raise Unreadable(
-                f"the group {self._group} has {found[self._group]!r} of {_shown(line)}, a part of a number only",
+                f"the group {self._group} has {found[self._group]!r} of {shown(line)!r}, a part of a number only",
                 rf"let the group take all of it, as (?P<{self._group}>[\d.,'_]+(?:[eE][+-]?\d+)?\s?[kKMG]?)",
             )
         if self._group == "seconds" and _MILLISECONDS_FOLLOW.match(behind):
             raise Unreadable(
-                f"the group seconds has {found['seconds']} of {_shown(line)}, which are not seconds",
+                f"the group seconds has {found['seconds']} of {shown(line)!r}, which are not seconds",
                 "name the group milliseconds, or give parse=, a function of a line",
             )
 
@@ -101,7 +101,7 @@ class FieldLines:
             return None
         if (rate := number_in(at_path(found, self._path))) is None:
             for name in found if len(self.fields) < _SHOWN_FIELDS else ():
-                self.fields.setdefault(str(name)[:SHOWN_COLUMNS])
+                self.fields.setdefault(shown(str(name)))
             return None
         return Reading(Kind.RATE, rate, loss=number_in(found.get("loss")))
 
@@ -158,21 +158,17 @@ class ParsedLines:
             rate = self._parse(line)
         except Exception as error:
             raise Unreadable(
-                f"parse={name} raised {type(error).__name__}: {error} for the line {_shown(line)}",
+                f"parse={name} raised {type(error).__name__}: {error} for the line {shown(line)!r}",
                 "let it return None for lines without a rate",
             ) from error
         if rate is None:
             return None
         if isinstance(rate, bool) or not isinstance(rate, int | float):
             raise Unreadable(
-                f"parse={name} returned {rate!r:.40} for the line {_shown(line)}",
+                f"parse={name} returned {rate!r:.40} for the line {shown(line)!r}",
                 "let it return a number of units per second, or None",
             )
         return Reading(Kind.RATE, float(rate), loss=loss_in(line))
-
-
-def _shown(line: str) -> str:
-    return repr(line.strip()[:SHOWN_COLUMNS])
 
 
 _NEVER_NEGATIVE = ("bytes", "s", "ms")
@@ -201,7 +197,7 @@ class FigureLines:
             return
         found = json_object(line)
         for name in (found or ()) if len(self._fields) < _SHOWN_FIELDS else ():
-            self._fields.setdefault(name[:SHOWN_COLUMNS])
+            self._fields.setdefault(shown(name))
         for figure in self._figures:
             if (value := self._text_of(figure, line, found)) is not None:
                 self._values[figure.name].append(_number(figure, value, line))
@@ -254,6 +250,6 @@ def _number(figure: Figure, text: object, line: str) -> float:
         return value
     why = "which is no number" if value is None else "which can't be its value"
     raise Unreadable(
-        f"the figure {figure.name} is {text!r:.40}, {why}, in the line {line.strip()[:SHOWN_COLUMNS]!r}",
+        f"the figure {figure.name} is {text!r:.40}, {why}, in the line {shown(line)!r}",
         "look for the cause in the program; a pattern or field that finds something else reads that",
     )

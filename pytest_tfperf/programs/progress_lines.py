@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_tfperf.programs.reading import NUMBER, SHOWN_COLUMNS, Kind, LeftOut, Reading, Unreadable, loss_in, number_in
+from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unreadable, loss_in, number_in, shown
 
 # "120/500 ━━━━ 12s 31ms/step - loss: 0.3", and "500/500 - 15s - 31ms/step" of verbose=2.
 _KERAS = re.compile(
@@ -12,7 +12,7 @@ _KERAS = re.compile(
     re.ASCII,
 )
 _KERAS_EPOCH = re.compile(r"Epoch \d{1,9}/\d{1,9}\s{0,9}", re.ASCII)
-_MOST_UNFINISHED = 640  # a line of Keras is shorter
+_MOST_UNFINISHED = 640  # progress lines are shorter
 
 
 class KerasLines:
@@ -166,7 +166,7 @@ class Bars:
         is_larger = self._of_others >= _LEAST_OF_OTHERS and self._of_others > self._steps
         if is_larger and (self._is_finished or not self._advances):
             raise Unreadable(
-                f"two progress bars advance: {_shown(self._first_line)} and {_shown(line)}",
+                f"two progress bars advance: {shown(self._first_line)!r} and {shown(line)!r}",
                 "give reads=Reads(pattern=...) that finds that of training, as in "
                 r"pattern=r'Iteration.* (?P<step>\d+)/'",
             )
@@ -185,10 +185,6 @@ class Bars:
 
 def _without_digits(found: re.Match[str]) -> str:
     return re.sub(r"\d+", "", found["title"] or "").strip()
-
-
-def _shown(line: str) -> str:
-    return repr(line.strip()[:SHOWN_COLUMNS])
 
 
 def _bar_in(line: str) -> re.Match[str] | None:

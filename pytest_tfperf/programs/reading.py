@@ -6,9 +6,6 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-SHOWN_COLUMNS = 160
-"""Of a line that a message shows."""
-
 SEPARATORS = ",'_\u2019\u00a0\u2009\u202f"
 """What stands between groups of thousands. A plain space does, too, but it also stands between two numbers."""
 
@@ -128,6 +125,11 @@ class Unreadable(Exception):
         super().__init__(fact)
         self.fact = fact
         self.next_step = next_step
+
+
+def shown(line: str) -> str:
+    """What a message shows of a line."""
+    return line.strip()[:160]
 
 
 MOST_OF_A_LINE = 2**16

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pytest_tfperf.programs.reading import SHOWN_COLUMNS, Unreadable
+from pytest_tfperf.programs.reading import Unreadable, shown
 
 _METRIC = r"(?:loss|acc|top|ppl|perplexity|err|metric|score|f1|auc|psnr|map)"
 # "train", "eval_step" and "eval_images", but neither "train_loss" nor "val loss".
@@ -122,22 +122,18 @@ class FirstSeries:
         # A number that never changes, as "batch 32", is no counter.
         if min(self._repeated, self._advanced) >= _LEAST_OF_ANOTHER and self._repeated > 0.7 * self._advanced:
             raise Unreadable(
-                f"most steps have several lines, as {line.strip()[:SHOWN_COLUMNS]!r}: several processes seem to print "
-                "into one output",
+                f"most steps have several lines, as {shown(line)!r}: several processes seem to print into one output",
                 "let one process print the rate of all, or give reads=Reads(pattern=...) that finds one line of a step",
             )
 
     def _refuse(self, line: str, *, by_rank: bool) -> None:
-        shown = " and ".join(repr(each.strip()[:SHOWN_COLUMNS]) for each in (self._first_line, line))
+        both = " and ".join(repr(shown(each)) for each in (self._first_line, line))
         ranks = "let one rank print the rate of all, or " if by_rank else ""
         if self._is_described:
             step = f"{ranks}give parse=, a function that returns None for the lines of all others"
         else:
             step = f"{ranks}give reads=Reads(pattern=...) that finds the lines of one of them"
-        raise Unreadable(
-            f"two series of rates are in one output: {shown}",
-            step,
-        )
+        raise Unreadable(f"two series of rates are in one output: {both}", step)
 
 
 def is_running_average(rates: Sequence[float]) -> bool:
