@@ -136,6 +136,10 @@ class NotCompared(TfperfError):
     """The other side of a comparison has nothing to compare with, so what is here is measured alone; says why."""
 
 
+class FailsThere(NotCompared):
+    """The other side's own code can't run; whether the code here can is to be seen."""
+
+
 class Failure(AssertionError):
     """A test was measured, and its outcome fails it.
 
@@ -155,6 +159,10 @@ class Failure(AssertionError):
 
 class GateFailure(Failure):
     """No regression is confirmed, but `--tfperf-require-baseline` or `--tfperf-strict` fails the test all the same."""
+
+
+class FailsHereOnly(Failure):
+    """The code of this side can't be measured, again and again, and that of the other side can."""
 
 
 class ThroughputRegression(Failure):

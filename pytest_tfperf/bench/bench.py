@@ -20,7 +20,7 @@ from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Verdict, Want, combined
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.host import host_facts
 from pytest_tfperf.judging.judge import judge, may_stop_early
 from pytest_tfperf.judging.new_baselines import wants
@@ -199,7 +199,7 @@ class Bench:
         source = self._pair_sources.setdefault(task.call, reference_pairs(self._engine, task))
         try:
             pair, discarded = self._undisturbed(task, source.take)
-        except MeasurementError as error:
+        except TfperfError as error:  # also one that proves nothing, because it would run the current code
             if not source.a_fails():
                 raise
             machine.reference_failed(task, error.brief)

@@ -25,7 +25,15 @@ from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Outcome, Tolerance, worst
-from pytest_tfperf.errors import FunctionMissing, NotCompared, TfperfError, UserCodeFailed
+from pytest_tfperf.errors import (
+    FailsHereOnly,
+    FailsThere,
+    FunctionMissing,
+    MeasurementError,
+    NotCompared,
+    TfperfError,
+    UserCodeFailed,
+)
 from pytest_tfperf.judging.figures import settled
 from pytest_tfperf.judging.pairs import MIN_PAIRS, ErrorRates, PairsDecision, decide
 from pytest_tfperf.judging.validity import invalid
@@ -73,7 +81,7 @@ def compare(
     *,
     effort: Effort | None = None,
     error_rates: ErrorRates | None = None,
-    a_may_fail: bool = False,
+    is_of_commits: bool = False,
     judged: bool = True,
     test: str = "",
     session: str = "",
@@ -90,7 +98,7 @@ def compare(
         tolerance: the accepted change of b.
         effort: when to give up.
         error_rates: how often it may be wrong.
-        a_may_fail: raise NotCompared where a's own code can't run.
+        is_of_commits: a is an older commit of b, so it may lack what is compared, and where only b fails b is to blame.
         judged: False for one pair and no outcome, as in a smoke run.
         test: pytest's node id.
         session: the session's id.
@@ -99,12 +107,13 @@ def compare(
         WorkloadError: an unknown name, or a workload that these devices can't train.
         NoData, MeasurementError: a workload reads a data set, and there is none.
         MeasurementError: a worker died, hung or raised.
-        NotCompared: the code of a failed in its first run, before b was tried.
+        NotCompared: of commits, the code of a failed in its first run, before b was tried.
+        FailsHereOnly: of commits, b failed twice, and a did not.
     """
     started = time.monotonic()
     source = PairSource(engine, a, b, topology, plan)
     rates = error_rates or ErrorRates()
-    found = _take_pairs(source, plan, tolerance, effort or Effort(), rates, a_may_fail=a_may_fail, judged=judged)
+    found = _take_pairs(source, plan, tolerance, effort or Effort(), rates, is_of_commits=is_of_commits, judged=judged)
     counted, decision, figures = found.counted, found.decision, tuple(map(settled, found.figures))
     device_rate = (
         engine.rate_on_device_data(b, topology, plan, [pair.b for pair in counted])
@@ -160,7 +169,7 @@ def _take_pairs(
     effort: Effort,
     rates: ErrorRates,
     *,
-    a_may_fail: bool,
+    is_of_commits: bool,
     judged: bool,
 ) -> _DecidedPairs:
     """Take pairs until they decide, or the effort is spent; the arguments are those of `compare`."""
@@ -173,9 +182,12 @@ def _take_pairs(
         profiled = len(pairs) == MIN_PAIRS - 1
         try:
             pair, bad = undisturbed(partial(source.take, profiled=profiled))
-        except UserCodeFailed as error:
-            if a_may_fail and source.failed_side == "a" and not (pairs or discarded):
+        except MeasurementError as error:
+            is_first = not (pairs or discarded)
+            if is_of_commits and is_first and source.failed_side == "a" and isinstance(error, UserCodeFailed):
                 raise _lacking(error) from error
+            if is_of_commits and source.failed_side == "b" and source.only_b_fails():
+                raise FailsHereOnly(f"fails here only, and not at the base: {error.headline}", *error.below) from error
             raise
         discarded += bad
         pairs += [pair] if pair is not None else []
@@ -196,7 +208,7 @@ def _take_pairs(
 
 def _lacking(error: UserCodeFailed) -> NotCompared:
     """Why a has nothing to compare with: it has no such function yet, or what it has can't run."""
-    return NotCompared(f"{'NEW' if isinstance(error, FunctionMissing) else 'fails there only'}: {error.brief}")
+    return NotCompared(f"NEW: {error.brief}") if isinstance(error, FunctionMissing) else FailsThere(error.brief)
 
 
 def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: ErrorRates) -> PairsDecision:
@@ -286,6 +298,10 @@ class OtherSide(Protocol):
             NotCompared: the other side has no such test.
             TfperfError: both sides would be the same.
         """
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Sentences about what may set the sides apart beside what is compared, known when tests have run."""
 
     def close(self) -> None:
         """Release what the session held."""

@@ -8,7 +8,7 @@ from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
 from pytest_tfperf.core.comparison import Interleaving
 from pytest_tfperf.core.run import ONE_WINDOW, Pair, Plan
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.workers.failures import had_less_memory
 
 
@@ -90,11 +90,16 @@ class PairSource:
 
     def a_fails(self) -> bool:
         """Whether it was side a that failed; where that is not known, whether it also fails in a run of its own."""
-        if self.failed_side:
-            return self.failed_side == "a"
+        return self.failed_side == "a" if self.failed_side else self._fails("a")
+
+    def only_b_fails(self) -> bool:
+        """Whether side b fails once more, in a run of its own, and side a does not. A fault that passes is nobody's."""
+        return self._fails("b") and not self._fails("a")
+
+    def _fails(self, name: str) -> bool:
         try:
-            self._engine.run(self._sides["a"], self._topology, ONE_WINDOW, label=self._labels["a"])
-        except MeasurementError:
+            self._engine.run(self._sides[name], self._topology, ONE_WINDOW, label=self._labels[name])
+        except TfperfError:
             return True
         return False
 
@@ -104,7 +109,7 @@ class PairSource:
             try:
                 label = self._labels[name]
                 runs[name] = self._engine.run(self._sides[name], self._topology, self._plan, label=label)
-            except MeasurementError:
+            except TfperfError:
                 self.failed_side = name
                 raise
         return pair_of_runs(runs["a"], runs["b"])

@@ -124,6 +124,7 @@ class RunEngine:
             opened.enter_context(self._named(topology, side))
             prepared = side.launcher.prepare_command(command, topology.devices, nodes)
             program = opened.enter_context(closing(CommandRun(prepared)))
+            opened.enter_context(prepared.proof(program.pid))
             memory = None
             if nodes == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also):
                 memory = opened.enter_context(ProcessMemory(program.pid, topology.devices.gpu_uuids))

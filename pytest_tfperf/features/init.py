@@ -80,6 +80,7 @@ def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
     marker, where = ("gpu", "one GPU") if discover().gpus else ("cpu", "the CPU")
     runner = "[self-hosted]    # one with a GPU" if marker == "gpu" else "ubuntu-latest    # or a runner of your own"
     yield _written(root, Path(tests) / "test_speed.py", TEST.format(tests=tests, marker=marker, where=where))
+    yield _written(root, Path(tests) / "speed_models.py", MODELS)
     yield _written(root, Path("baselines") / "README.md", BASELINES.format(tests=tests))
     if ci == "github":
         yield _written(root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests, runner=runner))
@@ -137,9 +138,24 @@ from pytest_tfperf import Workload
 
 @pytest.mark.{marker}
 def test_training_speed(throughput, gpu_topology):
-    """On {where}; replace resnet20 by "package.module:function" of your own."""
-    workload = Workload(model="resnet20", batch_size=8)
+    """On {where}; replace the model of speed_models.py by "package.module:function" of your own."""
+    workload = Workload(model="speed_models:small_cnn", batch_size=32)
     throughput.check(workload, on=gpu_topology.take(1))
+'''
+
+MODELS = '''"""The model of the first speed test. Workers import this module, and tests never need to import Keras."""
+
+import keras
+
+
+def small_cnn():
+    """Three convolutions and a classifier, on images of 32 x 32."""
+    images = keras.Input((32, 32, 3))
+    x = images
+    for filters in (32, 64, 128):
+        x = keras.layers.Conv2D(filters, 3, padding="same", activation="relu")(x)
+        x = keras.layers.MaxPooling2D()(x)
+    return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(x)))
 '''
 
 BASELINES = """# Baselines
@@ -192,7 +208,9 @@ jobs:
       - uses: actions/setup-python@v5
         with: {{python-version: "3.12"}}
       - run: pip install -r requirements.txt    # names pytest-tfperf, TensorFlow, and what else the tests need
-      - run: >
+      - run: |
+          git cat-file -e "origin/$GITHUB_BASE_REF:{tests}" ||
+            {{ echo "::notice::$GITHUB_BASE_REF has no {tests} yet, so there is nothing to compare with"; exit 0; }}
           pytest {tests} --tfperf-base="origin/$GITHUB_BASE_REF" --junitxml=throughput.xml
         env: {{TFPERF_COMMENT: comment.md, TFPERF_HTML: throughput.html}}
       - run: "[ ! -f comment.md ] || tfperf comment comment.md"
@@ -216,6 +234,8 @@ throughput-against-base:
     TFPERF_HTML: throughput.html    # the report
   script:
     - git fetch --quiet origin "$CI_MERGE_REQUEST_TARGET_BRANCH_NAME"
+    - git cat-file -e "FETCH_HEAD:{tests}" ||
+      {{ echo "the target branch has no {tests} yet, so there is nothing to compare with"; exit 0; }}
     - pytest {tests} --tfperf-base=FETCH_HEAD --junitxml=throughput.xml
   after_script:    # GITLAB_TOKEN: a project access token with the scope api; without it there is no comment
     - "[ ! -f comment.md ] || tfperf comment comment.md"

@@ -97,7 +97,7 @@ class CommandRun:
     def _start(self, prepared: PreparedCommand) -> None:
         argv, folder = prepared.argv, prepared.folder
         _require_program(argv[0], folder, prepared.environment.get("PATH", os.defpath))
-        supervisor = Interpreter(sys.executable).command("pytest_tfperf.programs.supervisor")
+        python, *supervisor = Interpreter(sys.executable).command("pytest_tfperf.programs.supervisor")
         try:
             self._log = BoundedLog(prepared.log)
         except OSError as error:
@@ -109,7 +109,8 @@ class CommandRun:
         self._output = os.fdopen(output, "rb", buffering=0)
         try:
             self._process = subprocess.Popen(
-                [*supervisor, str(os.getpid()), str(GRACE_SECONDS), *argv],
+                # -E: variables for the program's Python are none for the supervisor's.
+                [python, "-E", *supervisor, str(os.getpid()), str(GRACE_SECONDS), *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=writing_end,
                 stderr=subprocess.STDOUT,

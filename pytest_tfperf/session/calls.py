@@ -18,7 +18,8 @@ from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import MeasurementError, NotCompared, WorkloadError
+from pytest_tfperf.errors import FailsThere, MeasurementError, NotCompared, WorkloadError
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import worded
 from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session.session import Session
@@ -85,9 +86,16 @@ class CallRunner:
         except NotCompared as error:
             if not other.may_lack_code:
                 raise error.of_type(MeasurementError) from error
-            why, reasons = str(error), self._session.measured_alone.setdefault(self._test, [])
+            why = f"fails there only: {error}" if isinstance(error, FailsThere) else str(error)
+            try:
+                alone = self.measure(subject, on, plan, name)
+            except MeasurementError as here:
+                if isinstance(error, FailsThere):
+                    raise here.and_below(Line(str(error), "there, too")) from here
+                raise
+            reasons = self._session.measured_alone.setdefault(self._test, [])
             reasons += [] if why in reasons else [why]
-        return self.measure(subject, on, plan, name)
+            return alone
 
     def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
         """Refuse a second program or model of one name: it would overwrite the first one's baseline."""
@@ -147,7 +155,7 @@ class CallRunner:
                 terms.tolerance or accepted or Tolerance.of(session.settings.tolerance),
                 effort=effort or terms.effort,
                 error_rates=terms.error_rates,
-                a_may_fail=other is not None and other.may_lack_code,
+                is_of_commits=other is not None and other.may_lack_code,
                 judged=not session.settings.smoke,
                 test=self._test,
                 session=session.id,

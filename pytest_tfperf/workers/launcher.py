@@ -21,7 +21,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -50,6 +50,8 @@ class PreparedCommand:
         scratch: folder of its temporary files, removed at the end; None if it has none.
         cancel: called when it has ended, to end what an engine left behind.
         terminal: it prints into a terminal of its own, and not into a pipe.
+        proof: watches the processes below a pid while its block runs, and raises at the end where they ran another code
+            than they should.
     """
 
     argv: Sequence[str]
@@ -61,6 +63,7 @@ class PreparedCommand:
     scratch: Path | None = None
     cancel: Callable[[], None] = lambda: None
     terminal: bool = False
+    proof: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext()
 
 
 def gpus_shown(devices: Devices) -> dict[str, str]:

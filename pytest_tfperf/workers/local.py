@@ -140,15 +140,17 @@ class LocalLauncher:
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
         except OSError as error:
             raise MeasurementError(f"it could not be started: {error}") from error
+        folder = self._interpreter.user_folder(command.folder)
         return PreparedCommand(
             argv=self._interpreter.user_command(command.argv),
             environment={
                 **self._interpreter.environment(),
+                "PWD": str(folder),  # else it is pytest's, and leads a program to the current code
                 **gpus_shown(devices),
                 "TMPDIR": str(scratch),
                 **self._interpreter.user_environment(command),
             },
-            folder=self._interpreter.user_folder(command.folder),
+            folder=folder,
             terminal=command.terminal,
             log=log,
             silence_seconds=self._silence_seconds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -65,6 +65,7 @@ class AnotherPython:
 
     facts: Final[tuple[Mapping[str, str], Mapping[str, str]]] = ({}, {})
     may_lack_code: Final = False
+    remarks: Final[Sequence[str]] = ()
 
     def __init__(self, python: str) -> None:
         from pytest_tfperf.bench.comparing import Terms

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
@@ -13,11 +14,13 @@ from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.reports.numbers import duration
-from pytest_tfperf.workers.checkout_launcher import Checkout, CheckoutLauncher
+from pytest_tfperf.workers.checkout import Checkout
+from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
 from pytest_tfperf.workers.git_history import Commit, merge_base, require_repository
 from pytest_tfperf.workers.git_worktree import DIRTY, Checkouts, commit_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
+from pytest_tfperf.workers.own_code import OwnCode
 from pytest_tfperf.workers.virtual_environment import environment_of
 
 
@@ -47,7 +50,9 @@ def base_side(
     checkouts = Checkouts(repository, settings.dir / "checkouts")
     try:
         folder = checkouts.get(base.hash, say).resolve()
-        checkout = Checkout(repository=repository, folder=folder, name=f"{revision} ({base.shown})")
+        checkout = Checkout(
+            repository=repository, folder=folder, name=f"{revision} ({base.shown})", beside=folder.parent
+        )
         lacking = _require_tests(settings.root.resolve(), selection, checkout)
         python = sys.executable
         if lock is not None:
@@ -87,14 +92,23 @@ class BaseSide:
         self._lacking = lacking
         self._checkouts = checkouts
         self._interpreter = Interpreter(python, checkout.moved)
+        self._own_code: Sequence[OwnCode] = ()
         self.facts: tuple[Mapping[str, str], Mapping[str, str]] = ({"commit": base.shown}, {"commit": head})
         self.announcement = tuple(_announcement(base, head, checkout, self.terms, python))
 
     def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:
         """See `OtherSide.launchers`."""
         has_own_packages = self._interpreter.python != sys.executable
-        local = launch(self._interpreter)
-        return CheckoutLauncher(local, self._interpreter, self._checkout, may_be_same=has_own_packages), here
+        a = CheckoutLauncher(launch(self._interpreter), self._interpreter, self._checkout, may_be_same=has_own_packages)
+        current = replace(self._checkout, folder=self._checkout.repository, name="this checkout")
+        b = CheckoutLauncher(here, Interpreter(sys.executable), current, may_be_same=has_own_packages, lacking=a)
+        self._own_code = (a.own_code, b.own_code)
+        return a, b
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """See `OtherSide.remarks`."""
+        return [remark for side in self._own_code for remark in side.remarks]
 
     def refuse(self, subject: Subject, test: str) -> None:  # noqa: ARG002  # the launcher looks at what it runs
         """Raise NotCompared where the base has no folder of the test."""

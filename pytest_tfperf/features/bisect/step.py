@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
@@ -22,7 +22,8 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision
 from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.stores import files
-from pytest_tfperf.workers.checkout_launcher import Checkout, CheckoutLauncher
+from pytest_tfperf.workers.checkout import Checkout
+from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
 from pytest_tfperf.workers.git_history import require_repository
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
@@ -179,6 +180,7 @@ class TwoStates:
     """
 
     may_lack_code: Final = False
+    remarks: Final[Sequence[str]] = ()
 
     def __init__(self, step: Step, root: Path) -> None:
         self._step = step
@@ -204,7 +206,8 @@ class TwoStates:
         if not state.folder:
             return launch(Interpreter(state.python))
         repository = require_repository(self._root, "tfperf bisect").resolve()
-        checkout = Checkout(repository=repository, folder=Path(state.folder).resolve(), name=state.name)
+        folder = Path(state.folder).resolve()
+        checkout = Checkout(repository=repository, folder=folder, name=state.name, beside=folder.parent)
         interpreter = Interpreter(state.python, checkout.moved)
         return CheckoutLauncher(launch(interpreter), interpreter, checkout)
 

@@ -36,13 +36,30 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
     """The one that was named, or those that `tfperf reference` has built."""
     from pytest_tfperf.features.references.environment import ReferenceLaunchers
     from pytest_tfperf.features.references.store import ReferenceStore
-    from pytest_tfperf.workers.interpreters import Interpreter
 
     named = settings.of(REFERENCE)
     store = ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root)
     return ReferenceLaunchers(
         store.find if named is None else lambda _: named,
-        lambda found: launch(Interpreter(str(found.python), found.moved(settings.root))),
+        lambda found: _launcher(found, settings, launch),
         settings.root,
         settings.baselines,
     )
+
+
+def _launcher(found: ReferenceEnvironment, settings: Settings, launch: Callable[[Interpreter], Launcher]) -> Launcher:
+    """What starts workers in an environment, and proves that they don't run the current code."""
+    from pytest_tfperf.workers.checkout import Checkout
+    from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
+    from pytest_tfperf.workers.interpreters import Interpreter
+
+    if found.source is None:
+        return launch(Interpreter(str(found.python)))
+    checkout = Checkout(
+        repository=(found.replaces or settings.root).resolve(),
+        folder=found.source.resolve(),
+        name=f"the reference environment {found.name}",
+        beside=None if found.is_named else found.source.resolve().parent,
+    )
+    interpreter = Interpreter(str(found.python), checkout.moved)
+    return CheckoutLauncher(launch(interpreter), interpreter, checkout, may_be_same=True)

@@ -94,8 +94,8 @@ def test_own_comparison(throughput, on):
 # `echo` is not of this repository, and where it runs is not either.
 ELSEWHERE = """
 def test_elsewhere(throughput, on, tmp_path):
-    throughput.check_command(["/bin/sh", "-c", "for i in 1 2 3 4 5 6; do echo step $i throughput: 5 examples/s; done"],
-        name="elsewhere", on=on, cwd=tmp_path)
+    loop = "for i in 1 2 3 4 5 6; do sleep 0.2; echo step $i throughput: 5 examples/s; done"
+    throughput.check_command(["/bin/sh", "-c", loop], name="elsewhere", on=on, cwd=tmp_path)
 """
 
 
@@ -149,10 +149,27 @@ def test_each_check_that_the_base_lacks_says_why(repository: Repository) -> None
     assert [line.split()[0] for line in lacks] == ["new.py", "newer.py"], text
 
 
-def test_a_program_that_fails_on_this_side_only_is_an_error(repository: Repository) -> None:
+def test_a_program_that_fails_on_this_side_only_fails_its_test(repository: Repository) -> None:
     repository.project.write("loop.py", "raise SystemExit(1)\n")
     session = repository.project.run(*BASE)
+    assert (session.kinds, session.status) == ({"test_loop": "failure"}, 1), session.text
+    assert "fails here only, and not at the base: " in session.text
+
+
+def test_a_program_that_fails_once_by_chance_is_nobodys_fault(repository: Repository) -> None:
+    once = "import os, sys\nif not os.path.exists('failed'):\n    open('failed', 'w')\n    sys.exit(1)\n"
+    repository.project.write("loop.py", once + (repository.folder / "loop.py").read_text())
+    session = repository.project.run(*BASE)
     assert (session.kinds, session.status) == ({"test_loop": "error"}, NOT_MEASURED), session.text
+
+
+def test_a_program_that_fails_on_both_sides_is_an_error_that_says_so(repository: Repository) -> None:
+    repository.project.write("loop.py", "raise SystemExit(1)\n")
+    repository.commit("broken")
+    session = repository.project.run(*BASE)
+    assert (session.kinds, session.status) == ({"test_loop": "error"}, NOT_MEASURED), session.text
+    assert "there, too  " in session.text
+    assert "fails there only" not in session.text
 
 
 # Both sides must be two
@@ -179,7 +196,7 @@ def test_a_copy_among_the_installed_packages_is_refused_with_the_way_to_mend_it(
     repository.commit("moved")
     session = repository.project.run(*BASE, PYTHONPATH=path)
     assert (session.kinds, session.status) == ({"test_loop": "error"}, NOT_MEASURED), session.text
-    assert "both sides would run the current code" in session.text
+    assert "both sides would run the same code" in session.text
     assert "PYTHONPATH=. pytest ..." in session.text
     mended = repository.project.run(*BASE, PYTHONPATH=f".:{path}")
     assert mended.kinds == {"test_loop": "passed"}, mended.text

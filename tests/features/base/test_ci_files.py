@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from inner import Project
-from repositories import ONE_READING, Repository
+from repositories import ONE_READING, Repository, git
 
 pytestmark = pytest.mark.slow
 
@@ -32,17 +32,22 @@ class Runner:
         self.temporary = folder / "temporary"
 
     def run(self, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        left_out = ("TFPERF_", "GITHUB_", "PYTEST_", "CI_")
-        ours = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-        return subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],  # as GitHub runs `shell: bash`
-            cwd=self.clone,
-            env=ours | {"PATH": f"{BIN}:{os.environ['PATH']}"} | variables,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
+        return in_ci(self.clone, script, **variables)
+
+
+def in_ci(folder: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as GitHub runs `shell: bash`."""
+    left_out = ("TFPERF_", "GITHUB_", "PYTEST_", "CI_")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=folder,
+        env=ours | {"PATH": f"{BIN}:{os.environ['PATH']}"} | variables,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
 
 
 @pytest.fixture
@@ -120,3 +125,52 @@ def test_the_file_of_init_needs_no_action_of_an_unknown_owner(tmp_path: Path) ->
     texts = [path.read_text() for path in tmp_path.glob(".github/workflows/*.yml")]
     used = {line.split()[2] for text in texts for line in text.splitlines() if "- uses:" in line}
     assert {one.partition("/")[0] for one in used} == {"actions"}
+
+
+# A project that `tfperf init` has just set up
+
+
+class Fresh:
+    """A clone of a project in which `tfperf init` was run on a branch, and the commands of its pull requests' job."""
+
+    def __init__(self, folder: Path) -> None:
+        origin = folder / "origin"
+        origin.mkdir()
+        git(origin, "init", "--quiet", "--initial-branch=main")
+        self.origin = origin
+        self.commit("before")
+        git(origin, "switch", "--quiet", "--create", "branch")
+        made = [sys.executable, "-m", "pytest_tfperf.cli", "init", str(origin), "--ci=github"]
+        assert subprocess.run(made, check=False, stdout=subprocess.DEVNULL).returncode == 0
+        self.commit("tfperf init")
+
+    def commit(self, subject: str) -> None:
+        who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+        git(self.origin, "add", ".")
+        git(self.origin, *who, "commit", "--quiet", "--allow-empty", "--message", subject)
+
+    def pull_request(self, clone: Path) -> subprocess.CompletedProcess[str]:
+        """Run the job of a pull request of the branch."""
+        git(self.origin, "clone", "--quiet", str(self.origin), str(clone))
+        workflow = yaml.safe_load(next(clone.glob(".github/workflows/*pull*")).read_text())
+        (measure,) = (
+            step for step in workflow["jobs"]["against-base"]["steps"] if "--tfperf-base" in step.get("run", "")
+        )
+        quick = "-o tfperf_steps=5 -o tfperf_warmup_steps=1 -o tfperf_tolerance=0.9 -o tfperf_busy=1 -o tfperf_steal=1"
+        variables = measure["env"] | {"GITHUB_BASE_REF": "main", "PYTEST_ADDOPTS": quick}
+        return in_ci(clone, measure["run"], **variables)
+
+
+def test_the_pull_request_that_adds_the_tests_is_green_and_says_why(tmp_path: Path) -> None:
+    done = Fresh(tmp_path).pull_request(tmp_path / "clone")
+    assert done.returncode == 0, done.stdout
+    assert "main has no perf_tests yet, so there is nothing to compare with" in done.stdout
+
+
+def test_the_pull_requests_after_it_compare_the_projects_own_model(tmp_path: Path) -> None:
+    fresh = Fresh(tmp_path)
+    git(fresh.origin, "branch", "--force", "main", "branch")
+    fresh.commit("something else")
+    done = fresh.pull_request(tmp_path / "clone")
+    assert done.returncode == 0, done.stdout
+    assert "small_cnn-b32" in (tmp_path / "clone" / "comment.md").read_text()

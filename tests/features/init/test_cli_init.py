@@ -28,7 +28,12 @@ def test_an_empty_folder_gets_a_test_a_folder_of_baselines_and_an_ini_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["init", str(tmp_path)]) == GREEN
-    assert list(files(tmp_path)) == ["baselines/README.md", "perf_tests/test_speed.py", "pytest.ini"]
+    assert list(files(tmp_path)) == [
+        "baselines/README.md",
+        "perf_tests/speed_models.py",
+        "perf_tests/test_speed.py",
+        "pytest.ini",
+    ]
     said = capsys.readouterr().out
     assert "wrote   perf_tests/test_speed.py\n" in said
     assert "pytest perf_tests --update-baselines" in said

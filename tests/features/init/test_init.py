@@ -15,7 +15,7 @@ from patience import SESSION_SECONDS
 from pytest_tfperf import cli
 from pytest_tfperf.core.consequence import EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED
 
-WORKLOAD = "resnet20-b8-replicated-device"
+WORKLOAD = "speed_models:small_cnn-b32-replicated-device"
 PROGRAM = """
     import sys
     from pytest_tfperf import Reads
@@ -53,7 +53,7 @@ def test_the_first_test_passes_under_the_commands_of_the_ci_file(tmp_path: Path)
         assert [command.split()[0] for command in commands] == ["tfperf", "tfperf", "pytest"]
         done = run(project, commands, variables, tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"IMPROVED  {WORKLOAD}" in done.stdout
+        assert "IMPROVED  small_cnn-b32-replicated-device" in done.stdout
         assert (project.folder / job["artifacts"]["reports"]["junit"]).exists()
         assert [path for path in job["artifacts"]["paths"] if not (project.folder / path).exists()] == []
         assert (tmp_path / ".cache" / "tfperf" / "history.sqlite").exists()

@@ -1,0 +1,79 @@
+"""The code of one commit, and which files are its own."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pytest_tfperf.workers.git_worktree import run_git
+
+_LIBRARIES = ("site-packages", "dist-packages")
+_MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
+    """The code of one side of a comparison: a commit that is checked out somewhere, or the user's own code.
+
+    Args:
+        repository: root of the user's repository, links followed.
+        folder: where this side's code is, links followed; the repository for the user's own code.
+        name: what messages call it: "origin/main (1a2b3c4d5e6f)".
+        beside: the folder that holds the checkouts of other commits, links followed; None where that is not known.
+    """
+
+    repository: Path
+    folder: Path
+    name: str
+    beside: Path | None = None
+
+    @property
+    def moved(self) -> dict[Path, Path]:
+        """As in `Interpreter`."""
+        return {} if self.folder == self.repository else {self.repository: self.folder}
+
+    @property
+    def trees(self) -> tuple[Path, ...]:
+        """The folders with code of any commit, the innermost first."""
+        every = {self.folder, self.repository, self.beside or self.folder}
+        return tuple(sorted(every, key=lambda folder: len(folder.parts), reverse=True))
+
+    def is_own(self, file: Path) -> bool:
+        """Whether the file, links followed, is of this checkout."""
+        return self._tree(file) == self.folder
+
+    def is_foreign(self, file: Path) -> bool:
+        """Whether the file, links followed, is code of another commit: the user's own, or another checkout's."""
+        return self._tree(file) not in (None, self.folder)
+
+    def is_current(self, file: Path) -> bool:
+        """Whether the file, links followed, is the user's own, and of no checkout."""
+        return self._tree(file) == self.repository
+
+    def is_ignored(self, file: Path) -> bool:
+        """Whether git ignores the file; what git can't tell, as in a submodule, it does not ignore."""
+        tree = self._tree(file)
+        return tree is not None and _is_ignored(file, tree)
+
+    def _tree(self, file: Path) -> Path | None:
+        """The innermost of `trees` that holds the file; None for any other file, and for git's and libraries' own."""
+        tree = next((tree for tree in self.trees if file.is_relative_to(tree)), None)
+        if tree is None or any(part in file.parts for part in (*_LIBRARIES, ".git")):
+            return None
+        return None if _is_in_environment(file, tree) else tree
+
+
+@cache
+def _is_ignored(file: Path, tree: Path) -> bool:
+    return run_git(tree, "check-ignore", "--quiet", str(file)).returncode == 0
+
+
+@cache
+def _is_in_environment(path: Path, tree: Path) -> bool:
+    """Whether the path lies in an environment of Python below the tree, such as this Python's."""
+    if path == tree:
+        return False
+    is_one = path == Path(sys.prefix).resolve() or any((path / mark).exists() for mark in _MARKS_ENVIRONMENT)
+    return is_one or _is_in_environment(path.parent, tree)

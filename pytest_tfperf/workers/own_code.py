@@ -1,0 +1,244 @@
+"""The proof that one side of a comparison ran its own code, and neither the other side's nor a copy that both share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final, final
+
+from pytest_tfperf.errors import NotCompared, TfperfError
+from pytest_tfperf.workers.checkout import Checkout
+from pytest_tfperf.workers.git_worktree import run_git
+from pytest_tfperf.workers.program_sources import Sources
+from pytest_tfperf.workers.repository_packages import copies_from
+
+_SAME: Final = (
+    "nothing of this repository is in it, so both sides would be the same. Give it a model, pipeline or program of "
+    "your own"
+)
+_CODE: Final = (".py", ".pyc", ".pyz", ".so", ".zip", ".whl", ".egg", ".jar")
+_METADATA: Final = (".egg-info", ".dist-info")
+_SOURCE_ROOTS: Final = ("", "src")
+_SHOWN: Final = 3
+
+
+@final
+class OwnCode:
+    """Looks at what the workers and programs of one side have loaded and read.
+
+    Args:
+        checkout: the side's code.
+        may_be_same: whether what has no code of the repository is worth a comparison, because the packages differ.
+        lacking: of the side whose checkout may lack files that git ignores, and that this side reads.
+
+    Attributes:
+        shared: files that git ignores and that this side read from the user's own folder, such as data.
+        remarks: sentences about what may set the two sides apart, beside their commits.
+    """
+
+    def __init__(self, checkout: Checkout, *, may_be_same: bool = False, lacking: OwnCode | None = None) -> None:
+        self._checkout = checkout
+        self._may_be_same = may_be_same
+        self._lacking = lacking
+        self.shared: set[Path] = set()
+        self.remarks: dict[str, None] = {}
+
+    def require_loaded(self, modules: Mapping[str, str]) -> None:
+        """Return if a worker has loaded its modules from this side's code.
+
+        Args:
+            modules: name -> file; none from a worker on several nodes that does not tell.
+
+        Raises:
+            NotCompared: nothing of the repository is among them.
+            TfperfError: one is the other side's, or a copy that both sides share; says how to mend it.
+        """
+        if not modules:
+            raise TfperfError(
+                f"{self._checkout.name}: a worker on several nodes does not say whose code it runs, so nothing proves "
+                "that two sides are compared",
+                next_step="Compare on one node",
+            )
+        for module, file in modules.items():
+            if self._checkout.is_foreign(Path(file)):
+                raise self._not_two(module, file, "an editable install or an import path leads there")
+        others = {name: file for name, file in modules.items() if not self._checkout.is_own(Path(file))}
+        self._refuse_copies(others)
+        if not self._may_be_same and len(others) == len(modules):
+            raise NotCompared(_SAME)
+
+    def require_read(
+        self, command: str, sources: Sources, named: Iterable[Path], environment: Mapping[str, str]
+    ) -> None:
+        """Return if a program has read this side's code.
+
+        Args:
+            command: its id.
+            sources: what it has read.
+            named: paths of this side's code that its arguments and variables name; they count where no Python reported
+                what it reads.
+            environment: its variables.
+
+        Raises:
+            NotCompared: it has read nothing of the repository.
+            TfperfError: it has read the other side's code, or a copy that both sides share; says how to mend it.
+        """
+        if sources.unwatched:
+            raise TfperfError(
+                f"{command}: nothing tells which files this Python reads, so nothing proves that two sides are "
+                f"compared: {sources.unwatched}",
+                next_step="Start it without -I, -E and -S, and add to PYTHONPATH instead of replacing it, as in "
+                "PYTHONPATH=src:$PYTHONPATH; it must be Python 3.8 or newer",
+            )
+        self._refuse_foreign(command, sources, environment)
+        self._refuse_copies(sources.packages)
+        files = sources.files if sources.pythons else [*sources.files, *(path for path in named if path.is_file())]
+        own = [file for file in files if self._checkout.is_own(file)]
+        if self._lacking is not None:
+            self._look_for_lacking(command, own, sources.code, self._lacking)
+        if not self._may_be_same and not any(not self._checkout.is_ignored(file) for file in own):
+            raise NotCompared(_SAME)
+
+    def _refuse_foreign(self, command: str, sources: Sources, environment: Mapping[str, str]) -> None:
+        foreign = {real: given for real, given in sources.files.items() if self._checkout.is_foreign(real)}
+        ignored = {file for file in foreign if self._checkout.is_current(file) and self._checkout.is_ignored(file)}
+        code = {file for file in ignored if file in sources.code or file.suffix in _CODE}
+        self.shared |= ignored - code
+        if read := [file for file in foreign if file not in ignored]:
+            given = foreign[read[0]]
+            raise TfperfError(
+                f"{command}: both sides would run the same code: at {self._checkout.name} it read {_shown(read)}, and "
+                f"not what is in {self._checkout.folder}",
+                next_step=self._way_to(given if given != read[0] else None, read[0], environment),
+            )
+        if code:
+            raise TfperfError(
+                f"{command}: both sides would run the same code: at {self._checkout.name} it ran "
+                f"{_shown(sorted(code))}, which git ignores, so no other commit has it",
+                next_step="Let the command build it in the folder where it runs, as in ['bash', '-c', 'make && ...']",
+            )
+
+    def _way_to(self, link: Path | None, file: Path, environment: Mapping[str, str]) -> str:
+        """What to do about a file of the other side."""
+        if link is not None:
+            return f"The link {link} leads there: commit a relative one"
+        names = sorted(
+            name
+            for name, value in environment.items()
+            if str(self._checkout.repository) in value and name not in ("PWD", "OLDPWD", "PATH", "PYTHONPATH")
+        )
+        if names:
+            return (
+                f"{' and '.join(names)} in its environment may lead there: give such a variable to the command itself, "
+                f"env={{{names[0]!r}: ...}}, whose paths are those of either side"
+            )
+        root = (
+            _source_root(self._checkout.folder, file.relative_to(self._checkout.repository))
+            if (file.suffix == ".py" and self._checkout.is_current(file))
+            else "src"
+        )
+        return (
+            "Let paths begin where the command runs, which is cwd=. If an editable install leads there, let the import "
+            f"path decide: PYTHONPATH={root} pytest ..."
+        )
+
+    def _refuse_copies(self, modules: Mapping[str, str]) -> None:
+        """Refuse installed copies of the repository's packages, which are the same for both sides.
+
+        Args:
+            modules: modules that are not of this side's code -> their files.
+        """
+        for module, file in modules.items():
+            top = module.partition(".")[0]
+            copies = copies_from(self._checkout.repository, _folder_of(module, Path(file)))
+            if top in copies:
+                raise self._not_two(module, file, f"the package {copies[top]} was installed from this repository")
+            if self._has_package(top):
+                raise self._not_two(module, file, "an installed copy hides it")
+
+    def _has_package(self, name: str) -> bool:
+        """Whether the code has a package or module of this name where projects keep theirs."""
+        if name in sys.stdlib_module_names or name == "pytest_tfperf":
+            return False
+        roots = (self._checkout.folder / root for root in _SOURCE_ROOTS)
+        return any((root / name / "__init__.py").exists() or (root / f"{name}.py").exists() for root in roots)
+
+    def _not_two(self, module: str, file: str, why: str) -> TfperfError:
+        top = module.partition(".")[0]
+        return TfperfError(
+            f"both sides would run the same code: at {self._checkout.name} {module} comes from {file}, and not from "
+            f"{self._checkout.folder}: {why}",
+            next_step=f"Let the import path decide on both sides: "
+            f"PYTHONPATH={_root_of(self._checkout.folder, top)} pytest ...",
+        )
+
+    # Files that git ignores
+
+    def _look_for_lacking(self, command: str, own: Sequence[Path], code: frozenset[Path], other: OwnCode) -> None:
+        """Refuse compiled code that the other side's checkout lacks, and remark on other files."""
+        lacking = [
+            file for file in own if file not in self._tracked and other.lacks(file) and self._checkout.is_ignored(file)
+        ]
+        built = [file for file in lacking if file in code]
+        if built:
+            raise TfperfError(
+                f"{command}: it runs {_shown(built)}, which git ignores, and {other.name} has nothing there, so it may "
+                "do the same work in a slower way",
+                next_step="Let the command build it in the folder where it runs, as in ['bash', '-c', 'make && ...']",
+            )
+        if lacking:
+            self.remarks[
+                f"{command}: it reads {_shown(lacking)}, which git ignores, and {other.name} has nothing there: that "
+                "may set the two sides apart. Name it in an argument by its absolute path to give it to both"
+            ] = None
+
+    @property
+    def name(self) -> str:
+        """The side's name."""
+        return self._checkout.name
+
+    def lacks(self, file: Path) -> bool:
+        """Whether this side has nothing in the place of a file of the user's own folder, and did not read that file."""
+        below = file.relative_to(self._checkout.repository)
+        is_metadata = any(part.endswith(_METADATA) for part in below.parts)
+        return not is_metadata and file not in self.shared and not (self._checkout.folder / below).exists()
+
+    @cached_property
+    def _tracked(self) -> frozenset[Path]:
+        """The files of this side that git knows."""
+        listed = run_git(self._checkout.folder, "ls-files", "--recurse-submodules", "-z").stdout
+        return frozenset(self._checkout.folder / name for name in listed.split("\0") if name)
+
+
+def _folder_of(module: str, file: Path) -> Path:
+    """The folder of the import path in which a module was found.
+
+    >>> _folder_of("nets.layers", Path("/usr/lib/site-packages/nets/layers/__init__.py"))
+    PosixPath('/usr/lib/site-packages')
+    """
+    path = file.parent if file.stem == "__init__" else file
+    return path.parents[min(module.count("."), len(path.parents) - 1)]
+
+
+def _shown(files: Sequence[Path]) -> str:
+    more = len(files) - _SHOWN
+    return ", ".join(map(str, files[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
+
+
+def _root_of(folder: Path, top: str) -> Path:
+    """The folder of a checkout from which a top-level name is imported, as a path from its root."""
+    listed = run_git(
+        folder, "ls-files", "--", f":(glob)**/{top}/__init__.py", f":(glob)**/{top}.py"
+    ).stdout.splitlines()
+    nearest = min(map(Path, listed), key=lambda path: len(path.parts), default=Path(top))
+    return nearest.parent.parent if nearest.name == "__init__.py" else nearest.parent
+
+
+def _source_root(folder: Path, module: Path) -> Path:
+    """The folder from which a module's top-level package is imported, as a path from the checkout's root."""
+    parent = module.parent
+    while (folder / parent / "__init__.py").exists():
+        parent = parent.parent
+    return parent

@@ -1,0 +1,184 @@
+"""The files of the user's repository that a program reads, found while it runs.
+
+Its Pythons report what they open (`source_hook`). Of other processes /proc tells what they run, map and hold open, so a
+file that such a process only opens for a moment is missed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import source_from_cache
+from pathlib import Path
+
+from pytest_tfperf.workers import source_hook
+
+_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.02, 5.0  # most starts and loads happen in a program's first seconds
+_GROWTH = 1.3
+_PYTHONS = ("python", "pypy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What a program read of the user's repository and of installed packages.
+
+    Args:
+        files: files that it read or ran -> the path by which it named them, where that leads there by a link; of a
+            cached module its source.
+        code: those of `files` that were loaded or run as compiled code.
+        packages: top-level names that its Pythons loaded from installed packages -> a file of each.
+        pythons: the interpreters that reported.
+        unwatched: command line of a Python that did not report; "" for none.
+    """
+
+    files: Mapping[Path, Path]
+    code: frozenset[Path]
+    packages: Mapping[str, str]
+    pythons: frozenset[str]
+    unwatched: str = ""
+
+
+class SourceWatch:
+    """Watches one program.
+
+    Args:
+        scratch: a folder of the program's own, for the hook and its report.
+        trees: folders whose files are looked for, links followed.
+        moved: as in `Interpreter`; holds for the import path of its Pythons.
+    """
+
+    def __init__(self, scratch: Path, trees: Sequence[Path], moved: Mapping[Path, Path]) -> None:
+        self._hook, self._report = scratch / "hook", scratch / "sources"
+        self._trees = tuple(map(str, trees))
+        self._hook.mkdir()
+        arguments = (str(self._report), self._trees, {str(old): str(new) for old, new in moved.items()})
+        text = Path(source_hook.__file__).read_text("utf-8")
+        (self._hook / "sitecustomize.py").write_text(f"{text}\n\nwatch{arguments!r}\n", "utf-8")
+        self._seen: dict[Path, Path] = {}
+        self._code: set[Path] = set()
+        self._pythons: Counter[tuple[int, str]] = Counter()
+        self._ended = threading.Event()
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The program's variables, by which its Pythons find the hook."""
+        before = environment.get("PYTHONPATH", "")
+        return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, [str(self._hook), before]))}
+
+    @contextmanager
+    def watching(self, parent: int) -> Iterator[None]:
+        """Look at the processes below `parent` while the block runs, and once more at its end."""
+        thread = threading.Thread(target=self._run, args=(parent,), name="tfperf-sources", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join()
+
+    def sources(self) -> Sources:
+        """What the program has read so far."""
+        files, code, packages, pythons, reported = dict(self._seen), set(self._code), {}, set(), set()
+        for kind, name, path in self._reported():
+            if kind == "python":
+                reported.add(int(name))
+                pythons.add(path)
+            elif kind == "package":
+                packages[name] = path
+            else:
+                files[_source(path)] = _source(name)
+                code |= {Path(path)} if kind == "code" else set()
+        # Seen twice: a Python that has only just begun, or that ends at once, reports nothing.
+        silent = (line for (pid, line), looks in self._pythons.items() if looks > 1 and pid not in reported)
+        return Sources(
+            files={real: given for real, given in files.items() if not real.is_dir()},
+            code=frozenset(code),
+            packages=packages,
+            pythons=frozenset(pythons),
+            unwatched=next(silent, ""),
+        )
+
+    def _reported(self) -> Iterator[tuple[str, str, str]]:
+        with suppress(OSError):
+            for line in self._report.read_text("utf-8", "surrogateescape").split("\n"):
+                if line.count("\t") == 2:
+                    kind, name, path = line.split("\t")
+                    yield kind, name, path
+
+    def _run(self, parent: int) -> None:
+        seconds = _FIRST_LOOK_SECONDS
+        while not self._ended.wait(seconds):
+            self._look(parent)
+            seconds = min(seconds * _GROWTH, _LAST_LOOK_SECONDS)
+        self._look(parent)
+
+    def _look(self, parent: int) -> None:
+        for pid in _below(parent):
+            process = Path(f"/proc/{pid}")
+            program = _target(process / "exe")
+            mapped = {program, *_mapped(process)}
+            self._code |= {Path(path) for path in self._ours(mapped)}
+            self._seen |= {Path(path): Path(path) for path in self._ours([*mapped, *_held_open(process)])}
+            if Path(program).name.startswith(_PYTHONS):
+                self._pythons[pid, _command_line(process)] += 1
+
+    def _ours(self, paths: Iterable[str]) -> Iterator[str]:
+        return (path for path in paths if any(path.startswith(os.path.join(tree, "")) for tree in self._trees))  # noqa: PTH118
+
+
+def _source(path: str) -> Path:
+    """The source of a cached module; any other path as it is."""
+    if path.endswith(".pyc"):
+        with suppress(ValueError, NotImplementedError):
+            return Path(source_from_cache(path))
+    return Path(path)
+
+
+def _below(parent: int) -> Iterator[int]:
+    """The processes that a process has started, and those that they have started."""
+    for thread in _listed(Path(f"/proc/{parent}/task")):
+        for child in map(int, _read(thread / "children").split()):
+            yield child
+            yield from _below(child)
+
+
+def _mapped(process: Path) -> Iterator[str]:
+    """The files that are mapped as code or data; of TensorFlow they are some hundred, in thousands of lines."""
+    lines = _read(process / "maps").splitlines()
+    return iter({line[line.index("/") :].removesuffix(" (deleted)") for line in lines if "/" in line})
+
+
+def _held_open(process: Path) -> Iterator[str]:
+    """The files that are open for reading."""
+    for descriptor in _listed(process / "fd"):
+        path = _target(descriptor)
+        flags = re.search(r"^flags:\s+(\d+)", _read(process / "fdinfo" / descriptor.name), re.MULTILINE)
+        if path.startswith("/") and flags and int(flags[1], 8) & os.O_ACCMODE != os.O_WRONLY:
+            yield path
+
+
+def _command_line(process: Path) -> str:
+    return " ".join(_read(process / "cmdline").split("\0")).strip()
+
+
+def _target(link: Path) -> str:
+    with suppress(OSError):
+        return str(link.readlink()).removesuffix(" (deleted)")
+    return ""
+
+
+def _listed(folder: Path) -> list[Path]:
+    with suppress(OSError):
+        return list(folder.iterdir())
+    return []
+
+
+def _read(path: Path) -> str:
+    """The text of a file of /proc; "" where its process is gone, or not ours."""
+    with suppress(OSError):
+        return path.read_text(errors="surrogateescape")
+    return ""

@@ -1,0 +1,141 @@
+"""Reports which files of the user's repository a Python reads; `program_sources` makes it its `sitecustomize`.
+
+Any Python from 3.8 runs this file, without this package, so it imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+# Audit events of what a program reads or runs -> the position of the path among the event's arguments.
+_PATH_IN: Final = {
+    "open": 0,
+    "cpython.run_file": 0,
+    "import": 1,  # of a compiled module
+    "ctypes.dlopen": 0,
+    "subprocess.Popen": 0,
+    "os.exec": 0,
+    "os.posix_spawn": 0,
+}
+_CODE: Final = frozenset(_PATH_IN) - {"open", "cpython.run_file"}
+_LIBRARIES: Final = ("site-packages", "dist-packages")
+
+
+def watch(report: str, trees: Sequence[str], moved: Mapping[str, str]) -> None:
+    """Begin to report, and then run the `sitecustomize` that this one hides.
+
+    Args:
+        report: the file that gets a line for each process, file and imported name: kind, path as it was given or name,
+            path without links, with tabs between them. Compiled modules and programs are of the kind "code".
+        trees: folders whose files are reported, without links.
+        moved: old -> new, for folders that editable installs have put on the import path.
+    """
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [path if path in given else _moved(path, moved) for path in sys.path]
+    reporter = _Reporter(report, trees)
+    reporter.say("python", str(os.getpid()), sys.executable)
+    os.register_at_fork(after_in_child=lambda: reporter.say("python", str(os.getpid()), sys.executable))
+    sys.addaudithook(reporter.hear)
+    _run_hidden()
+
+
+class _Reporter:
+    """Hears of every file that this process opens; what it says of one path is said once."""
+
+    def __init__(self, report: str, trees: Sequence[str]) -> None:
+        self._report = report
+        self._trees = tuple(os.path.join(tree, "") for tree in trees)
+        self._said: set[tuple[str, str]] = set()
+        # A program may open millions of files, so only folders are kept of those that are of no interest.
+        self._folders: dict[str, str] = {}
+
+    def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """An audit hook; an exception would stop what the program is doing."""
+        position = _PATH_IN.get(event)
+        if position is None:
+            return
+        try:
+            if event != "open" or not _is_written(*arguments[1:3]):
+                self._note("code" if event in _CODE else "file", arguments[position])
+        except Exception:
+            pass
+
+    def _note(self, kind: str, given: Any) -> None:
+        if not isinstance(given, (str, bytes, os.PathLike)):
+            return  # a descriptor, or nothing
+        path = os.path.abspath(os.fsdecode(given))
+        if sys.pycache_prefix and path.startswith(sys.pycache_prefix):
+            path = path[len(sys.pycache_prefix) :]
+        folder, name = os.path.split(path)
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        real = os.path.join(self._folders[folder], name)
+        if os.path.islink(real):
+            real = os.path.realpath(real)
+        if real.startswith(self._trees) and not any(one in real.split(os.sep) for one in _LIBRARIES):
+            self._say_once(kind, path, real)
+        elif real.endswith((".py", ".pyc", ".so")):
+            self._note_package(real)
+
+    def _note_package(self, real: str) -> None:
+        """Say once of each top-level name in which folder of the import path it was found."""
+        folders = {os.path.realpath(path) for path in sys.path if path}
+        within = [folder for folder in folders if _is_in(real, [folder])]
+        if within:
+            folder = max(within, key=len)
+            first, *below = os.path.relpath(real, folder).split(os.sep)
+            name = (below[0] if first == "__pycache__" else first).partition(".")[0]
+            self._say_once("package", name, os.path.join(folder, name))
+
+    def _say_once(self, kind: str, name: str, real: str) -> None:
+        if (kind, name) not in self._said:
+            self._said.add((kind, name))
+            self.say(kind, name, real)
+
+    def say(self, kind: str, name: str, real: str) -> None:
+        """Add a line to the report, which is closed again: the program may close all descriptors, or fork."""
+        file = os.open(self._report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            os.write(file, f"{kind}\t{name}\t{real}\n".encode(errors="surrogateescape"))
+        finally:
+            os.close(file)
+
+
+def _is_written(mode: Any, flags: Any) -> bool:
+    """Whether a file is opened to be written only; `os.open` gives no mode."""
+    if isinstance(mode, str):
+        return "r" not in mode and "+" not in mode
+    return isinstance(flags, int) and flags & os.O_ACCMODE == os.O_WRONLY
+
+
+def _moved(path: str, moved: Mapping[str, str]) -> str:
+    """An entry of the import path; what is in a new folder, or among installed packages, stays."""
+    real = os.path.realpath(path) if path else ""
+    if any(one in real.split(os.sep) for one in _LIBRARIES) or _is_in(real, moved.values()):
+        return path
+    for old, new in moved.items():
+        if _is_in(real, [old]):
+            return new + real[len(old) :]
+    return path
+
+
+def _is_in(path: str, folders: Any) -> bool:
+    return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
+
+
+def _run_hidden() -> None:
+    here = os.path.dirname(__file__)
+    sys.path[:] = [path for path in sys.path if path != here]
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        if ours is not None:
+            sys.modules.setdefault("sitecustomize", ours)

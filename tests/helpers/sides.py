@@ -1,0 +1,106 @@
+"""Two sides of a comparison: a user's repository, and its first commit checked out beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from inner import Project
+from repositories import Repository
+
+from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.topology import DeviceKind, Devices
+from pytest_tfperf.workers.checkout import Checkout
+from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
+from pytest_tfperf.workers.git_worktree import Checkouts
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.launcher import PreparedCommand
+from pytest_tfperf.workers.local import LocalLauncher
+
+CPU = Devices(kind=DeviceKind.CPU, count=1)
+
+
+class Sides:
+    """The launchers of the first commit, which is the base, and of the current code.
+
+    Attributes:
+        here, there: the folders of the current code and of the base.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self.here = project.folder.resolve()
+        self.repository = Repository(project)
+        self.ignore("data/", "build/")
+        base = self.repository.git("rev-parse", "HEAD")
+        self.there = Checkouts(self.here, self.here / ".tfperf" / "checkouts").get(base).resolve()
+        self.checkout = Checkout(repository=self.here, folder=self.there, name="main (1a2b)", beside=self.there.parent)
+        self._opened: list[LocalLauncher] = []
+        self.use(sys.executable)
+
+    def ignore(self, *patterns: str) -> None:
+        """Let git ignore these, too; the base's commit has them."""
+        file = self.here / ".gitignore"
+        file.write_text("\n".join([file.read_text(), "__pycache__/", *patterns, ""]))
+        self.repository.git("commit", "--quiet", "--amend", "--no-edit", "--all")
+
+    def use(self, python: str) -> None:
+        """Let this Python run the base."""
+        self.interpreter = Interpreter(python, self.checkout.moved)
+        self.base = CheckoutLauncher(
+            self._local(self.interpreter),
+            self.interpreter,
+            self.checkout,
+            may_be_same=python != sys.executable,
+        )
+        own = Interpreter(sys.executable)
+        self.current = CheckoutLauncher(
+            self._local(own), own, replace(self.checkout, folder=self.here, name="this checkout"), lacking=self.base
+        )
+
+    def _local(self, interpreter: Interpreter) -> LocalLauncher:
+        logs = self.here / ".tfperf" / "logs"
+        self._opened.append(LocalLauncher(logs=logs, silence_seconds=1, interpreter=interpreter))
+        return self._opened[-1]
+
+    def prepared(
+        self,
+        *argv: str,
+        program: str = sys.executable,
+        folder: Path | None = None,
+        of: CheckoutLauncher | None = None,
+        **environment: str,
+    ) -> PreparedCommand:
+        """What starts a program on the base, or on the side of another launcher."""
+        command = Command.of(
+            [program, *argv],
+            name="it",
+            unit="examples/s",
+            folder=str(self.here if folder is None else folder),
+            environment=environment,
+        )
+        return (of or self.base).prepare_command(command, CPU, 1)
+
+    def run(self, *argv: str, **how: Any) -> str:
+        """Run a program to its end and require that it ran its side's own code; returns what it printed."""
+        prepared = self.prepared(*argv, **how)
+        with prepared.proof(os.getpid()):
+            done = subprocess.run(
+                prepared.argv,
+                cwd=prepared.folder,
+                env=dict(prepared.environment),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def close(self) -> None:
+        for launcher in self._opened:
+            launcher.close()

@@ -1,0 +1,316 @@
+"""Two sides of a comparison that would be one are refused, whatever leads them there; real programs, real Pythons."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from inner import Project
+from sides import CPU, Sides
+
+from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.errors import NotCompared, TfperfError
+from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
+
+SAME = "both sides would run the same code"
+USES_COST = "import cost; print(cost.__file__, cost.COST)"
+
+
+@pytest.fixture
+def sides(project: Project) -> Iterator[Sides]:
+    made = Sides(project)
+    made.repository.cost(0.02)  # not committed: the base's is 0.01
+    yield made
+    made.close()
+
+
+def script(folder: Path, text: str, name: str = "script.sh") -> str:
+    path = folder / name
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+# What each side runs by itself
+
+
+def test_each_side_reads_its_own_code(sides: Sides) -> None:
+    assert sides.run("-c", USES_COST).split() == [str(sides.there / "cost.py"), "0.01"]
+    assert sides.run("-c", USES_COST, of=sides.current).split() == [str(sides.here / "cost.py"), "0.02"]
+
+
+def test_modules_that_were_compiled_before_are_proved_too(sides: Sides) -> None:
+    for _ in range(2):
+        assert sides.run("-c", USES_COST).split()[1] == "0.01"
+
+
+def test_a_folder_for_compiled_modules_hides_nothing(sides: Sides, tmp_path: Path) -> None:
+    where = {"PYTHONPYCACHEPREFIX": str(tmp_path / "cache")}
+    for _ in range(2):
+        assert sides.run("-c", USES_COST, **where).split()[1] == "0.01"
+
+
+def test_the_folder_that_a_program_is_told_is_the_one_where_it_runs(sides: Sides) -> None:
+    reads = "import os; print(open(os.environ['PWD'] + '/cost.py').read())"
+    assert sides.run("-c", reads) == "COST = 0.01\n\n"
+
+
+@pytest.mark.parametrize("flag", ["-s", "-B", "-OO", "-Xutf8"])
+def test_flags_of_python_that_hide_nothing_are_fine(sides: Sides, flag: str) -> None:
+    assert sides.run(flag, "-c", USES_COST).split()[1] == "0.01"
+
+
+def test_processes_that_a_program_starts_and_forks_are_proved(sides: Sides) -> None:
+    child = "import os, runpy; os.fork() or runpy.run_path('cost.py'); import subprocess, sys; "
+    child += f"subprocess.run([sys.executable, '-c', {USES_COST!r}])"
+    assert "0.01" in sides.run("-c", child)
+
+
+def test_a_script_of_a_shell_is_of_its_side(sides: Sides) -> None:
+    script(sides.here, "sleep 0.3; cat cost.py", "loop.sh")
+    sides.repository.git("add", "loop.sh")
+    assert sides.run("./loop.sh", program="bash", of=sides.current) == "COST = 0.02\n"
+
+
+def test_a_file_that_only_an_argument_names_is_proof_enough_of_a_program_that_is_not_python(sides: Sides) -> None:
+    assert sides.run("cost.py", program="cat") == "COST = 0.01\n"
+
+
+def test_a_sitecustomize_of_the_users_still_runs(sides: Sides, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('of the user')\n")
+    assert sides.run("-c", USES_COST, PYTHONPATH=str(tmp_path)).split("\n")[0] == "of the user"
+
+
+# Ways that lead both sides to one
+
+
+@pytest.fixture
+def other_python(tmp_path: Path) -> Path:
+    """Another Python, as the user's programs may have one."""
+    folder = tmp_path / "environment"
+    venv.create(folder)
+    return folder / "bin" / "python"
+
+
+def packages_of(python: Path) -> Path:
+    (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
+    return packages
+
+
+def test_another_python_with_an_editable_install_runs_each_sides_own_code(sides: Sides, other_python: Path) -> None:
+    (packages_of(other_python) / "_cost.pth").write_text(f"{sides.here}\n")
+    elsewhere = sides.here / "perf_tests"
+    for side, cost in ((sides.base, "0.01"), (sides.current, "0.02")):
+        said = sides.run("-c", USES_COST, program=str(other_python), folder=elsewhere, of=side)
+        assert said.split()[1] == cost
+
+
+def console_script(python: Path, text: str) -> str:
+    path = python.parent / "train"
+    path.write_text(f"#!{python}\n{text}\n")
+    path.chmod(0o755)
+    return str(path.parent)
+
+
+def test_a_console_script_of_an_editable_install_runs_each_sides_own_code(
+    sides: Sides, other_python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (packages_of(other_python) / "_cost.pth").write_text(f"{sides.here}\n")
+    monkeypatch.setenv("PATH", console_script(other_python, USES_COST), prepend=":")
+    assert sides.run(program="train", folder=sides.here / "perf_tests").split()[1] == "0.01"
+
+
+FINDER = """
+import importlib.util, sys
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "cost":
+            return importlib.util.spec_from_file_location(name, {file!r})
+sys.meta_path.insert(0, Finder)
+"""
+
+
+def test_an_editable_install_by_a_finder_is_refused_with_the_import_path_that_mends_it(
+    sides: Sides, other_python: Path
+) -> None:
+    (packages_of(other_python) / "_finder.py").write_text(FINDER.format(file=str(sides.here / "cost.py")))
+    (packages_of(other_python) / "_finder.pth").write_text("import _finder\n")
+    with pytest.raises(TfperfError, match=rf"{SAME}: at main \(1a2b\) it read .*/cost\.py.* PYTHONPATH=\. pytest"):
+        sides.run("-c", USES_COST, program=str(other_python))
+
+
+def test_a_variable_that_holds_the_repository_is_refused_and_named(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROJECT", str(sides.here))
+    reads = f"import os, sys; sys.path.insert(0, os.environ['PROJECT']); {USES_COST}"
+    with pytest.raises(TfperfError, match=rf"{SAME}.*PROJECT in its environment may lead there.*env={{'PROJECT'"):
+        sides.run("-c", reads)
+    assert sides.run("-c", reads, PROJECT=str(sides.here)).split()[1] == "0.01"
+
+
+def test_a_link_that_leads_to_the_current_code_is_refused_and_named(sides: Sides) -> None:
+    link = sides.there / "linked.py"
+    link.symlink_to(sides.here / "cost.py")
+    with pytest.raises(TfperfError, match=rf"{SAME}.*The link .*/linked\.py leads there: commit a relative one"):
+        sides.run("-c", "import linked")
+
+
+def test_a_script_elsewhere_that_goes_to_the_repository_is_refused(sides: Sides, tmp_path: Path) -> None:
+    elsewhere = script(tmp_path, f'cd {sides.here} && {sys.executable} -c "{USES_COST}"')
+    with pytest.raises(TfperfError, match=SAME):
+        sides.run(program=elsewhere)
+
+
+def test_a_compiled_program_of_the_repository_is_refused(sides: Sides, tmp_path: Path) -> None:
+    program = sides.here / "train"
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o755)
+    with pytest.raises(TfperfError, match=rf"{SAME}.*/train"):
+        sides.run("0.3", program=script(tmp_path, f"{program} 0.3"))
+
+
+def test_a_program_that_path_finds_in_the_repository_is_refused(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(sides.here / "perf_tests", "sleep 0.3", "train")
+    monkeypatch.setenv("PATH", f"{sides.here}/perf_tests", prepend=":")
+    with pytest.raises(TfperfError, match=rf"{SAME}.*/perf_tests/train"):
+        sides.run(program="train")
+
+
+def test_what_was_built_in_the_repository_can_not_be_run_by_both_sides(sides: Sides) -> None:
+    (sides.here / "build").mkdir()
+    (sides.here / "build" / "cost.py").write_text("COST = 3\n")
+    path = f"{sides.here}/build:{sides.here}"
+    with pytest.raises(TfperfError, match=rf"{SAME}: .* it ran .*/build/cost\.py, which git ignores"):
+        sides.run("-c", USES_COST, folder=sides.here / "perf_tests", PYTHONPATH=path)
+
+
+def test_data_that_git_ignores_may_be_read_by_both_sides(sides: Sides) -> None:
+    (sides.here / "data").mkdir()
+    (sides.here / "data" / "tokens").write_text("1 2 3")
+    reads = f"import sys; {USES_COST}; print(open(sys.argv[1]).read())"
+    assert sides.run("-c", reads, "data/tokens").split("\n")[1] == "1 2 3"
+
+
+def test_the_current_side_may_not_read_the_bases_code(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(sides.there))
+    with pytest.raises(TfperfError, match=rf"{SAME}: at this checkout it read .*/cost\.py"):
+        sides.run("-c", USES_COST, of=sides.current, folder=sides.here / "perf_tests")
+
+
+@pytest.mark.parametrize("how", ["-I", "-E", "-S"])
+def test_a_python_of_which_nothing_is_known_is_refused(sides: Sides, how: str) -> None:
+    slow = "import time; time.sleep(0.5)"
+    with pytest.raises(TfperfError, match=r"nothing tells which files this Python reads.*Start it without -I"):
+        sides.run(how, "-c", slow)
+
+
+def test_a_shell_that_replaces_the_import_path_is_refused(sides: Sides) -> None:
+    text = f"PYTHONPATH=. {sys.executable} -c 'import cost, time; time.sleep(0.5)'"
+    with pytest.raises(TfperfError, match=r"instead of replacing it, as in PYTHONPATH=src:\$PYTHONPATH"):
+        sides.run("-c", text, program="bash")
+
+
+@pytest.mark.parametrize("argv", [("-c", "pass"), ("-c", "open('out', 'w').write('x')")])
+def test_a_program_that_reads_nothing_of_the_repository_is_not_compared(sides: Sides, argv: tuple[str, ...]) -> None:
+    with pytest.raises(NotCompared, match="nothing of this repository is in it"):
+        sides.run(*argv)
+
+
+# Packages that were installed from the repository
+
+
+def install(packages: Path, url: str, *, said: str = '"dir_info": {}') -> None:
+    """A copy of `cost` among packages, as pip leaves it."""
+    info = packages / "cost-1.0.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cost\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text("cost\n")
+    (info / "direct_url.json").write_text(f'{{"url": "{url}", {said}}}')
+    (packages / "cost.py").write_text("COST = 1\n")
+
+
+@pytest.mark.parametrize("wheel", [False, True])
+def test_a_copy_in_another_python_is_refused(sides: Sides, other_python: Path, wheel: bool) -> None:
+    url = sides.here.as_uri() + ("/dist/cost-1.0-py3-none-any.whl" if wheel else "")
+    install(packages_of(other_python), url, said='"archive_info": {}' if wheel else '"dir_info": {}')
+    sides.use(str(other_python))
+    with pytest.raises(TfperfError, match=r"cost comes from .*, and not from .*: the package cost was installed from"):
+        sides.run("-c", "import cost", folder=sides.here / "perf_tests")
+
+
+def test_a_copy_that_came_from_an_index_is_refused(sides: Sides, other_python: Path) -> None:
+    (packages_of(other_python) / "cost.py").write_text("COST = 1\n")
+    with pytest.raises(TfperfError, match=r"cost comes from .*: an installed copy hides it"):
+        sides.run("-c", "import cost", program=str(other_python), folder=sides.here / "perf_tests")
+
+
+class Played:
+    """Starts workers that have loaded these modules."""
+
+    prepare_command: Any = None
+
+    def __init__(self, **modules: str) -> None:
+        self._modules = modules
+
+    def start(self, *_: object) -> Any:
+        return SimpleNamespace(modules=self._modules, close=lambda: None)
+
+
+def test_a_worker_that_loads_a_copy_in_the_bases_own_environment_is_refused(sides: Sides, other_python: Path) -> None:
+    install(packages_of(other_python), sides.here.as_uri())
+    played = Played(cost=f"{packages_of(other_python)}/cost.py", loop=f"{sides.there}/loop.py")
+    launcher = CheckoutLauncher(played, sides.interpreter, sides.checkout, may_be_same=True)
+    job = Job(workload=Workload(model="trivial", batch_size=1), devices=CPU)
+    with pytest.raises(TfperfError, match="the package cost was installed from this repository"):
+        launcher.start(job, lambda _: None)
+
+
+# Files that git ignores, and that the base lacks
+
+
+def test_a_build_artefact_that_the_base_lacks_is_refused(sides: Sides) -> None:
+    build = sides.here / "build"
+    build.mkdir()
+    (build / "fast").write_bytes(Path("/bin/true").read_bytes())
+    (build / "fast").chmod(0o755)
+    runs = f"import os, subprocess; {USES_COST}; os.path.exists('build/fast') and subprocess.run(['build/fast'])"
+    sides.run("-c", runs)
+    with pytest.raises(TfperfError, match=r"it runs .*/build/fast, which git ignores, and main \(1a2b\) has nothing"):
+        sides.run("-c", runs, of=sides.current)
+
+
+def test_other_files_that_the_base_lacks_are_a_remark(sides: Sides) -> None:
+    (sides.here / "data").mkdir()
+    (sides.here / "data" / "cache").touch()
+    reads = f"import os; {USES_COST}; os.path.exists('data/cache') and open('data/cache')"
+    for side in (sides.base, sides.current):
+        sides.run("-c", reads, of=side)
+    (remark,) = sides.current.own_code.remarks
+    assert "it reads " in remark
+    assert "data/cache, which git ignores, and main (1a2b) has nothing there" in remark
+
+
+def test_what_the_base_reads_from_the_users_folder_is_no_remark(sides: Sides) -> None:
+    (sides.here / "data").mkdir()
+    (sides.here / "data" / "tokens").touch()
+    reads = f"import sys; {USES_COST}; open(sys.argv[1])"
+    for side in (sides.base, sides.current):
+        sides.run("-c", reads, "data/tokens", of=side)
+    assert not sides.current.own_code.remarks
+
+
+def test_the_hook_costs_a_program_no_descriptor_and_no_file(sides: Sides) -> None:
+    text = "import os, cost; print(sorted(os.listdir('/proc/self/fd')), [n for n in os.environ if 'TFPERF' in n])"
+    plain = subprocess.run([sys.executable, "-c", text], cwd=sides.there, capture_output=True, text=True, check=True)
+    assert sides.run("-c", text) == plain.stdout
+    assert os.listdir(sides.there / "perf_tests") == ["test_it.py"]  # noqa: PTH208
