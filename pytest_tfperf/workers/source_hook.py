@@ -51,7 +51,9 @@ class _Reporter:
         self._trees = tuple(os.path.join(tree, "") for tree in trees)
         self._said: set[tuple[str, str]] = set()
         # A program may open millions of files, so only folders are kept of those that are of no interest.
-        self._folders: dict[str, str] = {}
+        self._folders: dict[str, str] = {}  # as given -> without links
+        self._roots: dict[str, str] = {}  # folder of modules -> the entry of the import path that leads there
+        self._packages: set[str] = set()
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """An audit hook; an exception would stop what the program is doing."""
@@ -83,13 +85,16 @@ class _Reporter:
 
     def _note_package(self, real: str) -> None:
         """Say once of each top-level name in which folder of the import path it was found."""
-        folders = {os.path.realpath(path) for path in sys.path if path}
-        within = [folder for folder in folders if _is_in(real, [folder])]
-        if within:
-            folder = max(within, key=len)
-            first, *below = os.path.relpath(real, folder).split(os.sep)
-            name = (below[0] if first == "__pycache__" else first).partition(".")[0]
-            self._say_once("package", name, os.path.join(folder, name))
+        folder = os.path.dirname(real.replace(f"{os.sep}__pycache__{os.sep}", os.sep))
+        if folder not in self._roots:
+            roots = {os.path.realpath(path) for path in sys.path if path}
+            self._roots[folder] = max((root for root in roots if _is_in(folder, [root])), key=len, default="")
+        root = self._roots[folder]
+        if root and (root == folder or folder not in self._packages):
+            self._packages.add(folder)
+            inside = os.path.basename(real) if root == folder else os.path.relpath(folder, root)
+            name = inside.partition(os.sep)[0].partition(".")[0]
+            self._say_once("package", name, os.path.join(root, name))
 
     def _say_once(self, kind: str, name: str, real: str) -> None:
         if (kind, name) not in self._said:
