@@ -8,6 +8,7 @@ import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from inner import ANY_THROUGHPUT, NOT_MEASURED, Finished, Project
@@ -146,6 +147,22 @@ def test_the_code_of_its_baseline_confirms_a_slowdown(project: Project) -> None:
     finished = project.run(f"--tfperf-reference={sys.executable}:{project.folder / 'old'}", *ONE_READING)
     assert finished.kinds == {"test_it": "failure"}, finished.text
     assert "interleaved pairs with the reference environment" in finished.cases["test_it"].text
+
+
+@pytest.mark.slow  # fresh runs confirm it
+def test_a_reference_environment_that_would_run_the_current_code_clears_nothing(project: Project) -> None:
+    """Both of its sides would be as slow."""
+    reads_factor = "import os, sys\nsys.path.insert(0, os.environ['PROJECT'])\nfrom factor import FACTOR\n"
+    loop = reads_factor + dedent(LOOP.replace("/ cost", "/ cost / FACTOR"))
+    for folder, factor in (("", 1.5), ("old/", 1.0)):
+        project.write(f"{folder}loop.py", loop)
+        project.write(f"{folder}factor.py", f"FACTOR = {factor}\n")
+    project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
+    write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
+    reference = f"--tfperf-reference={sys.executable}:{project.folder / 'old'}"
+    finished = project.run(reference, *SHORT, PROJECT=str(project.folder))
+    assert finished.kinds == {"test_it": "failure"}, finished.text
+    assert "both sides would run the same code: at the reference environment" in finished.text
 
 
 SHELL = """
