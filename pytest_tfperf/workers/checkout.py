@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pytest_tfperf.workers.git_worktree import run_git
+from pytest_tfperf.workers.git_worktree import repository_of, run_git
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
@@ -53,7 +53,7 @@ class Checkout:
         return self._tree(file) == self.repository
 
     def is_ignored(self, file: Path) -> bool:
-        """Whether git ignores the file; what git can't tell, as in a submodule, it does not ignore."""
+        """Whether git ignores the file, so that no commit has it; where there is no git, that holds for all files."""
         tree = self._tree(file)
         return tree is not None and _is_ignored(file, tree)
 
@@ -67,7 +67,12 @@ class Checkout:
 
 @cache
 def _is_ignored(file: Path, tree: Path) -> bool:
-    return run_git(tree, "check-ignore", "--quiet", str(file)).returncode == 0
+    return run_git(tree, "check-ignore", "--quiet", str(file)).returncode == 0 or not _is_under_git(tree)
+
+
+@cache
+def _is_under_git(tree: Path) -> bool:
+    return repository_of(tree) is not None
 
 
 @cache

@@ -81,19 +81,12 @@ class Interpreter:
         return here if here.is_dir() else next(new for new in self.moved.values() if here.is_relative_to(new))
 
     def user_command(self, argv: Sequence[str]) -> list[str]:
-        """A user's command with this Python instead of pytest's, and with paths to files of the other checkout.
+        """A user's command with this Python instead of pytest's.
 
         >>> Interpreter("/venv/bin/python").user_command([sys.executable, "train.py"])
         ['/venv/bin/python', 'train.py']
         """
-        return [self.python if word == sys.executable else self._move_argument(word) for word in argv]
-
-    def user_environment(self, command: Command) -> dict[str, str]:
-        """The variables of a user's command, with paths of the other checkout, also in lists such as PYTHONPATH."""
-        return {
-            name: os.pathsep.join(self._move_existing(path) for path in value.split(os.pathsep))
-            for name, value in command.environment
-        }
+        return [self.python if word == sys.executable else word for word in argv]
 
     def user_folder(self, folder: str) -> Path:
         """Where a user's command runs: this folder, or the same folder of the other checkout."""
@@ -124,17 +117,6 @@ class Interpreter:
             path for path in sys.path if path and not any(Path(path).is_relative_to(folder) for folder in installed)
         )
         return list(dict.fromkeys(self._move(path) for path in (*ours, str(Path.cwd()))))
-
-    def _move_argument(self, word: str) -> str:
-        """An argument, perhaps of the form --name=PATH or name=PATH."""
-        name, equals, path = word.rpartition("=")
-        return name + equals + self._move_existing(path)
-
-    def _move_existing(self, path: str) -> str:
-        """A path, but one that the other checkout lacks stays as it is."""
-        moved = self._move(path) if Path(path).is_absolute() else path
-        # A program's text may be longer than a file's name can be, at which Path.exists raises.
-        return moved if os.path.exists(moved) else path  # noqa: PTH110
 
     def _move(self, path: str) -> str:
         for old, new in self.moved.items():

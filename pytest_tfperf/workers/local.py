@@ -148,7 +148,7 @@ class LocalLauncher:
                 "PWD": str(folder),  # else it is pytest's, and leads a program to the current code
                 **gpus_shown(devices),
                 "TMPDIR": str(scratch),
-                **self._interpreter.user_environment(command),
+                **dict(command.environment),
             },
             folder=folder,
             terminal=command.terminal,

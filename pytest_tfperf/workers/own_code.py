@@ -116,8 +116,9 @@ class OwnCode:
         if code:
             raise TfperfError(
                 f"{command}: both sides would run the same code: at {self._checkout.name} it ran "
-                f"{_shown(sorted(code))}, which git ignores, so no other commit has it",
-                next_step="Let the command build it in the folder where it runs, as in ['bash', '-c', 'make && ...']",
+                f"{_shown(sorted(code))}, which is in no commit",
+                next_step="If it is built, let the command build it in the folder where it runs, as in ['bash', '-c', "
+                f"'make && ...']. {self._way_to(None, min(code), environment)}",
             )
 
     def _way_to(self, link: Path | None, file: Path, environment: Mapping[str, str]) -> str:

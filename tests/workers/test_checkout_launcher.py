@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from sides import CPU, Sides
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.errors import NotCompared, TfperfError
+from pytest_tfperf.workers.checkout import Checkout
+from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
+from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.workers.local import LocalLauncher
 
 
 @pytest.fixture
@@ -65,6 +70,25 @@ def test_a_folder_that_the_checkout_lacks_is_new(sides: Sides) -> None:
     (sides.here / "new").mkdir()
     with pytest.raises(NotCompared, match="has no folder new"):
         sides.prepared("-c", "pass", folder=sides.here / "new")
+
+
+def test_without_git_what_the_other_folder_lacks_is_taken_from_this_one(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "train.py").touch()
+    (old / "data").touch()
+    interpreter = Interpreter("/other/python", {old: new})
+    command = Command.of([sys.executable, "train.py", f"{old}/data"], name="it", unit="images/s", folder=str(old))
+    with closing(LocalLauncher(logs=tmp_path, silence_seconds=9, interpreter=interpreter)) as local:
+        launcher = CheckoutLauncher(local, interpreter, Checkout(repository=old, folder=new, name="old"))
+        prepared = launcher.prepare_command(command, CPU, 1)
+    assert (prepared.argv, prepared.folder) == (["/other/python", "train.py", f"{old}/data"], new)
+
+
+@pytest.mark.parametrize("word", ["print(1)\n" * 100, "/" + "x" * 300, "--text=/" + "x" * 300])
+def test_an_argument_that_is_no_file_stays_as_it_is(sides: Sides, word: str) -> None:
+    assert sides.prepared("-c", word).argv[1:] == ["-c", word]
 
 
 # Paths with something before or behind them

@@ -258,7 +258,7 @@ class ClusterLauncher:
             raise MeasurementError(f"it could not be started: {error}") from error
         interpreter = self._interpreter
         argv = interpreter.user_command(command.argv)
-        ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | interpreter.user_environment(command)
+        ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.environment)
         variables = ["PYTHONPATH", *ours, *_settings()]
         return PreparedCommand(
             argv=self._engine.command(nodes, command.ranks_per_node, argv, variables),
