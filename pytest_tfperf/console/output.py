@@ -31,6 +31,9 @@ class Parser(argparse.ArgumentParser):
         argparse.ArgumentParser.error(self, short_lines(message))
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        takes_text = action.nargs != argparse.PARSER and action.type is not word_of_a_program
+        if takes_text and any(not text.strip() for text in arg_strings):
+            raise argparse.ArgumentError(action, "is empty; a shell or CI variable in it may not be set")
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:
             raise argparse.ArgumentError(action, "expected one argument")  # Python 3.11 would give an empty list
         return argparse.ArgumentParser._get_values(self, action, arg_strings)
@@ -38,6 +41,11 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         # What argparse's help, version and errors all go through.
         argparse.ArgumentParser._print_message(self, printable(message), file)
+
+
+def word_of_a_program(text: str) -> str:
+    """The type of arguments that are a program's own, which may be empty."""
+    return text
 
 
 def prepare() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import configparser
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from pytest_tfperf.core.setting import folder, parsed, variable
 from pytest_tfperf.errors import TfperfError
+
+T = TypeVar("T")
 
 FILES: Final = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 """Where pytest looks for its configuration, in its order."""
@@ -37,13 +40,13 @@ class IniFile:
         return [_header(_text(self.path), self.path) or _headers(self.path)[0], *lines] if lines else []
 
 
-def ini_file(folder: Path) -> IniFile | None:
-    """The nearest file with settings for pytest, from the folder upwards; None without any.
+def ini_file(start: Path) -> IniFile | None:
+    """The nearest file with settings for pytest, from a folder upwards; None without any.
 
     Raises:
         TfperfError: a file that can't be read or parsed.
     """
-    for path in (base / name for base in _upwards(folder) for name in FILES):
+    for path in (base / name for base in _upwards(start) for name in FILES):
         if not path.is_file():
             continue
         text = _text(path)
@@ -97,25 +100,31 @@ def root() -> Path:
     Raises:
         TfperfError: the file can't be read or parsed.
     """
-    return _read(Path.cwd())[0]
+    found = _read(Path.cwd())
+    return found.path.parent if found else _root_without_settings(Path.cwd())
 
 
-def setting(name: str) -> str | None:
+def setting(name: str, parse: Callable[[str], T]) -> T | None:
     """The value of the variable `TFPERF_NAME`, else of the ini value `tfperf_name`; None for neither.
 
     Raises:
-        as `root`.
+        TfperfError: the value is empty or not allowed, or as `root`.
     """
-    return os.environ.get(f"TFPERF_{name.upper()}") or _read(Path.cwd())[1].get(f"tfperf_{name}") or None
+    if (text := os.environ.get(variable(name))) is not None:
+        return parsed(text, f"environment variable {variable(name)}", parse, None)
+    found = _read(Path.cwd())
+    if found is None or (text := found.values.get(f"tfperf_{name}")) is None:
+        return None
+    return parsed(text, f"{found.path}: tfperf_{name}", parse, None)
 
 
 def folder_setting(name: str, default: str) -> Path:
     """A folder, as short as it can be written here.
 
     Raises:
-        as `root`.
+        TfperfError: as `setting`.
     """
-    path = root() / Path(setting(name) or default).expanduser()
+    path = root() / (setting(name, folder) or default)
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
@@ -125,10 +134,9 @@ def forget() -> None:
 
 
 @cache
-def _read(folder: Path) -> tuple[Path, dict[str, str]]:
+def _read(start: Path) -> IniFile | None:
     """Each command asks several times for what one file says."""
-    found = ini_file(folder)
-    return (_root_without_settings(folder), {}) if found is None else (found.path.parent, dict(found.values))
+    return ini_file(start)
 
 
 def _root_without_settings(folder: Path) -> Path:

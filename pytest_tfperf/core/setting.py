@@ -12,12 +12,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.machine_key import check_name
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.lines import shortened
 
 T = TypeVar("T")
+
+DEFAULT: Final = "none"
+"""The text that stands for a setting's default, to switch off for one session what the ini file says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +37,8 @@ class Setting(Generic[T]):
         metavar: what stands for the value in the help.
         is_option: whether it is an option `--tfperf-NAME`, too; people change those from one session to the next.
         of_one_session: whether a command that runs a test again leaves it out.
-        is_secret: whether no command may show it, because it holds a password.
+        is_secret: whether no command may show it, because it holds a password. CI systems set the variable of a secret
+            to nothing where a job may not have it, so an empty variable is then one that is not set.
         excludes: names of settings that can't be given beside it, and why.
     """
 
@@ -83,11 +89,52 @@ class RawSetting:
             case Origin.OPTION:
                 return self.setting.spelled
             case Origin.VARIABLE:
-                return f"environment variable TFPERF_{name.upper()}"
+                return f"environment variable {variable(name)}"
             case Origin.OVERRIDE:
                 return f"-o tfperf_{name}"
             case Origin.INI_FILE:
                 return f"{self.file}: tfperf_{name}"
+
+    @property
+    def value(self) -> Any:
+        """The text's value.
+
+        Raises:
+            TfperfError: as `parsed`.
+        """
+        return parsed(self.text, str(self), self.setting.parse, self.setting.default)
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"TFPERF_{name.upper()}"
+
+
+def parsed(text: str, given: str, parse: Callable[[str], T], default: T) -> T:
+    """The value of a text that the user gave for a setting.
+
+    Args:
+        text: what was given.
+        given: where, for the message.
+        parse: as in `Setting`.
+        default: the value of `none`.
+
+    Raises:
+        TfperfError: the text is empty or not allowed; says where it was given and what is allowed.
+    """
+    if not text.strip():  # an unset variable in a CI file must not switch off what the file asks for
+        raise TfperfError(
+            f"{given} is empty: a shell or CI variable in it may not be set",
+            next_step=f"Give a value, or leave it out; {DEFAULT} stands for the default",
+        )
+    if text == DEFAULT:
+        return default
+    try:
+        return parse(text)
+    except TfperfError as error:
+        raise error.at(given) from None
+    except ValueError as error:
+        raise TfperfError(f"{given}: {shortened(text)!r} {error}") from None
 
 
 def _number(kind: type[int] | type[float], allows: Callable[[float], bool], says: str) -> Callable[[str], Any]:
@@ -153,9 +200,8 @@ folder, file = _path("folder"), _path("file")
 
 
 def machine(text: str) -> str:
-    """The name of a machine, "" for none."""
-    if text:
-        check_name(text)
+    """The name of a machine."""
+    check_name(text)
     return text
 
 

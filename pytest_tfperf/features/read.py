@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command
-from pytest_tfperf.console.output import show
+from pytest_tfperf.console.output import show, word_of_a_program
 from pytest_tfperf.core.command import Command, RateIs, Reads
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.programs.command_run import CommandRun
@@ -54,7 +54,13 @@ def add_to(commands: Commands) -> None:
         ),
         statuses=STATUSES | {EXIT_NOT_MEASURED: "nothing can be read, or no memory, no space or no permission"},
     )
-    command.add_argument("command", nargs="+", metavar="COMMAND", help="program and its arguments, after --")
+    command.add_argument(
+        "command",
+        nargs="+",
+        type=word_of_a_program,
+        metavar="COMMAND",
+        help="program and its arguments, after --",
+    )
     command.add_argument("--unit", metavar="UNIT/s", help="what its rate counts (default: what its lines name)")
     command.add_argument("--pattern", default="", metavar="REGEX", help="regular expression, as in Reads(pattern=...)")
     command.add_argument("--field", default="", metavar="NAME", help="field of JSON lines, as in Reads(field=...)")

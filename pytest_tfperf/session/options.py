@@ -17,7 +17,6 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings, Update
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.lines import shortened
 from pytest_tfperf.session.rerun_options import rerun_command
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
     """
     known = {one.name: one for one in (*OF_THE_SPINE, *of_features)}
     given = {name: found for name, one in known.items() if (found := _given(config, one)) is not None}
-    values = {name: _parsed(known[name], one) for name, one in given.items()}
+    values = {name: one.value for name, one in given.items()}
     for one in known.values():
         if one.parse in (parse.folder, parse.file):
             values[one.name] = _path(config, one, values.get(one.name, one.default), given.get(one.name))
@@ -87,9 +86,9 @@ def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> N
     for one in (*OF_THE_SPINE, *of_features):
         default = "" if one.default in ("", None) else f" (default: {one.default})"
         if not one.is_option:
-            parser.addini(f"tfperf_{one.name}", help=one.help + default)
+            parser.addini(f"tfperf_{one.name}", help=one.help + default, default=None)
             continue
-        parser.addini(f"tfperf_{one.name}", help=f"default of {one.spelled}")
+        parser.addini(f"tfperf_{one.name}", help=f"default of {one.spelled}", default=None)
         if one.parse is parse.flag:
             group.addoption(one.spelled, dest=f"tfperf_{one.name}", help=one.help, action="store_true", default=None)
         else:
@@ -113,11 +112,12 @@ def refuse_unknown_update(arguments: Sequence[str]) -> None:
 
 
 def _given(config: pytest.Config, setting: Setting[Any]) -> RawSetting | None:
-    """What the user gave for a setting; None where its default holds."""
+    """What the user gave for a setting; None where nothing was given."""
     name = setting.name
     if (value := config.getoption(f"tfperf_{name}", None)) is not None:
         return RawSetting(setting, Origin.OPTION, str(value))
-    if value := os.environ.get(f"TFPERF_{name.upper()}"):
+    value = os.environ.get(parse.variable(name))
+    if value is not None and (value.strip() or not setting.is_secret):
         return RawSetting(setting, Origin.VARIABLE, value)
     try:
         value = config.getini(f"tfperf_{name}")
@@ -125,21 +125,12 @@ def _given(config: pytest.Config, setting: Setting[Any]) -> RawSetting | None:
         raise TfperfError(
             f"{config.inipath}: tfperf_{name} is no text", next_step=f'Write its value in quotes: tfperf_{name} = "..."'
         ) from None
-    if value:
-        overrides = config.getoption("override_ini", None) or ()
-        if any(line.startswith(f"tfperf_{name}=") for line in overrides):
-            return RawSetting(setting, Origin.OVERRIDE, str(value))
-        return RawSetting(setting, Origin.INI_FILE, str(value), str(config.inipath))
-    return None
-
-
-def _parsed(setting: Setting[Any], given: RawSetting) -> Any:
-    try:
-        return setting.parse(given.text)
-    except TfperfError as error:
-        raise error.at(str(given)) from None
-    except ValueError as error:
-        raise TfperfError(f"{given}: {shortened(given.text)!r} {error}") from None
+    if value is None:
+        return None
+    overrides = config.getoption("override_ini", None) or ()
+    if any(line.startswith(f"tfperf_{name}=") for line in overrides):
+        return RawSetting(setting, Origin.OVERRIDE, str(value))
+    return RawSetting(setting, Origin.INI_FILE, str(value), str(config.inipath))
 
 
 def _path(config: pytest.Config, setting: Setting[Any], path: Path | None, given: RawSetting | None) -> Path | None:
@@ -169,16 +160,16 @@ def _refuse_both(a: Setting[Any], b: Setting[Any], given: Mapping[str, RawSettin
     text = f"{' with '.join(names)}: {why}. Leave one of them out"
     for one in (a, b):
         if one.name in given and given[one.name].origin in (Origin.OVERRIDE, Origin.INI_FILE):
-            text += f"; for one session -o tfperf_{one.name}= does so"
+            text += f"; for one session -o tfperf_{one.name}={parse.DEFAULT} does so"
     raise TfperfError(f"{text}.")
 
 
 def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
     """A misspelt folder would leave each test without a baseline, and so the gate green.
 
-    In an ini file it is the folder of baselines yet to be recorded.
+    The default, and one in an ini file, is the folder of baselines yet to be recorded.
     """
-    if given.origin in (Origin.OPTION, Origin.OVERRIDE, Origin.VARIABLE):
+    if given.origin is not Origin.INI_FILE and given.text != parse.DEFAULT:
         raise TfperfError(
             f"{given}: there is no folder {folder}",
             next_step="Name the folder of your baselines, or record them there with --update-baselines",

@@ -72,11 +72,11 @@ def call() -> tuple[Channel, dict[str, Any]]:
         TfperfError: the environment does not say whom to call, or which rank this is.
         ConnectionLost: nobody listens there, or the driver gave the job up.
     """
-    try:
-        address, key_file = os.environ["TFPERF_ADDRESS"], Path(os.environ["TFPERF_KEY_FILE"])
-    except KeyError as error:
-        raise TfperfError(f"{error.args[0]} is not set: whoever starts a rank must give it") from None
-    key = read_key(key_file)
+    address, key_file = (os.environ.get(name, "") for name in ("TFPERF_ADDRESS", "TFPERF_KEY_FILE"))
+    if not (address and key_file):
+        lacks = "TFPERF_KEY_FILE" if address else "TFPERF_ADDRESS"
+        raise TfperfError(f"{lacks} is not set, or empty: whoever starts a rank must give it")
+    key = read_key(Path(key_file))
     place = find_place(os.environ)
     hello = {
         "hello": "rank",

@@ -391,6 +391,11 @@ def test_a_session_whose_server_is_down_keeps_its_verdicts_and_says_so_in_a_line
     assert "secret" not in finished.text
 
 
+def test_a_session_says_so_where_the_secret_is_empty(project: Project) -> None:
+    finished = project.run(TFPERF_HISTORY_URL="")
+    assert (finished.status, "history not sent: TFPERF_HISTORY_URL is empty" in finished.text) == (0, True)
+
+
 def test_the_command_takes_the_url_from_the_environment(
     local: History, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

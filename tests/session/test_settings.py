@@ -73,11 +73,12 @@ def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
         ("inject_slowdown", "-0.1"),
         ("inject_slowdown", "nan"),
         ("strict", "maybe"),
-        ("strict", ""),
         ("worker", "spoon"),
         ("launcher", "slrum"),
         ("launcher", "local -H nodea"),
         ("launcher", "mpirun -H 'nodea"),
+        ("launcher", "ray --address="),
+        ("launcher", "mpirun -H ''"),
         ("port", "65536"),
         ("port", "-1"),
         ("port", "http"),
@@ -88,6 +89,12 @@ def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
 def test_a_bad_value_is_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         PARSERS[name](text)
+
+
+@pytest.mark.parametrize("text", [",", " , "])
+def test_a_list_of_no_figures_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^names no figure\. Known: peak_memory, first_step, loss$"):
+        PARSERS["also"](text)
 
 
 def test_the_limits_of_disturbance_are_the_nouns_own_where_nothing_is_set() -> None:
@@ -193,7 +200,7 @@ def test_a_contradiction_names_the_file_that_has_one_of_them(monkeypatch: pytest
         asked(tfperf_smoke="true")
     assert str(raised.value) == (
         "--tfperf-smoke with pyproject.toml: tfperf_require_baseline: a smoke run judges nothing. Leave one of them "
-        "out; for one session -o tfperf_require_baseline= does so."
+        "out; for one session -o tfperf_require_baseline=none does so."
     )
 
 

@@ -59,11 +59,19 @@ def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
 @hookimpl
 def usage_status(arguments: Sequence[str]) -> int | None:
     """For `git bisect run`, which takes pytest's 4 for bad: a commit may lack the test's file or break conftest.py."""
-    if GIT_BISECT.spelled not in arguments and not os.environ.get("TFPERF_GIT_BISECT"):
+    if GIT_BISECT.spelled not in arguments and not _asked_by(os.environ.get(parse.variable(GIT_BISECT.name))):
         return None
     from pytest_tfperf.features.bisect.step import SKIP
 
     return SKIP
+
+
+def _asked_by(variable: str | None) -> bool:
+    """Whether the variable asks for it. A text that is neither true nor false is a usage error, and no bad commit."""
+    try:
+        return variable is not None and parse.flag(variable)
+    except ValueError:
+        return variable != parse.DEFAULT
 
 
 @hookimpl

@@ -61,7 +61,7 @@ def split_launcher(text: str) -> tuple[str, list[str]]:
     """Split the setting into the engine's name and its options.
 
     Raises:
-        ValueError: the name is unknown, a quote is not closed, or `local` has options.
+        ValueError: the name is unknown, a quote is not closed, an option is empty, or `local` has options.
     """
     try:
         name, *options = shlex.split(text) or [""]
@@ -71,6 +71,8 @@ def split_launcher(text: str) -> tuple[str, list[str]]:
         raise ValueError(f"is not a launcher. {known_names(name, [LOCAL, *NAMES])}")
     if name == LOCAL and options:
         raise ValueError(f"has options, and {LOCAL} takes none")
+    if empty := [option for option in options if option.endswith("=") or not option.strip()]:
+        raise ValueError(f"has an option without its value: {empty[0]!r}")
     return name, options
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.core.figure import Figure, figures_of
+from pytest_tfperf.core.figure import BUILT_IN, Figure, figures_of
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.features import hookimpl
@@ -14,10 +14,18 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.session_verdicts import SessionRecord
     from pytest_tfperf.stores.baselines import BaselineStore
 
+
+def _figures(text: str) -> tuple[Figure, ...]:
+    names = text.replace(",", " ").split()
+    if not names:
+        raise ValueError(f"names no figure. Known: {', '.join(BUILT_IN)}")
+    return figures_of(names, of_a_program=False)
+
+
 ALSO: Final[Setting[tuple[Figure, ...]]] = Setting(
     name="also",
     default=(),
-    parse=lambda text: figures_of(text.replace(",", " ").split(), of_a_program=False),
+    parse=_figures,
     help="figures that each check judges beside its throughput: peak_memory first_step loss",
     metavar="FIGURES",
     is_option=False,

@@ -7,6 +7,7 @@ import argparse
 from pytest_tfperf.console.arguments import Commands, add_command, folder
 from pytest_tfperf.console.output import show, show_json, warn
 from pytest_tfperf.console.session_settings import root, setting
+from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.plain_json import plain
@@ -43,7 +44,7 @@ def add_to(commands: Commands) -> None:
     )
     create.add_argument(
         "--machine",
-        default=setting("machine"),
+        default=setting("machine", parse.machine),
         metavar="NAME",
         help="the baselines' file name without .csv (default: as a session has it, or this machine)",
     )

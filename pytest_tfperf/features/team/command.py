@@ -36,7 +36,7 @@ def _push(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.team.push import push
     from pytest_tfperf.stores.history_database import Database
 
-    local, url = open_history(arguments), arguments.url or setting("history_url")
+    local, url = open_history(arguments), arguments.url or setting("history_url", str)
     if not url:
         raise TfperfError(f"no server to send to: set {VARIABLE}=postgresql://USER@HOST/DATABASE, or name it: push URL")
     if local.database.path is None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
@@ -34,7 +35,12 @@ SESSION_SECONDS: Final = 5.0
 def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
     """Send what earlier pushes did not deliver."""
     url = settings.of(HISTORY_URL)
-    said = push_new(settings.dir, url) if url is not None and record.keeps_history else ""
+    if not record.keeps_history:
+        return []
+    if url is None:
+        is_empty = not os.environ.get(VARIABLE, parse.DEFAULT).strip()
+        return [f"history not sent: {VARIABLE} is empty, as a secret is in jobs that may not have it"] * is_empty
+    said = push_new(settings.dir, url)
     return [said] if said else []
 
 
