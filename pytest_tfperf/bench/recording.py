@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.errors import BaselineError, BaselineRefused
 from pytest_tfperf.judging.new_baselines import new_baselines
 from pytest_tfperf.lines import Line
 from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.committed_row import require_plausible
 from pytest_tfperf.workers.launcher import References
 
 
@@ -40,13 +42,20 @@ class BaselineRecorder:
             load: what the rows' notes say of the load that they were recorded under; "" for none.
 
         Raises:
-            BaselineRefused: some of its rows, because its runs differ too much, or there is only one.
+            BaselineRefused: some of its rows, because its runs differ too much, there is only one, or reading the file
+                would refuse them.
             BaselineError: the file can't be read whole or written.
         """
         machine = measurement.machine
         rows, refusals = new_baselines(measurement)
         old = self._store.load(machine)
-        completed = [self._completed(row, load, old.get(row.key)) for row in rows]
+        completed = []
+        for row in (self._completed(row, load, old.get(row.key)) for row in rows):
+            try:
+                require_plausible(row)  # else the file could not be read again
+                completed.append(row)
+            except BaselineError as error:
+                refusals.append(error.of_type(BaselineRefused).at(" ".join(filter(None, row.key))))
         self.changes += self._store.update(machine, {row.key: row for row in completed})
         if self._references is not None and completed:
             rows_now = [*self._store.load(machine).values(), *self._store.figures(machine).values()]

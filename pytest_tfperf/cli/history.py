@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,6 +109,8 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
 def _prune(history: History, arguments: argparse.Namespace) -> int:
     if any(value is not None for value in wanted(arguments, history).values()):
         raise TfperfError("--prune deletes by age only: leave --session, --test, --machine and the like out")
+    if arguments.prune > datetime.now().astimezone():
+        raise TfperfError("--prune: that time is in the future, so nothing would be left: give an age, as in 365d")
     measured, compared = history.prune(arguments.prune)
     deleted = f"{counted(measured, 'measurement')} and {counted(compared, 'comparison')}"
     before = arguments.prune.isoformat(sep=" ", timespec="minutes")

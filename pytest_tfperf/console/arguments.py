@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
@@ -20,6 +20,8 @@ from pytest_tfperf.reports.numbers import counted
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
     from pytest_tfperf.stores.history_queries import Filters
+
+T = TypeVar("T")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What `add_subparsers` gives; commands are added to it."""
@@ -109,6 +111,18 @@ def open_history(arguments: argparse.Namespace) -> History:
 def unread(arguments: argparse.Namespace) -> str:
     """The sentence on rows of the history that the command left out; "" for none."""
     return str(arguments.opened.unread) if "opened" in arguments else ""
+
+
+def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """The type of an argument whose text is allowed as that of a setting with this parser."""
+
+    def parsed(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
+
+    return parsed
 
 
 def date_or_age(text: str) -> datetime:

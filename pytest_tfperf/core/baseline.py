@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 from pytest_tfperf.core.figure import is_figure_name
 from pytest_tfperf.errors import BaselineError
 
+MOST_TOLERANCE: Final = 0.5
+"""The largest change that a bounded tolerance accepts: 0.95 is a share of the baseline that somebody wants to keep."""
+
 PUBLISHED_TOLERANCE = 0.05
 """The change in both directions that a published figure accepts, unless its row says otherwise."""
 
@@ -128,12 +131,16 @@ class Baseline:
             raise BaselineError(f"the tolerance of {self.key.figure} is given in the test: leave lower and upper empty")
         if is_throughput and not is_unit(self.unit):
             raise BaselineError(f"unit {self.unit!r}: write the word for what is counted, as in 'tokens' for tokens/s")
-        if self.lower is not None and not (-1 < self.lower < 0 or self.lower == -math.inf):
+        if self.lower is not None and not (-MOST_TOLERANCE <= self.lower < 0 or self.lower == -math.inf):
             raise BaselineError(
-                f"lower {self.lower:g}: write the accepted drop as a negative fraction, -0.05 for 5 %, or -inf for any"
+                f"lower {self.lower:g}: write the accepted drop as a negative fraction, -0.05 for 5 %, at most "
+                f"{MOST_TOLERANCE:g}, or -inf for any"
             )
-        if self.upper is not None and not self.upper > 0:
-            raise BaselineError(f"upper {self.upper:g}: write the accepted rise as a positive fraction, 0.05 for 5 %")
+        if self.upper is not None and not (0 < self.upper <= MOST_TOLERANCE or self.upper == math.inf):
+            raise BaselineError(
+                f"upper {self.upper:g}: write the accepted rise as a positive fraction, 0.05 for 5 %, at most "
+                f"{MOST_TOLERANCE:g}, or inf for any"
+            )
         if self.runs < 1:
             raise BaselineError(f"runs {self.runs!r}: a reference rests on at least one run")
         if self.between_runs is not None and not (math.isfinite(self.between_runs) and self.between_runs >= 0):

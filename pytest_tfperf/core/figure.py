@@ -91,7 +91,7 @@ class Figure:
                 raise WorkloadError(f"{self.name}: {unknown(name, given)}", next_step=known_names(given, tuple(kind)))
             object.__setattr__(self, name, kind(getattr(self, name)))
         self._require_texts()
-        self._require_number("tolerance", lambda x: 0 <= x < math.inf, "a fraction from 0, as 0.05 for 5 %")
+        self._require_number("tolerance", lambda x: 0 <= x < 1, "a fraction from 0 to below 1, 0.05 for 5 %")
         self._require_number("absolute", lambda x: 0 <= x < math.inf, f"a number from 0, in {self.unit or 'its unit'}")
         if self.limit is not None:
             self._require_number("limit", math.isfinite, "a finite number")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from pytest_tfperf.core import catalogue
+from pytest_tfperf.core.baseline import MOST_TOLERANCE
 from pytest_tfperf.core.machine_key import check_name
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
@@ -150,7 +151,11 @@ def _number(kind: type[int] | type[float], allows: Callable[[float], bool], says
 
 fraction = _number(float, lambda x: 0 <= x < 1, "must be a fraction from 0 to below 1, 0.4 for 40 %")
 share = _number(float, lambda x: 0 < x <= 1, "must be a fraction above 0, up to 1, 0.4 for 40 %")
-tolerance = _number(float, lambda x: 0 < x < 1, "must be a fraction between 0 and 1, 0.05 for 5 %")
+tolerance = _number(
+    float,
+    lambda x: 0 < x <= MOST_TOLERANCE,
+    f"must be a fraction above 0, up to {MOST_TOLERANCE:g}, 0.05 for 5 %",
+)
 seconds = _number(float, lambda x: 0 < x <= 1e6, "must be above 0 and at most 1,000,000 seconds")
 seconds_or_inf = _number(float, lambda x: x > 0, "must be above 0 seconds, or inf")
 rate = _number(float, lambda x: x >= 0, "must be 0 or more MiB/s, or inf")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self, TypeGuard
 
-from pytest_tfperf.core.baseline import PUBLISHED_TOLERANCE, Baseline, Provenance
+from pytest_tfperf.core.baseline import MOST_TOLERANCE, PUBLISHED_TOLERANCE, Baseline, Provenance
 from pytest_tfperf.errors import TfperfError
 
 MOST_COUNTED: Final = 100
@@ -236,10 +236,14 @@ class Tolerance:
     upper: float | None = DEFAULT_TOLERANCE
 
     def __post_init__(self) -> None:
-        if self.lower is not None and not (_is_number(self.lower) and -1 < self.lower < 0):
-            raise TfperfError(f"tolerance: lower {self.lower!r} must lie between -1 and 0, as -0.05 for 5 % (or None)")
-        if self.upper is not None and not (_is_number(self.upper) and 0 < self.upper < math.inf):
-            raise TfperfError(f"tolerance: upper {self.upper!r} must be above 0, as 0.05 for 5 % (or None)")
+        if self.lower is not None and not (_is_number(self.lower) and -MOST_TOLERANCE <= self.lower < 0):
+            raise TfperfError(
+                f"tolerance: lower {self.lower!r} must be from -{MOST_TOLERANCE:g} to below 0, -0.05 for 5 %, or None"
+            )
+        if self.upper is not None and not (_is_number(self.upper) and 0 < self.upper <= MOST_TOLERANCE):
+            raise TfperfError(
+                f"tolerance: upper {self.upper!r} must be above 0, up to {MOST_TOLERANCE:g}, 0.05 for 5 %, or None"
+            )
 
     @classmethod
     def of(cls, value: float | tuple[float | None, float | None] | Self) -> Self:
@@ -250,8 +254,8 @@ class Tolerance:
             if len(value) != 2:
                 raise TfperfError(f"tolerance={value!r}: give one fraction, 0.05, or a pair, (-0.05, None)")
             return cls(*value)
-        if not (_is_number(value) and 0 < value < 1):
-            raise TfperfError(f"tolerance={value!r}: give a fraction between 0 and 1, 0.05 for 5 %")
+        if not (_is_number(value) and 0 < value <= MOST_TOLERANCE):
+            raise TfperfError(f"tolerance={value!r}: give a fraction above 0, up to {MOST_TOLERANCE:g}, 0.05 for 5 %")
         return cls(-value, value)
 
     def within(self, baseline: Baseline) -> Self:

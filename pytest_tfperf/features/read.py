@@ -17,8 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
 from pytest_tfperf.console.output import show, word_of_a_program
+from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import Command, RateIs, Reads
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.programs.command_run import CommandRun
@@ -66,9 +67,15 @@ def add_to(commands: Commands) -> None:
     command.add_argument("--field", default="", metavar="NAME", help="field of JSON lines, as in Reads(field=...)")
     command.add_argument("--examples-per-step", type=int, metavar="N", help="units in a step over all devices")
     command.add_argument("--rate-is", choices=tuple(RateIs), help="what a printed rate stands for")
-    command.add_argument("--devices", type=int, default=1, metavar="N", help="devices it runs on (default: 1)")
     command.add_argument(
-        "--seconds", type=float, default=_SECONDS, metavar="S", help=f"how long it runs at most (default: {_SECONDS:g})"
+        "--devices", type=checked(parse.count(1)), default=1, metavar="N", help="devices it runs on (default: 1)"
+    )
+    command.add_argument(
+        "--seconds",
+        type=checked(parse.seconds),
+        default=_SECONDS,
+        metavar="S",
+        help=f"how long it runs at most (default: {_SECONDS:g})",
     )
     command.add_argument("--terminal", action="store_true", help="let it print into a terminal, as progress bars want")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance, is_unit, require_topology
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.errors import BaselineError, TfperfError, known_names, unknown
+from pytest_tfperf.stores.committed_row import require_plausible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -133,18 +134,17 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     if not re.fullmatch(r"[0-9]{1,9}", cell["runs"]):
         raise BaselineError(f"runs {cell['runs']!r} is not a count: write how many runs the reference rests on")
     numbers = {column: _number(cell, column) for column in _NUMBERS}
-    peak = numbers["gpu_fp32_tflops"]
-    if peak is not None and not 0 < peak < float("inf"):
-        raise BaselineError(f"gpu_fp32_tflops {cell['gpu_fp32_tflops']} is not a rate: leave it empty if not known")
     parse_subject(cell["workload"])
     require_topology(cell["topology"])
     values: dict[str, Any] = numbers | {column: cell[column] for column in _TEXTS}
-    return Baseline(
+    row = Baseline(
         machine=machine,
         key=Key(cell["workload"], cell["topology"], figure),
         provenance=Provenance(cell["provenance"]),
         **values | {"runs": int(cell["runs"]), "unit": unit},
     )
+    require_plausible(row)
+    return row
 
 
 def _number(cell: Mapping[str, str], column: str) -> float | None:

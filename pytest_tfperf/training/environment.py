@@ -37,7 +37,7 @@ def environment() -> dict[str, str]:
         "cudnn_build": build.get("cudnn_version", ""),
         "threads": str(tf.config.threading.get_intra_op_parallelism_threads() or ""),
         "tf32": tf32_in_use(os.environ),
-        "xla_flags": os.environ.get("XLA_FLAGS", "").strip().replace(" ", "_"),
+        "xla_flags": "_".join(os.environ.get("XLA_FLAGS", "").split()),
         "variables": speed_variables(os.environ),
     }
     return {name: value for name, value in found.items() if value} | loaded_libraries()

@@ -231,7 +231,9 @@ def test_the_command_says_what_it_pruned(days: History, tmp_path: Path, capsys: 
     assert ": deleted 1 measurement and 1 comparison from before 2026-01-02 " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("given", [["--prune"], ["--prune=3d", "--test=a"], ["--prune=3d", "--csv"]])
+@pytest.mark.parametrize(
+    "given", [["--prune"], ["--prune=3d", "--test=a"], ["--prune=3d", "--csv"], ["--prune=9999-01-01"]]
+)
 def test_a_prune_that_is_not_clear_deletes_nothing(days: History, tmp_path: Path, given: list[str]) -> None:
     assert cli.main(["history", *given, "--history", str(tmp_path)]) == 4
     assert names(days) == ["a", "b", "c"]

@@ -32,6 +32,7 @@ def test_the_larger_tolerance_is_accepted() -> None:
         pytest.param({"name": "x", "better": "up"}, "unknown better 'up'", id="better"),
         pytest.param({"name": "x", "takes": "mean"}, "unknown takes 'mean'", id="takes"),
         pytest.param({"name": "x", "tolerance": -0.1}, "tolerance=-0.1", id="negative"),
+        pytest.param({"name": "x", "tolerance": 5}, "tolerance=5 must be a fraction from 0 to below 1", id="percent"),
         pytest.param({"name": "x", "tolerance": True}, "tolerance=True", id="bool"),
         pytest.param({"name": "x", "absolute": float("inf")}, "absolute=inf", id="infinite"),
         pytest.param({"name": "x", "limit": float("nan")}, "limit=nan", id="limit"),

@@ -21,7 +21,7 @@ from pytest_tfperf.session.selecting import faults
         ("batch_size", 64.0, "batch_size=64.0: examples per replica"),
         ("steps", 0, "steps=0: at least one step"),
         ("warmup_steps", -1, "warmup_steps=-1: give a whole number"),
-        ("tolerance", 5, "tolerance=5: give a fraction between 0 and 1"),
+        ("tolerance", 5, "tolerance=5: give a fraction above 0, up to 0.5"),
         ("anything", Workload(model="resnet500", batch_size=1), "unknown model 'resnet500'."),
         ("anything", Workload(model="trivial", batch_size=1, input_pipeline="devise"), "unknown input_pipeline"),
     ],

@@ -25,7 +25,9 @@ def test_one_fraction_is_both_bounds_and_a_pair_is_lower_and_upper(written: Any,
     assert Tolerance.of(written) == means
 
 
-@pytest.mark.parametrize("value", [0, 1, -0.05, 5, math.nan, math.inf, True, "0.05", None, (-0.05,), (-0.1, 0.1, 0.1)])
+@pytest.mark.parametrize(
+    "value", [0, 0.51, 0.95, 1, -0.05, 5, math.nan, math.inf, True, "0.05", None, (-0.05,), (-0.1, 0.1, 0.1)]
+)
 def test_what_is_no_tolerance_is_refused(value: Any) -> None:
     with pytest.raises(TfperfError, match="tolerance="):
         Tolerance.of(value)
@@ -34,9 +36,9 @@ def test_what_is_no_tolerance_is_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     ("pair", "says"),
     [
-        *(((lower, 0.1), r"lower .* must lie between -1 and 0") for lower in (0.05, -1.0, math.nan, -math.inf)),
-        *(((-0.1, upper), r"upper .* must be above 0") for upper in (0.0, -0.1, math.nan, math.inf)),
-        (("-5%", None), r"lower '-5%' must lie between -1 and 0"),
+        *(((lower, 0.1), r"lower .* must be from -0.5 to below 0") for lower in (0.05, 0, -0.95, math.nan, -math.inf)),
+        *(((-0.1, upper), r"upper .* must be above 0") for upper in (0.0, -0.1, 1.05, math.nan, math.inf)),
+        (("-5%", None), r"lower '-5%' must be from -0.5 to below 0"),
         ((None, "5%"), r"upper '5%' must be above 0"),
         ((None, True), r"upper True must be above 0"),
     ],

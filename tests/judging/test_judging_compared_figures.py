@@ -71,7 +71,7 @@ def test_noise_that_hides_no_change_wants_nothing() -> None:
 
 
 def test_the_limit_holds_for_b_only() -> None:
-    figure = Figure("loss", tolerance=9.0, limit=1.5)
+    figure = Figure("loss", absolute=9.0, limit=1.5)
     assert judged(figure, *[(1.0, 2.0)] * 3).reason is FigureReason.BEYOND_LIMIT
     assert judged(figure, *[(2.0, 1.0)] * 3).outcome is Outcome.PASS
     assert judged(figure, *[(None, 2.0)] * 3).outcome is Outcome.REGRESSED

@@ -79,7 +79,7 @@ def test_an_invalid_parameter_of_a_skipped_test_is_no_error(pytester: pytest.Pyt
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--tfperf-tolerance=5"], "--tfperf-tolerance: '5' must be a fraction between 0 and 1"),
+        (["--tfperf-tolerance=5"], "--tfperf-tolerance: '5' must be a fraction above 0, up to 0.5"),
         (["--tfperf-worker=spawn"], "--tfperf-worker: 'spawn' must be fork or fresh"),
         (["--tfperf-input-pipeline=devise"], "--tfperf-input-pipeline: unknown input_pipeline 'devise'. Did you mean"),
         (["-otfperf_machine=a/b"], "-o tfperf_machine: 'a/b' cannot be a machine's name"),
@@ -124,7 +124,7 @@ CALLS = {
     "check(W, on=one, warmup_steps=-1)": "warmup_steps=-1: give a whole number of steps, 0 or more",
     "check(W, on=gpu_topology.take(0))": "devices=0 must be a whole number of at least 1",
     "check(W, on=gpu_topology)": "on=gpu_topology: say how many devices, on=gpu_topology.take(n)",
-    "check(W, on=one, tolerance=5)": "tolerance=5: give a fraction between 0 and 1",
+    "check(W, on=one, tolerance=5)": "tolerance=5: give a fraction above 0, up to 0.5",
     "check(tiny(input_pipeline='x'), on=one)": "unknown input_pipeline 'x'.",
     "check(tiny(batch_size=0), on=one)": "batch_size=0: examples per replica must",
     "compare(W, W, on=one, max_pairs=2)": "max_pairs=2: it takes a whole number",

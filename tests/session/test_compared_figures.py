@@ -37,7 +37,7 @@ TESTS = """
         program(throughput, on, "loss", "loss")
 
     def test_limit(throughput, on):
-        program(throughput, on, "limit", Figure("loss", tolerance=9.0, limit=9.0))
+        program(throughput, on, "limit", Figure("loss", absolute=9.0, limit=9.0))
 
     def test_bleu(throughput, on):
         program(throughput, on, "bleu", Figure("bleu", field="bleu", better="higher"))

@@ -52,6 +52,7 @@ def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
     ("name", "text"),
     [
         ("tolerance", "0"),
+        ("tolerance", "0.51"),
         ("tolerance", "1"),
         ("tolerance", "5"),
         ("tolerance", "nan"),

@@ -41,7 +41,7 @@ def test_an_update_touches_only_its_rows(tmp_path: Path) -> None:
 
 
 def test_an_update_returns_old_and_new_where_the_old_row_may_be_a_published_one(tmp_path: Path) -> None:
-    store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
+    store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED, source="a.md")})
     mine = store(tmp_path / "mine", tmp_path / "shipped")
     (first,), (second,) = (mine.update("box", {KEY: row(reference)}) for reference in (1700, 1800))
     assert [change.old and change.old.reference for change in (first, second)] == [1612, 1700]
@@ -75,7 +75,7 @@ def test_a_lock_that_can_not_be_written_is_a_clear_error(tmp_path: Path) -> None
 
 
 def test_the_users_row_wins_over_the_shipped_one(tmp_path: Path) -> None:
-    store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
+    store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED, source="a.md")})
     store(tmp_path / "mine").update("box", {KEY: row(1700)})
     assert store(tmp_path / "mine", tmp_path / "shipped").load("box") == {KEY: row(1700)}
 
@@ -87,7 +87,7 @@ def test_a_measured_row_of_the_shipped_folder_is_nobody_elses_baseline(tmp_path:
 
 def test_published_rows_are_found_on_every_machine_and_hidden_by_no_measured_one(tmp_path: Path) -> None:
     for machine, reference in (("p100", 1612), ("k80", 400)):
-        published = row(reference, machine=machine, provenance=Provenance.PUBLISHED)
+        published = row(reference, machine=machine, provenance=Provenance.PUBLISHED, source="a.md")
         store(tmp_path / "shipped").update(machine, {KEY: published})
     mine = store(tmp_path / "mine", tmp_path / "shipped")
     mine.update("k80", {KEY: row(1700, machine="k80")})
@@ -96,7 +96,7 @@ def test_published_rows_are_found_on_every_machine_and_hidden_by_no_measured_one
 
 
 def test_another_machines_broken_file_is_ignored(tmp_path: Path) -> None:
-    store(tmp_path).update("box", {KEY: row(provenance=Provenance.PUBLISHED)})
+    store(tmp_path).update("box", {KEY: row(provenance=Provenance.PUBLISHED, source="a.md")})
     (tmp_path / "yours.csv").write_text("")
     assert [found.machine for found in store(tmp_path).published()] == ["box"]
 

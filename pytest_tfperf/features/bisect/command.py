@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, folder
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, folder
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import root
+from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
@@ -54,7 +55,7 @@ def add_to(commands: Commands) -> None:
     )
     bisect.add_argument(
         "--tolerance",
-        type=float,
+        type=checked(parse.tolerance),
         metavar="FRACTION",
         help="a loss above it is searched for, 0.01 for 1 %% (default: the test's own tolerance)",
     )

@@ -14,12 +14,14 @@ from pytest_tfperf.console.arguments import (
     STATUSES,
     Commands,
     add_command,
+    checked,
     folder,
     history_place,
     open_history,
     session_id,
 )
 from pytest_tfperf.console.output import show, show_json, width
+from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.machine_key import is_name
 from pytest_tfperf.core.measurement import environment_changes
@@ -73,7 +75,7 @@ def add_to(commands: Commands) -> None:
     compare.add_argument("--machine", metavar="NAME", help="only this machine's figures")
     compare.add_argument(
         "--tolerance",
-        type=float,
+        type=checked(parse.tolerance),
         metavar="FRACTION",
         help="exit with 1 if a workload, or all in common, is slower by more than this, such as 0.02; or a figure is "
         "worse by more than its own tolerances",
@@ -82,9 +84,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    tolerance: float | None = arguments.tolerance
-    if tolerance is not None and not 0 < tolerance < 1:
-        raise TfperfError(f"--tolerance={tolerance:g}: give a fraction between 0 and 1, 0.02 for 2 %")
+    accepted: float | None = arguments.tolerance
     names = _sides(arguments)
     (a_name, a), (b_name, b) = (_figures(name, arguments) for name in names)
     compared = compare_sides(a, b)
@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> int:
         show(render(compared, a_name, b_name, width()))
     if not compared.ratios:
         return EXIT_NOT_MEASURED
-    return EXIT_REGRESSED if tolerance is not None and compared.is_slower_than(tolerance) else EXIT_GREEN
+    return EXIT_REGRESSED if accepted is not None and compared.is_slower_than(accepted) else EXIT_GREEN
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[str, str]:

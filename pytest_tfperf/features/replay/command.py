@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_tfperf.console.arguments import STATUSES, Commands, add_command
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
 from pytest_tfperf.console.output import show, show_json, warn, width
 from pytest_tfperf.console.session_settings import folder_setting
+from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.verdict import Consequence, Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -62,7 +63,10 @@ def add_to(commands: Commands) -> None:
     )
     command.add_argument("--only", choices=["training"], help="leave out evaluations that the logs also hold")
     command.add_argument(
-        "--tolerance", type=float, metavar="FRACTION", help="accepted change (default: the baseline's)"
+        "--tolerance",
+        type=checked(parse.tolerance),
+        metavar="FRACTION",
+        help="accepted change (default: the baseline's)",
     )
     command.add_argument(
         "--baselines",

@@ -75,7 +75,7 @@ def test_a_shallow_clone(repository: Repository, tmp_path: Path, monkeypatch: py
 
 
 def test_a_lock_without_a_base(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = refusal(repository.folder, monkeypatch, "", "--tfperf-base-lock=a.txt")
+    said = refusal(repository.folder, monkeypatch, "none", "--tfperf-base-lock=a.txt")
     assert "--tfperf-base-lock is for --tfperf-base=REV" in said
 
 

@@ -86,7 +86,7 @@ def measured(project: Path, *sessions: tuple[str, Key], **more: Any) -> None:
         history.append(replace(named, workload=named.workload.parse(key.workload)))
 
 
-GOOD = {"lock": "box-1.lock.txt", "commit": "abc123"}
+GOOD = {"lock": "box-1.lock.txt", "commit": "abc1234"}
 
 
 @pytest.fixture

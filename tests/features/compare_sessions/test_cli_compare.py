@@ -285,7 +285,7 @@ def test_sides_without_a_common_workload_have_a_status_of_their_own(project: Pat
         (["../{folder}/a.json"], "a.json: give what to compare it with"),
         (["two", "none"], "nor has the history such a session"),
         (["two", "three", "--machine=tower"], "git knows no such revision"),
-        (["two", "three", "--tolerance=2"], "--tolerance=2: give a fraction between 0 and 1"),
+        (["two", "three", "--tolerance=2"], "--tolerance: '2' must be a fraction above 0, up to 0.5"),
         (["a.csv", "two"], "git knows no such revision"),
     ],
     ids=["one side", "one file above", "no session", "machine", "tolerance", "file"],

@@ -124,7 +124,7 @@ def test_a_log_without_a_baseline_could_not_be_judged_and_names_what_there_is(
             "topology '4': write nodes x devices per node",
         ),
         ([LOG, "--machine=m", "--workload=resnet50", "--topology=1x1"], "'resnet50' is not a workload id"),
-        ([REAL / "quiet.json", "--tolerance=5"], "tolerance=5.0: give a fraction between 0 and 1"),
+        ([REAL / "quiet.json", "--tolerance=5"], "--tolerance: '5' must be a fraction above 0, up to 0.5"),
         (
             ["missing.log", "--machine=m", f"--workload={WORKLOAD}", "--topology=1x1"],
             "missing.log can't be read: No such",

@@ -1,0 +1,87 @@
+"""What is recorded can be read again; a row that could not is refused, and leaves the others recorded."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measurements import measurement, run_at, throughput
+
+from pytest_tfperf.bench.recording import BaselineRecorder
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureVerdict
+from pytest_tfperf.errors import BaselineRefused
+from pytest_tfperf.stores.baselines import BaselineStore
+
+FIGURES = (
+    Figure("peak_memory"),
+    Figure("first_step"),
+    Figure("loss"),
+    Figure("lag", unit="s", absolute=1e3),
+    Figure("reward", absolute=1e9),
+)
+
+
+def record(folder: Path, rates: list[float], values: dict[Figure, list[float]], **more: Any) -> set[str]:
+    """The figures whose rows a new session reads after these runs were recorded, "" for the throughput."""
+    runs = tuple(
+        run_at(1000.0, figures={figure.name: of_runs[number] for figure, of_runs in values.items()})
+        for number in range(len(rates))
+    )
+    asked = tuple(FigureVerdict(figure=figure, value=of_runs[0]) for figure, of_runs in values.items())
+    recorded = measurement(throughput(*rates), runs=runs, figures=asked, **more)
+    try:
+        BaselineRecorder(BaselineStore(folder, published=None)).record(recorded)
+    finally:
+        store = BaselineStore(folder, published=None)
+        read = {key.figure for key in (*store.load("box"), *store.figures("box"))}
+    return read
+
+
+some_runs = st.integers(2, 7).flatmap(
+    lambda count: st.tuples(
+        st.lists(st.floats(1e-9, 1e30), min_size=count, max_size=count)
+        | st.floats(1e-6, 1e21).map(lambda rate: [rate] * count),
+        st.dictionaries(
+            st.sampled_from(FIGURES), st.lists(st.floats(1e-30, 1e30), min_size=count, max_size=count), max_size=5
+        ),
+    )
+)
+
+
+@given(some_runs, st.dictionaries(st.sampled_from(["python", "variables"]), st.text(min_size=1, max_size=9)))
+def test_whatever_is_recorded_is_read_again(
+    runs: tuple[list[float], dict[Figure, list[float]]], environment: dict[str, str]
+) -> None:
+    with TemporaryDirectory() as folder, suppress(BaselineRefused):
+        record(Path(folder), *runs, environment=environment)
+
+
+STEADY = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
+
+
+@pytest.mark.parametrize(
+    ("figure", "values", "says"),
+    [
+        (Figure("peak_memory", unit="MiB"), [1e9] * 5, "unit 'MiB': peak_memory is in bytes"),
+        (Figure("reward", absolute=1.0), [1e22] * 5, "reference 1e+22 is none that can be measured"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Figure) else "",
+)
+def test_a_figure_whose_row_could_not_be_read_is_refused_and_the_throughput_recorded(
+    figure: Figure, values: list[float], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BaselineRefused, match=f"^resnet50-b64-replicated-device 1x8 {figure.name}: {re.escape(says)}"):
+        record(tmp_path, STEADY, {figure: values})
+    assert [*BaselineStore(tmp_path, published=None).load("box")]
+
+
+def test_a_clock_that_is_wrong_is_said_where_a_row_is_recorded(tmp_path: Path) -> None:
+    with pytest.raises(BaselineRefused, match="date '1970-01-01': write the day of the measurement"):
+        record(tmp_path, STEADY, {}, time="1970-01-01T00:00:07+00:00")
