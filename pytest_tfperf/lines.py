@@ -1,6 +1,6 @@
 """The lines of a report or of an error, as values, and how a terminal shows them.
 
-Without the passwords of URLs, without what a terminal obeys, and not too long.
+Without the passwords of URLs and tokens, without what a terminal obeys, and not too long.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _LOGIN: Final = re.compile(
     re.MULTILINE,
 )
 _PORT: Final = re.compile(r"\d{1,5}(?!\w)")
+_TOKEN: Final = re.compile(  # of GitHub, GitLab and Hugging Face
+    r"\b(?:gh[pousr]_\w{30,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,})", re.ASCII
+)
 _PARAMETER: Final = re.compile(r"""([?&](?:ssl)?password=)[^\s&"']+""", re.IGNORECASE)
 
 # All control characters but the line's end and the tab, and what turns the direction of writing.
@@ -37,11 +40,12 @@ _BREAKS: Final = re.compile(r"[\t\r\n]")
 
 
 def without_passwords(text: str) -> str:
-    """The text with the password of each URL as `***`; users, hosts and ports stay.
+    """The text with the password of each URL as `***`, and with no token; users, hosts and ports stay.
 
     >>> without_passwords("no such file: postgresql://ann:secret@db:5432/d?sslmode=require")
     'no such file: postgresql://ann:***@db:5432/d?sslmode=require'
     """
+    text = _TOKEN.sub(_HIDDEN, text)
     if ":/" in text:
         text = _LOGIN.sub(_without_password, text)
     return _PARAMETER.sub(rf"\1{_HIDDEN}", text) if "assword=" in text.lower() else text

@@ -215,6 +215,7 @@ jobs:
         env: {{TFPERF_COMMENT: comment.md, TFPERF_HTML: throughput.html}}
       - run: "[ ! -f comment.md ] || tfperf comment comment.md"
         if: ${{{{ !cancelled() }}}}
+        continue-on-error: true    # the tests decide about the job
         env: {{GITHUB_TOKEN: "${{{{ github.token }}}}"}}
       - uses: actions/upload-artifact@v4
         if: ${{{{ !cancelled() }}}}

@@ -25,6 +25,9 @@ _LOADING = frozenset({"-c", "--config-file", "--rootdir", "-p", "--import-mode",
 
 _OVERRIDES = ("-o", "--override-ini")
 
+_SECRET = re.compile("token|passw|secret|credential|api-?_?key", re.IGNORECASE)
+"""The names of a project's own options whose values no command may show."""
+
 _OWN_GROUP = "Custom options"
 """Where pytest puts what a conftest.py adds with `parser.addoption`."""
 
@@ -95,7 +98,15 @@ def _kept(typed: Iterable[object], known: _Known) -> Iterator[list[str]]:
     while words:
         group = _next_option(words, known.actions)
         if not group[0].startswith("-") or _is_kept(group, known):
-            yield group
+            yield _without_secret(group)
+
+
+def _without_secret(group: list[str]) -> list[str]:
+    """The option without its value, where its name says that this is a secret."""
+    name = _name(group[0])
+    if not name.startswith("-") or not _SECRET.search(name):
+        return group
+    return [f"{name}=***"] if group[0] != name else [name, *["***"] * len(group[1:])]
 
 
 def _is_of_one_test(group: Sequence[str]) -> bool:

@@ -53,6 +53,20 @@ def test_no_line_obeys_a_terminal_or_shows_a_password() -> None:
     assert rendered(["\x1b[2J postgresql://ann:secret@db/d"], None) == ["\\x1b[2J postgresql://ann:***@db/d"]
 
 
+@pytest.mark.parametrize(
+    "token",
+    ["ghp_" + "a1B2" * 9, "ghs_" + "Z" * 36, "github_pat_11AAAA0_" + "x" * 50, "glpat-" + "x-Y" * 7, "hf_" + "Qw" * 17],
+)
+def test_no_line_shows_a_token(token: str) -> None:
+    assert rendered([f"fatal: 'https://{token}@example.com/a.git'"], None) == ["fatal: 'https://***@example.com/a.git'"]
+    assert rendered([f"token={token} is refused"], None) == ["token=*** is refused"]
+
+
+@pytest.mark.parametrize("name", ["hf_transformer_with_a_very_long_name_of_a_test", "ghp_test", "glpat-x"])
+def test_a_name_that_looks_a_bit_like_a_token_is_shown(name: str) -> None:
+    assert rendered([name], None) == [name]
+
+
 words = st.lists(st.from_regex(r"[a-z,]{1,12}|[0-9]{1,4} %", fullmatch=True), min_size=1, max_size=40).map(" ".join)
 labels = st.sampled_from([None, "threshold", "environment", "b's input", "GPU 0"])
 messages = st.lists(st.builds(Line, words, labels), min_size=1, max_size=4)

@@ -231,6 +231,7 @@ def test_at_most_twenty_four_settings_are_options_on_the_command_line() -> None:
 OWN_OPTIONS = """
     def pytest_addoption(parser):
         parser.addoption("--models", nargs="+")
+        parser.addoption("--hub-token")
         parser.getgroup("reports").addoption("--pages", action="append")
 """
 
@@ -246,6 +247,8 @@ OWN_OPTIONS = """
         (["--tfperf-machine", "box", "--tfperf-split-gpu"], "--tfperf-machine box --tfperf-split-gpu"),
         (["-o", "tfperf_max_time=10", "-otfperf_budget=5m", "-o", "tfperf_busy=1"], "-o tfperf_busy=1"),
         (["--models", "a", "b", "-v"], "--models a b"),
+        (["--hub-token=abc"], "'--hub-token=***'"),
+        (["--hub-token", "abc", "-x"], "--hub-token '***'"),
         (["-n", "0"], "-n 0"),
         (["-n0", "--dist=load"], "-n0"),
         (["--update-baselines"], ""),

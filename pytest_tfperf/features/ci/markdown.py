@@ -30,6 +30,7 @@ _MOST_CHARACTERS = 200  # of a test's id, which may have ten thousand, and of ot
 _MOST_BYTES = 500_000  # in all messages; GitHub drops a summary of more than 1 MiB
 
 _SPECIAL = re.compile(r"[\\`*_\[\]~#]")
+_REFERS = re.compile(r"@(?=\w)|[#!](?=\d)")  # to a person, who would be notified, or to an issue or merge request
 
 
 def markdown(
@@ -79,13 +80,17 @@ def _one_line(text: str) -> str:
 
 
 def as_text(text: str) -> str:
-    """The text as one line of Markdown, escaped so that it makes no table, link or HTML.
+    """The text as one line of Markdown, escaped so that it makes no table, link, HTML or mention of a person.
 
-    >>> as_text("a|b <script>")
-    'a&#124;b &lt;script&gt;'
+    >>> as_text("a|b <script> @ada")
+    'a&#124;b &lt;script&gt; @&#8203;ada'
     """
-    escaped = html.escape(_SPECIAL.sub(r"\\\g<0>", _one_line(text)), quote=False)
-    return escaped.replace("|", "&#124;")
+    return _as_html(_SPECIAL.sub(r"\\\g<0>", _one_line(text))).replace("|", "&#124;")
+
+
+def _as_html(text: str) -> str:
+    """The text in HTML, with a space without width behind what would refer to a person or an issue."""
+    return _REFERS.sub(r"\g<0>&#8203;", html.escape(text, quote=False))
 
 
 def _urgency(result: Result) -> tuple[int, float]:
@@ -151,7 +156,7 @@ def _details(word: str, test: str, text: str) -> str:
     """A text that a click opens, in a fence with more backticks than the text has."""
     ticks = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, ticks + 1)
-    summary = f"<summary>{word} {html.escape(_short(_one_line(test)))}</summary>"
+    summary = f"<summary>{word} {_as_html(_short(_one_line(test)))}</summary>"
     return f"<details>{summary}\n\n{fence}text\n{printable(text)}\n{fence}\n\n</details>"
 
 
@@ -180,7 +185,7 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     for why, tests in (("could not be measured", record.not_measured), ("baseline refused", record.refused)):
         blocks += [f"{why}: {as_text(_short(test))}" for test in list(tests)[:_MOST_ROWS]]
     if moved:
-        command = rerun.of(moved[0].test).replace("`", "'")
+        command = _one_line(rerun.of(moved[0].test)).replace("`", "'")  # in a code span nobody is mentioned
         blocks.append(f"Again: `{command}`")
     return "\n\n".join(blocks) + "\n"
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
+from comment_server import BOT, PERSON, Server
 from measurements import comparison, session_verdict
 
 from pytest_tfperf import cli
@@ -18,7 +14,7 @@ from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.ci.markdown import comment
+from pytest_tfperf.features.ci.markdown import comment, markdown
 
 GREEN, USAGE = 0, 4
 RERUN = RerunCommand(" --tfperf-base=origin/main")
@@ -70,87 +66,21 @@ def test_a_test_id_makes_no_table_link_or_html() -> None:
     assert (row.count("|"), "<b>" in row) == (6, False)
 
 
+@pytest.mark.parametrize("text", ["@ada", "#12", "!7"])
+def test_nothing_in_a_test_id_notifies_a_person_or_refers_to_an_issue(text: str) -> None:
+    one = comparison(test=f"a.py::t[{text}]")
+    refused = SessionRecord(results=[one], refused={f"a.py::u[{text}]": TfperfError("too noisy")}, remarks=[text])
+    prose = [line for line in comment(refused, RERUN).splitlines() if not line.startswith("Again: `")]
+    assert [line for line in prose if text in line] == []
+    assert text not in re.sub(r"```text\n.*?\n```", "", markdown([one]), flags=re.DOTALL)
+
+
+def test_the_command_is_one_line_of_code_whatever_the_test_id_holds() -> None:
+    one = comparison(test="a.py::t[\n\n@ada`]")
+    assert comment(SessionRecord(results=[one]), RERUN).splitlines()[-1].count("`") == 2
+
+
 # Who gets it
-
-
-class Server(ThreadingHTTPServer):
-    """Answers as GitHub and GitLab do: pages of comments, 201 for new ones, 403 for a token that may not write."""
-
-    def __init__(self) -> None:
-        ThreadingHTTPServer.__init__(self, ("127.0.0.1", 0), Handler)
-        self.comments: list[dict[str, Any]] = []
-        self.asked: list[tuple[str, str, str]] = []
-        self.may_write = True
-        self.status = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def answer(self) -> None:
-        text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        secret = self.headers.get("Authorization") or self.headers.get("PRIVATE-TOKEN") or ""
-        self.server.asked.append((self.command, self.path.partition("?")[0], secret))
-        if self.server.status or not (self.command == "GET" or self.server.may_write):
-            return self.send(self.server.status or 403, {"message": "Resource not accessible by integration"})
-        if self.command == "GET":
-            page = int(re.search(r"[?&]page=(\d+)", self.path)[1])  # type: ignore[index]
-            return self.send(200, self.server.comments[(page - 1) * 100 : page * 100])
-        body = json.loads(text)["body"]
-        if self.command == "POST":
-            self.server.comments.append({"id": len(self.server.comments) + 1, "body": body})
-            return self.send(201, self.server.comments[-1])
-        number = int(self.path.rpartition("/")[2])
-        self.server.comments[number - 1]["body"] = body
-        return self.send(200, self.server.comments[number - 1])
-
-    do_GET = do_POST = do_PATCH = do_PUT = answer  # noqa: N815  # their names in the standard library
-
-    def send(self, status: int, found: object) -> None:
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(json.dumps(found).encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as made:
-        Thread(target=made.serve_forever, daemon=True).start()
-        yield made
-        made.shutdown()
-
-
-@pytest.fixture(params=["github", "gitlab"])
-def job(request: pytest.FixtureRequest, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The variables of a job of pull request 7."""
-    for name in ("GITHUB_REPOSITORY", "GITHUB_TOKEN", "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID", "GITLAB_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-    event = tmp_path / "event.json"
-    event.write_text('{"pull_request": {"number": 7}}')
-    variables = {
-        "github": {
-            "GITHUB_REPOSITORY": "ada/nets",
-            "GITHUB_API_URL": server.url,
-            "GITHUB_EVENT_PATH": str(event),
-            "GITHUB_TOKEN": "secret",
-        },
-        "gitlab": {
-            "CI_API_V4_URL": server.url,
-            "CI_PROJECT_ID": "42",
-            "CI_MERGE_REQUEST_IID": "7",
-            "GITLAB_TOKEN": "secret",
-        },
-    }
-    for name, value in variables[request.param].items():
-        monkeypatch.setenv(name, value)
-    return str(request.param)
 
 
 def post(tmp_path: Path, text: str, *arguments: str) -> int:
@@ -176,7 +106,8 @@ def test_the_first_comment_is_written_and_the_next_one_edits_it(server: Server, 
 
 
 def test_comments_of_people_and_of_other_jobs_are_left_alone(server: Server, job: str, tmp_path: Path) -> None:
-    server.comments += [{"id": number + 1, "body": "by a person"} for number in range(130)]
+    for _ in range(130):
+        server.comment("by a person", PERSON)
     post(tmp_path, "one", "--name=cpu")
     post(tmp_path, "two", "--name=gpu")
     post(tmp_path, "three", "--name=cpu")
@@ -193,14 +124,20 @@ def test_a_token_that_may_not_write_is_no_failure(
     assert "no comment, because the token may not write comments here (403 " in capsys.readouterr().out
 
 
-def test_a_server_that_fails_is_an_error_without_the_token(
-    server: Server, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server.status = 500
-    assert post(tmp_path, "one") == USAGE
-    said = capsys.readouterr().err
-    assert "500 Internal Server Error. Run the job again" in said
-    assert "secret" not in said
+@pytest.mark.parametrize("me", [None, BOT, PERSON], ids=["unknown", "a bot", "a person"])
+def test_only_its_own_comment_is_edited(me: dict[str, str] | None, server: Server, job: str, tmp_path: Path) -> None:
+    quoted = "<!-- tfperf: throughput -->\nquoted by a person"
+    server.comment(quoted, PERSON | {"login": "eve", "username": "eve"})
+    server.me = me if me or job == "github" else BOT  # every token of GitLab may ask whose it is
+    post(tmp_path, "one")
+    post(tmp_path, "two")
+    assert [one["body"] for one in server.comments] == [quoted, "<!-- tfperf: throughput -->\ntwo"]
+
+
+@pytest.mark.parametrize("name", ["a --> @ada", "<b>", "a\nb", "x" * 81])
+def test_a_name_that_would_end_the_mark_is_refused(name: str, server: Server, job: str, tmp_path: Path) -> None:
+    assert post(tmp_path, "one", f"--name={name}") == USAGE
+    assert server.asked == []
 
 
 def test_without_a_pull_request_there_is_none(

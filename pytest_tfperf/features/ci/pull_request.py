@@ -1,0 +1,162 @@
+"""The comments of the pull request that a CI job belongs to, on GitHub or GitLab."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+from pytest_tfperf.features.ci.api import Api, NotPosted, Unavailable
+
+_PER_PAGE: Final = 100
+_MOST_PAGES: Final = 50
+_PAUSES: Final = (2.0, 10.0)
+"""Seconds before the second and the third try."""
+
+_LONGEST_PAUSE: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequest:
+    """Where the comments of one pull request are.
+
+    Args:
+        api: sends requests.
+        user: the URL that says whose the token is.
+        comments: the URL that lists them and takes new ones.
+        one: the URL of a comment, with {id}.
+        edits_by: the method that replaces a comment's text.
+        author: the fields of a comment that hold its author's name.
+    """
+
+    api: Api
+    user: str
+    comments: str
+    one: str
+    edits_by: str
+    author: tuple[str, str]
+
+    @classmethod
+    def of(cls, variables: Mapping[str, str]) -> Self:
+        """As the variables of a CI job say it.
+
+        Raises:
+            NotPosted: it is no job of a pull request, or has no token.
+        """
+        return cls(**(_github(variables) if variables.get("GITHUB_REPOSITORY") else _gitlab(variables)))
+
+    def post(self, text: str, name: str, wait: Callable[[float], None] = time.sleep) -> str:
+        """Write the comment, or edit the one with this name; says which.
+
+        A server that can't answer is asked again from the beginning: the comment may have been written all the same.
+
+        Raises:
+            NotPosted: the token may not write comments, as in jobs of forks, or the server does not take it.
+        """
+        for pause in _PAUSES:
+            try:
+                return self._post(text, name)
+            except Unavailable as error:
+                seconds = pause if error.seconds is None else error.seconds
+                if seconds > _LONGEST_PAUSE:
+                    raise
+                wait(seconds)
+        return self._post(text, name)
+
+    def _post(self, text: str, name: str) -> str:
+        mark = f"<!-- tfperf: {name} -->"
+        body = {"body": f"{mark}\n{text}"}
+        if (own := self._own(mark)) is not None:
+            self._write(self.edits_by, self.one.format(id=own), body)
+            return "edited"
+        self._write("POST", self.comments, body)
+        return "wrote"
+
+    def _own(self, mark: str) -> int | None:
+        """The id of the comment that this job's token wrote earlier; None without one."""
+        marked: list[dict[str, Any]] = []
+        for page in range(1, _MOST_PAGES + 1):
+            found = self.api.ask("GET", f"{self.comments}?per_page={_PER_PAGE}&page={page}")
+            if not isinstance(found, list):
+                raise NotPosted("the server's answer is no list of comments")
+            known = [one for one in found if isinstance(one, dict) and isinstance(one.get("id"), int)]
+            marked += [one for one in known if str(one.get("body", "")).startswith(mark)]
+            if len(found) < _PER_PAGE:
+                break
+        if not marked:
+            return None
+        me = self._me()
+        return next((one["id"] for one in marked if self._is_by(one, me)), None)
+
+    def _me(self) -> str | None:
+        """The name of the token's user; None for a token of a GitHub app, as jobs have, which may not ask."""
+        try:
+            user = self.api.ask("GET", self.user)
+        except Unavailable:
+            raise
+        except NotPosted:
+            return None
+        return user.get(self.author[1]) if isinstance(user, dict) else None
+
+    def _is_by(self, comment: Mapping[str, Any], me: str | None) -> bool:
+        """Whether a comment is of the token's user; where nobody says who that is, of no person."""
+        author = comment.get(self.author[0])
+        if not isinstance(author, dict):
+            return False
+        return author.get(self.author[1]) == me if me is not None else author.get("type", "Bot") == "Bot"
+
+    def _write(self, method: str, url: str, body: Mapping[str, str]) -> None:
+        written = self.api.ask(method, url, body)
+        if not (isinstance(written, dict) and "id" in written):
+            raise NotPosted("the server's answer does not show the comment that was sent")
+
+
+def _github(variables: Mapping[str, str]) -> dict[str, Any]:
+    event = variables.get("GITHUB_EVENT_PATH") or os.devnull
+    try:
+        found = json.loads(Path(event).read_text("utf-8") or "{}")
+        number = (found.get("pull_request") or {}).get("number")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or "it is no event in JSON"
+        raise NotPosted(f"{event}, which GITHUB_EVENT_PATH names, can't be read: {why}") from None
+    if not isinstance(number, int):
+        raise NotPosted("this job is not of a pull request")
+    root = variables.get("GITHUB_API_URL") or "https://api.github.com"
+    issues = f"{root}/repos/{quote(variables['GITHUB_REPOSITORY'])}/issues"
+    return {
+        "api": Api(
+            variable="GITHUB_TOKEN",
+            secret=variables.get("GITHUB_TOKEN", ""),
+            headers={"Authorization": "Bearer {token}", "Accept": "application/vnd.github+json"},
+        ),
+        "user": f"{root}/user",
+        "comments": f"{issues}/{number}/comments",
+        "one": f"{issues}/comments/{{id}}",
+        "edits_by": "PATCH",
+        "author": ("user", "login"),
+    }
+
+
+def _gitlab(variables: Mapping[str, str]) -> dict[str, Any]:
+    project, number = (variables.get(f"CI_{name}") for name in ("PROJECT_ID", "MERGE_REQUEST_IID"))
+    if not (project and number):
+        raise NotPosted("this job is not of a pull request or merge request")
+    root = variables.get("CI_API_V4_URL") or "https://gitlab.com/api/v4"
+    notes = f"{root}/projects/{quote(project, safe='')}/merge_requests/{quote(number, safe='')}/notes"
+    return {
+        "api": Api(
+            variable="GITLAB_TOKEN",
+            secret=variables.get("GITLAB_TOKEN", ""),
+            headers={"PRIVATE-TOKEN": "{token}"},
+        ),
+        "user": f"{root}/user",
+        "comments": notes,
+        "one": f"{notes}/{{id}}",
+        "edits_by": "PUT",
+        "author": ("author", "username"),
+    }

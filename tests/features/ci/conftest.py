@@ -1,0 +1,44 @@
+"""A CI system whose jobs are of pull request 7."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from comment_server import Server
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as made:
+        Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
+        yield made
+        made.shutdown()
+
+
+@pytest.fixture(params=["github", "gitlab"])
+def job(request: pytest.FixtureRequest, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The variables of a job of pull request 7."""
+    for name in ("GITHUB_REPOSITORY", "GITHUB_TOKEN", "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID", "GITLAB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    event = tmp_path / "event.json"
+    event.write_text('{"pull_request": {"number": 7}}')
+    variables = {
+        "github": {
+            "GITHUB_REPOSITORY": "ada/nets",
+            "GITHUB_API_URL": server.url,
+            "GITHUB_EVENT_PATH": str(event),
+            "GITHUB_TOKEN": "secret",
+        },
+        "gitlab": {
+            "CI_API_V4_URL": server.url,
+            "CI_PROJECT_ID": "42",
+            "CI_MERGE_REQUEST_IID": "7",
+            "GITLAB_TOKEN": "secret",
+        },
+    }
+    for name, value in variables[request.param].items():
+        monkeypatch.setenv(name, value)
+    return str(request.param)
