@@ -60,7 +60,7 @@ def read_lock(path: Path) -> Lock:
     def after(beginning: str) -> list[str]:
         return [line[match.end() :] for line in lines if (match := re.match(beginning, line))]
 
-    if not (python := after(_PYTHON)):
+    if not (python := after(rf"{_PYTHON}(?=\d+\.\d+)")):
         raise BaselineError(
             f"{path} has no line '{_PYTHON}VERSION', so --update-baselines did not write it", next_step=advice
         )
@@ -176,6 +176,24 @@ def unrepeatable(row: Baseline) -> str:
         return f"baselines that name no lock have no reference environment. {_RECORD}"
     fault = _commit_fault(row.commit)
     return f"{fault}. {_RECORD}" if fault else ""
+
+
+def contradiction(row: Baseline, lock: Lock) -> str:
+    """Why a lock, which people may edit, can't be of the packages that a row was recorded with; "" if it can."""
+    recorded = dict(fact.partition("=")[::2] for fact in row.environment.split())
+    for name, locked, parts in (("python", lock.python, 2), ("tensorflow", lock.tensorflow, 3)):
+        then = recorded.get(name, "")
+        if then and locked and _numbers(then, parts) != _numbers(locked, parts):
+            return (
+                f"{row.lock} has {name} {locked}, and {row.key.workload} {row.key.topology} was recorded with {then}. "
+                "Restore the file from git, or record again: pytest --update-baselines"
+            )
+    return ""
+
+
+def _numbers(version: str, most: int) -> list[str]:
+    """The first numbers of a version: a nightly build writes the rest in two ways."""
+    return re.findall(r"\d+", version)[:most]
 
 
 def unrepeatable_commit(commit: str) -> str:

@@ -17,7 +17,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.references.environment import ReferenceEnvironment
 from pytest_tfperf.workers.git_worktree import add_worktree, commit_of, remove_worktree, repository_of, require_commit
-from pytest_tfperf.workers.lock import SUFFIX, Lock, read_lock, unrepeatable
+from pytest_tfperf.workers.lock import SUFFIX, Lock, contradiction, read_lock, unrepeatable
 from pytest_tfperf.workers.virtual_environment import NAME_ONE, fault_of, lock_of, make_virtual_environment
 
 StatusCallback = Callable[[str], object]
@@ -71,6 +71,7 @@ class ReferenceStore:
         home = self._home(row)
         try:
             why = unrepeatable(row) or self._packages_fault(home) or self._code_fault(home, row.commit)
+            why = why or contradiction(row, read_lock(self._baselines / row.lock))
         except (OSError, UnicodeDecodeError) as error:  # another user made it, or a session is removing it
             why = f"{home} can't be read: {error}. {self._build_it(home)}"
         if why:
@@ -88,6 +89,8 @@ class ReferenceStore:
             raise TfperfError(why)
         home, path = self._home(row), self._baselines / row.lock
         lock, repository = read_lock(path), repository_of(self._root)
+        if why := contradiction(row, lock):
+            raise TfperfError(why)
         if repository is None:
             raise TfperfError(
                 f"git finds no repository at {self._root}, so the code of {row.commit} can't be checked out",

@@ -24,7 +24,7 @@ from pytest_tfperf.features.references.environment import (
     parse_reference,
 )
 from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
-from pytest_tfperf.workers.lock import Lock, forget_locks, read_lock, write_lock
+from pytest_tfperf.workers.lock import Lock, contradiction, forget_locks, read_lock, write_lock
 
 
 @pytest.fixture
@@ -139,12 +139,35 @@ def test_a_lock_that_can_not_be_written_names_its_folder(tmp_path: Path, package
 
 
 @pytest.mark.parametrize(
-    ("data", "why"), [(b"\xff\xfe", "it is not UTF-8"), (b"six==1.16.0\n", "has no line '# python: VERSION'")]
+    ("data", "why"),
+    [
+        (b"\xff\xfe", "it is not UTF-8"),
+        (b"six==1.16.0\n", "has no line '# python: VERSION'"),
+        (b"# python: banana\n", "has no line '# python: VERSION'"),
+    ],
 )
 def test_a_file_that_is_no_lock_is_named(data: bytes, why: str, tmp_path: Path) -> None:
     (tmp_path / "x.lock.txt").write_bytes(data)
     with pytest.raises(BaselineError, match=rf"x.lock.txt .*{why}.*Restore it from git"):
         read_lock(tmp_path / "x.lock.txt")
+
+
+@pytest.mark.parametrize(
+    ("environment", "lock", "says"),
+    [
+        ("tensorflow=2.21.0", Lock("3.11.7", "2.19.0", ()), "has tensorflow 2.19.0, and .* recorded with 2.21.0"),
+        ("python=3.12.1 tensorflow=2.21.0", Lock("3.11.7", "2.21.0", ()), "has python 3.11.7, and .* with 3.12.1"),
+        ("python=3.11.9 tensorflow=2.21.0", Lock("3.11.7", "2.21.0", ()), "^$"),
+        ("tensorflow=2.22.0-dev20260101", Lock("3.11.7", "2.22.0.dev20260101", ()), "^$"),
+        ("", Lock("3.11.7", "2.21.0", ()), "^$"),
+        ("tensorflow=2.21.0", Lock("3.11.7", "", ()), "^$"),
+    ],
+)
+def test_a_lock_that_was_edited_to_other_versions_than_its_row_has_contradicts_it(
+    environment: str, lock: Lock, says: str
+) -> None:
+    row = Baseline(machine="box", key=Key("x", "1x1"), reference=1.0, environment=environment, lock="box-1.lock.txt")
+    assert re.search(says, contradiction(row, lock))
 
 
 # At which commit
@@ -260,6 +283,17 @@ def test_an_environment_whose_lock_has_changed_is_built_again_and_one_without_it
     assert f"{lock} can't be read: No such file or directory" in why_not(project, row)
     (entry,) = project.store.entries([])
     assert (entry.rows, entry.fault) == (0, why_not(project, row))
+
+
+def test_an_environment_of_a_lock_that_contradicts_its_row_is_neither_found_nor_built(
+    project: ReferenceProject,
+) -> None:
+    row = project.row("tensorflow==2.19.0")
+    project.store.create(row, lambda _: None)
+    row = replace(row, environment="tensorflow=2.21.0")
+    assert "has tensorflow 2.19.0, and" in why_not(project, row)
+    with pytest.raises(TfperfError, match=r"recorded with 2\.21\.0\. Restore"):
+        project.store.create(row, lambda _: None)
 
 
 def test_code_that_was_changed_is_kept(project: ReferenceProject) -> None:
