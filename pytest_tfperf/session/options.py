@@ -9,7 +9,8 @@ feature's `SETTINGS`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 _COLLECT_ONLY = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
 """pytest's options with which no test runs."""
 
+_OF_WORKERS = ("TFPERF_ADDRESS", "TFPERF_JOB", "TFPERF_KEY_FILE", "TFPERF_RANK", "TFPERF_SIZE")
+"""Variables by which ranks on several nodes find the driver, and which a job may set for all of its processes."""
+
+_ALIKE = 0.88  # of two names: one letter more, less or swapped in a short one
+
 _RECORDING: Setting[Update | None] = Setting(name="update_baselines", default=None, parse=Update, help="")
 
 
@@ -41,6 +47,7 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
         TfperfError: a value that is not allowed; says where it was given and what is.
     """
     known = {one.name: one for one in (*OF_THE_SPINE, *of_features)}
+    _refuse_misspelt_variables(known)
     given = {name: found for name, one in known.items() if (found := _given(config, one)) is not None}
     values = {name: one.value for name, one in given.items()}
     for one in known.values():
@@ -109,6 +116,15 @@ def refuse_unknown_update(arguments: Sequence[str]) -> None:
         if option == "--update-baselines" and given and value != Update.FAILED:
             known = one_of("value", value, [Update.FAILED])
             raise TfperfError(f"--update-baselines: {known} Without a value it records every selected test")
+
+
+def _refuse_misspelt_variables(known: Collection[str]) -> None:
+    """A misspelt variable would leave the gate as if it were not set; one that resembles no setting is not ours."""
+    right = [parse.variable(name) for name in known]
+    others = (name for name in os.environ if name.startswith("TFPERF_") and name not in (*right, *_OF_WORKERS))
+    for name in others:
+        if near := get_close_matches(name, right, n=1, cutoff=_ALIKE):
+            raise TfperfError(f"environment variable {name} is no setting", next_step=f"Did you mean {near[0]}?")
 
 
 def _given(config: pytest.Config, setting: Setting[Any]) -> RawSetting | None:

@@ -88,3 +88,23 @@ def test_the_base_of_an_unset_variable_ends_the_session(pytester: pytest.Pyteste
         "ERROR: --tfperf-base is empty: a shell or CI variable in it may not be set. Give a value, or leave it out; "
         "none stands for the default"
     )
+
+
+# Misspelt variables, which would leave the gate as if they were not set
+
+
+@pytest.mark.parametrize(("name", "meant"), [("TFPERF_BSAE", "TFPERF_BASE"), ("TFPERF_STRICTS", "TFPERF_STRICT")])
+def test_a_misspelt_variable_is_refused_with_the_one_that_was_meant(
+    name: str, meant: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "origin/main")
+    with pytest.raises(TfperfError, match=f"^environment variable {name} is no setting. Did you mean {meant}\\?"):
+        read(pytester)
+
+
+@pytest.mark.parametrize("name", ["TFPERF_RANK", "TFPERF_OUR_PROJECT"])
+def test_variables_of_ranks_and_of_others_are_no_settings(
+    name: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "1")
+    read(pytester)
