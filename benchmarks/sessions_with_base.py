@@ -2,16 +2,18 @@
 
     nice python benchmarks/sessions_with_base.py /tmp/sessions              # hours; a second call goes on
     nice python benchmarks/sessions_with_base.py /tmp/five --tolerance 0.05 --branches same ten
-    nice python benchmarks/sessions_with_base.py /tmp/waiting --waiting     # for a machine that others use, too
+    nice python benchmarks/sessions_with_base.py /tmp/beside --subject program --neighbour --branches same thirty
 
-It makes a project by `tfperf init`, whose model is a stack of equal layers, with branches of nothing changed, of 5 %
-and of 10 % more layers. With --waiting it is a program whose steps sleep 20 ms, and 5 % and 10 % longer. One line of
-JSON for each session goes to sessions.jsonl, and the counts are printed.
+It makes a project by `tfperf init`, whose model is a stack of equal layers, with branches of nothing changed and of
+more layers. With --subject program it is a program that computes, one run after the other, and with --subject waiting
+one whose steps sleep 20 ms. With --neighbour other processes come and go (neighbour.py). One line of JSON for each
+session goes to sessions.jsonl, and the counts are printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import re
@@ -22,7 +24,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-BRANCHES = {"same": (20, 60), "five": (10, 63), "ten": (10, 66)}  # sessions, size; main has 60
+BRANCHES = {"same": (20, 60), "five": (10, 63), "ten": (10, 66), "thirty": (10, 86)}  # sessions, size; main has 60
 MODEL = """
 import keras
 
@@ -39,13 +41,22 @@ for step in range(1, 100_000):
         time.sleep({size} / 3000)
     print(f"step {{step}} throughput: {{8 / (time.perf_counter() - began):.4f}} examples/s loss: 0.5", flush=True)
 """
-WAITING_TEST = """
+PROGRAM = """
+import time
+
+for step in range(1, 100_000):
+    began = time.perf_counter()
+    for _ in range({size}):
+        sum(range(60_000))
+    print(f"step {{step}} throughput: {{8 / (time.perf_counter() - began):.4f}} examples/s loss: 0.5", flush=True)
+"""
+PROGRAM_TEST = """
 import sys
 import pytest
 
 @pytest.mark.cpu
-def test_waiting(throughput, gpu_topology):
-    throughput.check_command([sys.executable, "train.py"], name="waiting", on=gpu_topology.take(1))
+def test_program(throughput, gpu_topology):
+    throughput.check_command([sys.executable, "train.py"], name="program", on=gpu_topology.take(1), readings=25)
 """
 OUTCOME = re.compile(r": 1 (REGRESSED|IMPROVED|INCONCLUSIVE|INVALID|PASS) in ")
 BIN = Path(sys.executable).parent
@@ -56,28 +67,39 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *WHO, *arguments], cwd=folder, check=True)
 
 
-def project(folder: Path, *, waiting: bool) -> None:
+SUBJECTS = {"model": MODEL, "program": PROGRAM, "waiting": WAITING}
+
+
+def project(folder: Path, subject: str) -> None:
     """Make the repository, with its branches."""
     folder.mkdir(parents=True)
     git(folder, "init", "--quiet", "--initial-branch=main")
     subprocess.run([BIN / "tfperf", "init"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     test = folder / "perf_tests" / "test_speed.py"
     own = test.read_text().replace('model="resnet20", batch_size=8', 'model="nets:stack", batch_size=64')
-    test.write_text(WAITING_TEST if waiting else own)
-    code = folder / ("train.py" if waiting else "nets.py")
+    is_model = subject == "model"
+    test.write_text(own if is_model else PROGRAM_TEST)
+    code = folder / ("nets.py" if is_model else "train.py")
     for branch, size in [("main", 60), *((name, size) for name, (_, size) in BRANCHES.items())]:
         if branch != "main":
             git(folder, "switch", "--quiet", "--create", branch, "main")
-        code.write_text((WAITING if waiting else MODEL).format(size=size))
+        code.write_text(SUBJECTS[subject].format(size=size))
         git(folder, "add", ".")
         git(folder, "commit", "--quiet", "--allow-empty", "--message", branch)
 
 
-def session(folder: Path, branch: str, *settings: str) -> dict[str, object]:
+def session(folder: Path, branch: str, tolerance: str, log: Path) -> dict[str, object]:
     """One session on a branch."""
     git(folder, "switch", "--quiet", branch)
-    values = (word for setting in settings for word in ("-o", setting))
-    command = [sys.executable, "-m", "pytest", "perf_tests", "--tfperf-base=main", *values]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "perf_tests",
+        "--tfperf-base=main",
+        "-o",
+        f"tfperf_tolerance={tolerance}",
+    ]
     began, load = time.monotonic(), os.getloadavg()[0]
     done = subprocess.run(
         command,
@@ -88,7 +110,7 @@ def session(folder: Path, branch: str, *settings: str) -> dict[str, object]:
         text=True,
         check=False,
     )
-    (folder.parent / "last.log").write_text(done.stdout)
+    log.write_text(done.stdout)
     found = OUTCOME.search(done.stdout)
     return {
         "branch": branch,
@@ -103,22 +125,28 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("--tolerance", default="0.02")
-    arguments.add_argument("--branches", nargs="+", choices=BRANCHES, default=list(BRANCHES))
-    arguments.add_argument("--waiting", action="store_true")
+    arguments.add_argument("--branches", nargs="+", choices=BRANCHES, default=["same", "five", "ten"])
+    arguments.add_argument("--sessions", type=int, help="of each branch, in place of 20 and 10")
+    arguments.add_argument("--subject", choices=SUBJECTS, default="model")
+    arguments.add_argument("--neighbour", action="store_true")
     given = arguments.parse_args()
     folder, records = given.folder / "project", given.folder / "sessions.jsonl"
     if not folder.exists():
-        project(folder, waiting=given.waiting)
-    settings = [f"tfperf_tolerance={given.tolerance}", *(["tfperf_busy=1"] if given.waiting else [])]
+        project(folder, given.subject)
     done = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
-    left = {name: BRANCHES[name][0] - sum(one["branch"] == name for one in done) for name in given.branches}
+    wanted = {name: given.sessions or BRANCHES[name][0] for name in given.branches}
+    left = {name: number - sum(one["branch"] == name for one in done) for name, number in wanted.items()}
+    if given.neighbour:
+        seed = str(len(done) + 1)
+        neighbour = subprocess.Popen([sys.executable, Path(__file__).with_name("neighbour.py"), "--seed", seed])
+        atexit.register(neighbour.terminate)
     while any(number > 0 for number in left.values()):
-        branch = max(left, key=lambda name: left[name] / BRANCHES[name][0])  # the branches take turns
+        branch = max(left, key=lambda name: left[name] / wanted[name])  # the branches take turns
         left[branch] -= 1
-        done.append(session(folder, branch, *settings))
+        done.append(session(folder, branch, given.tolerance, given.folder / f"{len(done) + 1}-{branch}.log"))
         with records.open("a") as file:
             file.write(json.dumps(done[-1]) + "\n")
-    for branch in BRANCHES:
+    for branch in wanted:
         print(branch, dict(Counter(one["outcome"] for one in done if one["branch"] == branch)))
     print(f"{statistics.median(one['seconds'] for one in done):.0f} s in the median, of {len(done)} sessions")
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
-from pytest_tfperf.bench.run_engine import RunEngine, T, undisturbed
+from pytest_tfperf.bench.run_engine import RunEngine, undisturbed
 from pytest_tfperf.bench.task import Call, Profiler, Task, judged_figures, measured_figures
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
@@ -175,35 +175,33 @@ class Bench:
         return result if self._profiler is None else replace(result, profile=self._profiler(task, result))
 
     def _good_run(self, task: Task, label: str, taken: _RunsSoFar, tries: int | None = None) -> Run:
-        """A run that nothing disturbed; adds those before it that were disturbed to `taken`."""
-        run, discarded = self._undisturbed(
-            task, lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries
+        """A run that nothing disturbed; adds those before it that were disturbed to `taken`.
+
+        There are fewer tries if the machine's tests have spent too long on disturbed runs.
+        """
+        machine, started = self._machine(task.topology), time.monotonic()
+        run, discarded = undisturbed(
+            lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries=tries or machine.tries
         )
         if run is None:
+            machine.was_disturbed(time.monotonic() - started)
             raise _invalid(task, invalid(None), discarded)
         taken.discarded += discarded
         return run
 
-    def _undisturbed(
-        self, task: Task, take: Callable[[], T], tries: int | None = None
-    ) -> tuple[T | None, tuple[T, ...]]:
-        """As `undisturbed`, with fewer tries if the machine's tests have spent too long on disturbed runs."""
-        machine, started = self._machine(task.topology), time.monotonic()
-        good, discarded = undisturbed(take, tries=tries or machine.tries)
-        if good is None:
-            machine.was_disturbed(time.monotonic() - started)
-        return good, discarded
-
     def _take_pair(self, task: Task, taken: _RunsSoFar, machine: MachineSession) -> bool:
         """Add a pair with the reference environment; False if that environment fails, so that rule 2 takes over."""
         source = self._pair_sources.setdefault(task.call, reference_pairs(self._engine, task))
+        started = time.monotonic()
         try:
-            pair, discarded = self._undisturbed(task, source.take)
+            pair, discarded = source.take(machine.tries)
         except TfperfError as error:  # also one that proves nothing, because it would run the current code
             if not source.a_fails():
                 raise
             machine.reference_failed(task, error.brief)
             return False
+        if pair is None or not pair.is_even:
+            machine.was_disturbed(time.monotonic() - started)
         if pair is None:
             disturbed = [run for bad in discarded for run in (bad.a, bad.b) if run.disturbance]
             raise _invalid(task, invalid(None), disturbed)

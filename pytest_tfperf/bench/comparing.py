@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Protocol
 
 from pytest_tfperf.bench.pairs import PairSource
-from pytest_tfperf.bench.run_engine import RunEngine, Side, undisturbed
+from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import compared_figures
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.command import Subject
@@ -88,7 +87,8 @@ def compare(
 ) -> Comparison:
     """Compare b with a in fresh pairs of workers, until their ratio decides or the effort is spent.
 
-    A disturbed pair is discarded and measured again. If three pairs in a row are disturbed, the comparison is INVALID.
+    A pair of which one side was disturbed more than the other is discarded and measured again (`PairSource.take`). If
+    three pairs in a row tell nothing, because a run never settles by itself, the comparison is INVALID.
 
     Args:
         engine: takes the pairs.
@@ -150,8 +150,8 @@ class _DecidedPairs:
     """The pairs of a comparison, and what they decide.
 
     Args:
-        counted: those that count; the last disturbed one where each was disturbed.
-        discarded: the disturbed ones.
+        counted: those that count; the last discarded one where none does.
+        discarded: those of which one side was disturbed more than the other.
         decision: on the ratio.
         figures: the verdicts on the plan's figures.
     """
@@ -181,7 +181,7 @@ def _take_pairs(
         # The third pair is the first that can decide, and usually the last, so its workers profile their steps.
         profiled = len(pairs) == MIN_PAIRS - 1
         try:
-            pair, bad = undisturbed(partial(source.take, profiled=profiled))
+            pair, bad = source.take(profiled=profiled)
         except MeasurementError as error:
             is_first = not (pairs or discarded)
             if is_of_commits and is_first and source.failed_side == "a" and isinstance(error, UserCodeFailed):
@@ -213,7 +213,8 @@ def _lacking(error: UserCodeFailed) -> NotCompared:
 
 def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: ErrorRates) -> PairsDecision:
     errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
-    window_error = math.sqrt(statistics.fmean(error**2 for error in errors)) if errors else 0.0
+    # The median, because one uneven pair among many says nothing about the others.
+    window_error = statistics.median(errors) if errors else 0.0
     decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error, error_rates=rates)
     verdicts = (invalid(summarise([run])) for run in (pairs[-1].a, pairs[-1].b))
     found = next(filter(None, verdicts), None)

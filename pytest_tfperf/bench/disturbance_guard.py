@@ -63,7 +63,7 @@ class DisturbanceGuard:
         knows_pids: Callable[[], bool] = gives_our_pids,
         looks: Sequence[float] = _LOOKS,
     ) -> None:
-        self._limits = limits
+        self.limits = limits
         self._sampler = sampler
         self._knows_pids = knows_pids
         self._looks = looks
@@ -87,7 +87,7 @@ class DisturbanceGuard:
         telemetry = sampler.stop()
         uses = {gpu.uuid: gpu.utilisation_fraction_mean or 0.0 for gpu in telemetry.gpus} if telemetry else {}
         uuid, used = busiest(uses)
-        is_shared = used > self._limits.gpu_utilisation_fraction
+        is_shared = used > self.limits.gpu_utilisation_fraction
         return Disturbance(DisturbanceKind.GPU_SHARED, used, gpu=uuid) if is_shared else None
 
     @contextmanager
@@ -103,8 +103,8 @@ class DisturbanceGuard:
             observation.telemetry = sampler.stop()
             observation.polls = sampler.polls if observation.telemetry is not None else ()
         if observation.telemetry is not None:
-            observation.disturbance = disturbance_in(observation.telemetry, self._limits)
-            observation.environment = power_facts(observation.telemetry, self._limits)
+            observation.disturbance = disturbance_in(observation.telemetry, self.limits)
+            observation.environment = power_facts(observation.telemetry, self.limits)
         if observation.disturbance is None and sampler.hung:
             observation.disturbance = Disturbance(DisturbanceKind.DRIVER_SILENT, gpu=uuids[0] if uuids else "")
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
@@ -9,6 +13,7 @@ from pytest_tfperf.core.comparison import Interleaving
 from pytest_tfperf.core.run import ONE_WINDOW, Pair, Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.judging.unevenness import are_alike, tells_nothing, unevenness
 from pytest_tfperf.workers.failures import had_less_memory
 
 
@@ -51,15 +56,38 @@ class PairSource:
         self.fallback = ""
         self.failed_side = ""
 
-    def take(self, *, profiled: bool = False) -> Pair:
-        """The next pair; `disturbance` says what it was disturbed by.
+    def take(self, tries: int = TRIES, *, profiled: bool = False) -> tuple[Pair | None, tuple[Pair, ...]]:
+        """Take pairs until one is even: what disturbs both sides alike discards no pair.
+
+        Other work that comes and goes may leave no such pair. Then the one with the least error counts.
 
         Args:
+            tries: the most pairs.
             profiled: ask each worker what its step spends its time on.
+
+        Returns:
+            The pair that counts, None if none of them tells anything; and those discarded.
 
         Raises:
             MeasurementError: a worker died, hung or raised.
         """
+        uneven: list[Pair] = []
+        for _ in range(tries):
+            pair = self._next(profiled=profiled)
+            if pair.is_even:
+                return pair, tuple(uneven)
+            uneven.append(pair)
+        usable = [pair for pair in uneven if not tells_nothing(pair)]
+        best = min(usable, key=lambda pair: pair.error, default=None)
+        return best, tuple(pair for pair in uneven if pair is not best)
+
+    def _next(self, *, profiled: bool) -> Pair:
+        """One more pair, with what is known of its evenness."""
+        pair, limits = self._take(profiled=profiled), self._engine.limits
+        error = math.hypot(pair.error, unevenness(pair.a, pair.b, limits))
+        return replace(pair, error=error, is_even=are_alike(pair.a, pair.b, limits))
+
+    def _take(self, *, profiled: bool) -> Pair:
         b_first = self._taken % 2 == 1
         self._taken += 1
         if self.interleaving is Interleaving.RUNS:

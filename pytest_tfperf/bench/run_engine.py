@@ -6,7 +6,6 @@ import resource
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
@@ -35,8 +34,6 @@ from pytest_tfperf.workers.training_run import TrainingRun
 
 BREAKDOWN_SECONDS = 2.0
 """The longest run on device data after a regression, which shows which part of the step slowed down."""
-
-T = TypeVar("T", Run, Pair)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +66,7 @@ class RunEngine:
         sampled: False to watch and profile nothing, as in a smoke run.
 
     Attributes:
+        limits: above which a disturbance counts.
         warm_up: how the GPUs were warmed up before their first timed windows.
     """
 
@@ -83,6 +81,7 @@ class RunEngine:
     ) -> None:
         self._observer = observer
         self._guard = guard
+        self.limits = guard.limits
         self._data_dir = data_dir
         self._sampled = sampled
         self.warm_up = GpuWarmUp(most_seconds=warm_up_seconds)
@@ -287,12 +286,12 @@ class RunEngine:
             self._observer.done()
 
 
-def undisturbed(take: Callable[[], T], *, tries: int = TRIES) -> tuple[T | None, tuple[T, ...]]:
-    """Take runs or pairs until one is undisturbed, at most `tries`.
+def undisturbed(take: Callable[[], Run], *, tries: int = TRIES) -> tuple[Run | None, tuple[Run, ...]]:
+    """Take runs until one is undisturbed, at most `tries`.
 
     Returns the undisturbed one, or None, and the disturbed ones.
     """
-    discarded: list[T] = []
+    discarded: list[Run] = []
     for _ in range(tries):
         taken = take()
         if taken.disturbance is None:

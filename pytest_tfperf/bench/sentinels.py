@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.pairs import reference_pairs
-from pytest_tfperf.bench.run_engine import RunEngine, undisturbed
+from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
@@ -104,7 +104,7 @@ class _Sentinel:
         """Take pairs until there are this many, or until that fails."""
         while len(self.pairs) < wanted:
             try:
-                pair, _ = undisturbed(self._source.take)
+                pair, _ = self._source.take()
             except MeasurementError as error:
                 if self._source.a_fails():
                     self._machine.reference_failed(self.task, error.brief)
@@ -115,7 +115,7 @@ class _Sentinel:
                 self.failure = error.brief
                 return
             if pair is None:
-                self.failure = "all of its pairs were disturbed"
+                self.failure = "none of its pairs tells anything: its runs never settle"
                 return
             self.pairs.append(pair)
 

@@ -118,17 +118,20 @@ class Pair:
     Args:
         a, b: the two runs; in a check, the reference environment and the current one.
         log_ratio: ln(throughput of b / throughput of a).
-        error: standard error of `log_ratio` from the windows alone; what sets two processes apart is not in it.
+        error: standard error of `log_ratio` from the windows, and from what other work took from one side only; what
+            sets two processes apart is not in it.
+        is_even: whether both sides were disturbed alike, or not at all. Another pair counts only where no try is even.
     """
 
     a: Run
     b: Run
     log_ratio: float
     error: float
+    is_even: bool = True
 
     @property
     def disturbance(self) -> Disturbance | None:
-        """Why the pair is discarded; None for a good pair."""
+        """What disturbed one of its runs or both; None if nothing did."""
         return self.a.disturbance or self.b.disturbance
 
 

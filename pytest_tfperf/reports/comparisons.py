@@ -14,7 +14,7 @@ from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.figures import bad_figures, compared_figure_lines, figure_fact, figures_to_blame
-from pytest_tfperf.reports.invalid import advice_on_comparison, disturbance_fact, invalid_comparison
+from pytest_tfperf.reports.invalid import advice_on_comparison, disturbance_fact, disturbed_pairs, invalid_comparison
 from pytest_tfperf.reports.measurement_table import (
     ACT_FIRST,
     OutcomeRow,
@@ -156,6 +156,8 @@ def _lines(c: Comparison, rerun: RerunCommand) -> Iterator[Line]:
     if c.pairs:
         reason = "" if c.of_ratio is Outcome.INVALID else f": {c.reason}"
         yield Line("  ".join(change(math.expm1(x)) for x in c.log_ratios) + reason, "pairs")
+    if c.of_ratio is not Outcome.INVALID:
+        yield from disturbed_pairs(c.pairs)
     for pair in c.discarded_pairs:
         why = disturbance_fact(pair.disturbance) if pair.disturbance else "unknown"
         yield Line(f"{change(math.expm1(pair.log_ratio))}: {why}", "discarded")

@@ -11,13 +11,13 @@ from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.disturbance import NO_LIMITS, Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
-from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput, summarise
 from pytest_tfperf.core.verdict import Reason, Verdict
 from pytest_tfperf.core.workload import Optimizer, Precision, Trainer
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.numbers import whole_percent
+from pytest_tfperf.reports.numbers import counted, whole_percent
 from pytest_tfperf.reports.telemetry import slowed_down
 
 
@@ -95,6 +95,16 @@ def disturbance_fact(one: Disturbance) -> str:
         case DisturbanceKind.NOT_STEADY:
             return f"never settled: {_unsteady(amount, one.windows)}"
     return str(one.kind)
+
+
+def disturbed_pairs(pairs: Sequence[Pair]) -> Iterator[Line]:
+    """What disturbed pairs that count all the same: both sides alike, or one side more than the other."""
+    for is_even, how in ((True, "both sides alike"), (False, "one side more than the other, as in each try")):
+        found = [pair.disturbance for pair in pairs if pair.is_even is is_even and pair.disturbance is not None]
+        if found:
+            worst = max(found, key=lambda one: one.amount or 0.0)
+            text = f"{len(found)} of {counted(len(pairs), 'pair')}, {how}: {disturbance_fact(worst)}"
+            yield Line(text, "disturbed")
 
 
 def load_note(load: Sequence[Disturbance], runs: int) -> str:

@@ -18,7 +18,13 @@ from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines, figures_to_blame
-from pytest_tfperf.reports.invalid import ADVICE, advice_on_measurement, disturbance_fact, invalid_measurement
+from pytest_tfperf.reports.invalid import (
+    ADVICE,
+    advice_on_measurement,
+    disturbance_fact,
+    disturbed_pairs,
+    invalid_measurement,
+)
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
@@ -238,6 +244,7 @@ def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
 
 
 def _discarded(m: Measurement) -> Iterator[Line]:
+    yield from disturbed_pairs(m.pairs)
     for run in m.discarded:
         why = disturbance_fact(run.disturbance) if run.disturbance else _FAILED_LATER
         yield Line(f"{rate(run_value(run).examples_per_sec)}: {why}", "discarded")

@@ -151,6 +151,12 @@ def test_a_disturbed_first_run_is_replaced_before_pairs_are_taken() -> None:
     assert [run.disturbance for run in found.runs] == [None]
 
 
+def test_pairs_confirm_a_slowdown_although_the_machine_stays_busy() -> None:
+    session = PlayedSession(None, *[BUSY] * 40)
+    found = session.decided(session.task(steady(80.0), steady(100.0)))
+    assert (outcome_of(found), found.discarded_pairs) == ((Outcome.REGRESSED, Reason.CONFIRMED), ())
+
+
 def test_our_own_worker_that_dies_in_a_pair_is_an_error() -> None:
     session = PlayedSession()
     with pytest.raises(MeasurementError, match="the worker died"):

@@ -18,7 +18,7 @@ from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.comparison import Comparison, Interleaving
-from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
@@ -280,13 +280,43 @@ def test_an_effort_with_which_nothing_can_be_decided_is_refused(effort: dict[str
 # Disturbed pairs
 
 
-def test_a_disturbed_pair_is_measured_again_and_counts_for_nothing() -> None:
-    undisturbed, disturbed = compared(*sides()), compared(*sides(), TRIVIAL, BUSY)
+NOT_STEADY = Disturbance(DisturbanceKind.NOT_STEADY, -0.4)
+ONLY_B = [None, BUSY, BUSY, None]
+"""The runs of two pairs, the second of which begins with b."""
+
+
+@pytest.mark.parametrize(("b", "outcome"), [(ALMOST, Outcome.PASS), ((70.0, 70.1), Outcome.REGRESSED)])
+@pytest.mark.parametrize("workload", [TRIVIAL, HOST], ids=["interleaved windows", "alternating runs"])
+def test_a_machine_that_is_as_busy_for_both_sides_discards_no_pair(
+    workload: Workload, b: tuple[float, ...], outcome: Outcome
+) -> None:
+    found = compared(*sides(b=b), workload, *[BUSY] * 40)
+    assert (found.outcome, found.discarded_pairs) == (outcome, ())
+    assert {pair.disturbance for pair in found.pairs} == {BUSY}
+
+
+def test_a_pair_with_one_disturbed_side_is_measured_again_and_counts_for_nothing() -> None:
+    undisturbed, disturbed = compared(*sides(), HOST), compared(*sides(), HOST, None, BUSY)
     assert disturbed.outcome is Outcome.PASS
     assert len(disturbed.pairs) == len(undisturbed.pairs)
     assert [pair.disturbance for pair in disturbed.discarded_pairs] == [BUSY]
 
 
-def test_a_machine_that_stays_busy_makes_the_comparison_invalid() -> None:
-    found = compared(*sides(), TRIVIAL, *[BUSY] * TRIES)
-    assert (found.outcome, reason_of(found)) == (Outcome.INVALID, f"INVALID: {disturbance_fact(BUSY)}")
+def test_where_one_side_is_disturbed_in_each_try_the_last_resort_counts() -> None:
+    found = compared(*sides(), HOST, *ONLY_B, None, BUSY)
+    assert found.outcome is Outcome.PASS
+    assert [pair.is_even for pair in found.pairs][:2] == [False, True]
+    assert len(found.discarded_pairs) == TRIES - 1
+
+
+def test_what_only_one_side_lost_to_other_work_is_no_regression() -> None:
+    """The same figures are one where nothing disturbed them."""
+    b = (70.0, 70.1)
+    found = compared(*sides(b=b), HOST, *ONLY_B * 40)
+    assert compared(*sides(b=b), HOST).outcome is Outcome.REGRESSED
+    assert found.outcome is Outcome.INCONCLUSIVE
+
+
+def test_runs_that_never_settle_by_themselves_make_the_comparison_invalid() -> None:
+    found = compared(*sides(), HOST, *[NOT_STEADY] * 2 * TRIES)
+    assert (found.outcome, reason_of(found)) == (Outcome.INVALID, f"INVALID: {disturbance_fact(NOT_STEADY)}")

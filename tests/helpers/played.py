@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pytest_tfperf.bench.disturbance_guard import Observation
-from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
+from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, OpTime, StepProfile, Trace
 from pytest_tfperf.core.run import Plan, Run, Window
@@ -135,6 +135,7 @@ class PlayedGuard:
     """Sees these disturbances, run after run, and none afterwards."""
 
     script: list[Disturbance | None] = field(default_factory=list)
+    limits: DisturbanceLimits = DisturbanceLimits()
 
     def before(self, gpu_uuids: Iterable[str]) -> None: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from textwrap import dedent
 from typing import Any
 
@@ -81,6 +82,14 @@ def test_a_pass_names_no_slower_part_and_no_rerun() -> None:
 )
 def test_the_headline_names_both_sides(found: Comparison, text: str) -> None:
     assert text in headline(found)
+
+
+def test_pairs_that_ran_beside_other_work_are_said_to() -> None:
+    uneven = replace(pair(-0.11, disturbance=BUSY), is_even=False)
+    text = plain(message(comparison(pairs=(pair(-0.1), pair(-0.1, disturbance=BUSY), uneven, uneven))))
+    busy = disturbance_fact(BUSY)
+    assert f"disturbed   1 of 4 pairs, both sides alike: {busy}\n" in text
+    assert f"disturbed   2 of 4 pairs, one side more than the other, as in each try: {busy}\n" in text
 
 
 @pytest.mark.parametrize(

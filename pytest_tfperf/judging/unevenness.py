@@ -1,0 +1,120 @@
+"""Whether other work on the machine took as much from one side of a pair as from the other.
+
+What disturbs both sides alike cancels in their ratio, so such a pair counts. Of one that is uneven, the ratio is
+uncertain by as much as the disturbance can have changed it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from pytest_tfperf.core.disturbance import DisturbanceKind, DisturbanceLimits
+from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.telemetry import SLOWDOWNS
+from pytest_tfperf.judging.validity import busiest, disturbance_in
+
+_LEAST_LEFT = 0.25
+"""The least part of the time that counts as left to a run.
+
+Others can take nearly all of it from a program that mostly waits, and still leave it what it needs.
+"""
+
+_SECONDS_OF_A_SWAPPED_BYTE = 1e-4 / 4096  # 0.1 ms for each page
+
+
+def unevenness(a: Run, b: Run, limits: DisturbanceLimits) -> float:
+    """The most by which disturbances can have changed the log ratio of two runs; 0 where both had the same.
+
+    Args:
+        a, b: the two runs of a pair.
+        limits: tell from which use of the cores on others take what a run needs.
+    """
+    x, y = _logs_left(a, limits), _logs_left(b, limits)
+    return abs(math.fsum(y[kind] - x[kind] for kind in x))
+
+
+def are_alike(a: Run, b: Run, limits: DisturbanceLimits) -> bool:
+    """Whether a pair of these runs may count: nothing took more from one than an undisturbed run may lose.
+
+    Two undisturbed runs are always alike. A run that never settled is like no other.
+
+    Args:
+        a, b: the two runs of a pair.
+        limits: what an undisturbed run may lose to each kind of disturbance.
+    """
+    if any(run.disturbance is not None and run.disturbance.kind in _ITS_OWN for run in (a, b)):
+        return False
+    x, y, accepted = _logs_left(a, limits), _logs_left(b, limits), _accepted(limits)
+    return all(abs(y[kind] - x[kind]) <= -_log_left(accepted[kind]) for kind in accepted)
+
+
+def tells_nothing(pair: Pair) -> bool:
+    """Whether the ratio of a pair means nothing: a driver fell silent, or a run never settled by itself.
+
+    Beside other work a run may be fast and slow by turns; then its windows' error says how little it tells.
+    """
+    return any(_tells_nothing(run) for run in (pair.a, pair.b))
+
+
+_ITS_OWN = (DisturbanceKind.NOT_STEADY, DisturbanceKind.DRIVER_SILENT)
+"""Disturbances of a run that have no amount to compare with another run's."""
+
+
+_UNSETTLES = DisturbanceLimits(other_cpu_fraction=0.1, steal_fraction=0.1)
+"""What can make a run unsteady if it comes and goes: that takes a change of 10 % (steady_state.py)."""
+
+
+def _tells_nothing(run: Run) -> bool:
+    if run.disturbance is None or run.disturbance.kind not in _ITS_OWN:
+        return False
+    known = (one for one in (run.telemetry, *run.polls) if one is not None)
+    other_work = any(disturbance_in(one, _UNSETTLES) for one in known)
+    return run.disturbance.kind is DisturbanceKind.DRIVER_SILENT or not other_work
+
+
+def _logs_left(run: Run, limits: DisturbanceLimits) -> Mapping[DisturbanceKind, float]:
+    """The logarithm of the part of its time that each kind of disturbance has left to a run, at least."""
+    taken, found = _sampled(run, limits), run.disturbance
+    if found is not None and found.kind in taken:  # found before the run, in which it shows no more
+        amount = 1.0 if found.amount is None else found.amount
+        of_time = amount * _SECONDS_OF_A_SWAPPED_BYTE if found.kind is DisturbanceKind.SWAPPING else amount
+        taken[found.kind] = max(taken[found.kind], of_time)
+    return {kind: _log_left(part) for kind, part in taken.items()}
+
+
+def _sampled(run: Run, limits: DisturbanceLimits) -> dict[DisturbanceKind, float]:
+    host, gpus = run.telemetry, () if run.telemetry is None else run.telemetry.gpus
+    others = swapped = stolen = 0.0
+    if host is not None:
+        takes_ours = (host.idle_fraction_mean or 0.0) <= limits.idle_fraction
+        others = (host.other_cpu_fraction_mean or 0.0) if takes_ours else 0.0
+        stolen, swapped = host.steal_fraction_mean or 0.0, host.swap_bytes_per_sec_mean or 0.0
+    return {
+        DisturbanceKind.OTHER_PROCESSES: others,
+        DisturbanceKind.STEAL: stolen,
+        DisturbanceKind.SWAPPING: swapped * _SECONDS_OF_A_SWAPPED_BYTE,
+        DisturbanceKind.GPU_SHARED: _largest(busiest(gpu.other_processes)[1] for gpu in gpus),
+        DisturbanceKind.GPU_SLOWED_DOWN: _largest(
+            (gpu.throttled_fractions or {}).get(reason, 0.0) for gpu in gpus for reason in SLOWDOWNS
+        ),
+    }
+
+
+def _accepted(limits: DisturbanceLimits) -> Mapping[DisturbanceKind, float]:
+    """What an undisturbed run may lose to each kind, as a part of its time."""
+    return {
+        DisturbanceKind.OTHER_PROCESSES: limits.other_cpu_fraction,
+        DisturbanceKind.STEAL: limits.steal_fraction,
+        DisturbanceKind.SWAPPING: limits.swap_bytes_per_sec * _SECONDS_OF_A_SWAPPED_BYTE,
+        DisturbanceKind.GPU_SHARED: limits.gpu_utilisation_fraction,
+        DisturbanceKind.GPU_SLOWED_DOWN: limits.gpu_samples_fraction,
+    }
+
+
+def _log_left(taken: float) -> float:
+    return math.log(max(1 - taken, _LEAST_LEFT))
+
+
+def _largest(parts: Iterable[float]) -> float:
+    return max(parts, default=0.0)
