@@ -41,6 +41,8 @@ class Answer:
         ratio, low, high: of the state over the good one, with the interval; NaN if it was skipped.
         pairs: how many it took.
         why: why it was skipped.
+        may_pass: whether that may be different the next time: the machine was disturbed or short of memory, or a worker
+            hung. A crash, missing code and packages that can't be installed are the state's own.
     """
 
     side: Side
@@ -50,6 +52,7 @@ class Answer:
     high: float = math.nan
     pairs: int = 0
     why: str = ""
+    may_pass: bool = False
 
 
 def answer_of(decision: PairsDecision, threshold: Tolerance, pairs: int) -> Answer:

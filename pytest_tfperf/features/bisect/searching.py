@@ -95,6 +95,7 @@ class Searching:
             self._file.unlink(missing_ok=True)
         self._kept = self._read()
         self._skipped: dict[int, Answer] = {}
+        self._asked_again: set[int] = set()
 
     def run(self) -> int:
         """Search until the change is found; returns the exit status.
@@ -120,6 +121,9 @@ class Searching:
             f"{counted(comparisons(self._last), 'comparison')}"
         )
         ends = self._kept.ends or self._compare_ends()
+        if ends.decision.outcome is Outcome.INVALID:
+            self._show(f"  {names[-1]}: skipped: {ends.decision.reason}; once more")
+            ends = self._compare_ends()
         outcome, reason = ends.decision.outcome, ends.decision.reason
         if outcome is not Outcome.INVALID:  # a reader would take its ratio for a result
             of = "" if ends.test == self._test else f" of {ends.test}"
@@ -132,7 +136,7 @@ class Searching:
             return EXIT_REGRESSED
         for index, answer in sorted(self._answers.items()):
             self._show(f"  {names[index]}: {_said(answer)} (kept)")
-        while (asked := self._search.next) is not None:
+        while (asked := self._next()) is not None:
             self._show_left()
             answer = self._ask(0, asked, ends)
             if answer.side is Side.SKIPPED:
@@ -141,6 +145,23 @@ class Searching:
                 self._keep(replace(self._kept, answers={**self._kept.answers, str(asked): answer}))
             self._show(f"  {names[asked]}: {_said(answer)}")
         return self._end(ends)
+
+    def _next(self) -> int | None:
+        """The state to compare next; at the end of the search, what could not be measured for a passing reason."""
+        if (asked := self._search.next) is not None:
+            return asked
+        again = [index for index in self._search.candidates if self._may_pass(index)]
+        if not again:
+            return None
+        self._show(f"going back to {', '.join(self._states.names[index] for index in again)}")
+        for index in again:
+            del self._skipped[index]
+            self._asked_again.add(index)
+        return self._search.next
+
+    def _may_pass(self, index: int) -> bool:
+        """Whether to measure a skipped state again: once, and only what a busy machine may have caused."""
+        return index in self._skipped and self._skipped[index].may_pass and index not in self._asked_again
 
     # Comparisons
 
@@ -172,10 +193,10 @@ class Searching:
         alike = [one for one in answered.found if (one.test, one.call) == (ends.test, ends.call)]
         if not alike:
             why = answered.faults.get(ends.test, f"{ends.test} was not compared")
-            return Answer(side=Side.SKIPPED, why=why.partition("\n")[0])
+            return Answer(side=Side.SKIPPED, why=why.partition("\n")[0], may_pass=ends.test in answered.passing)
         found = alike[0]
         if found.decision.outcome is Outcome.INVALID:
-            return Answer(side=Side.SKIPPED, why=found.decision.reason)
+            return Answer(side=Side.SKIPPED, why=found.decision.reason, may_pass=True)
         return answer_of(found.decision, threshold, found.pairs)
 
     def _compare(self, a: int, b: int, tolerance: Tolerance | None) -> Answered:
@@ -213,11 +234,16 @@ class Searching:
         names, found = self._states.names, self._search.candidates
         if len(found) > 1:
             listed = ", ".join(names[index] for index in found)
-            self._show(f"one of these {len(found)}, because those between can't be measured: {listed}")
+            again = any(self._skipped[index].may_pass for index in found if index in self._skipped)
+            hint = ". The same command measures those again that were disturbed" if again else ""
+            self._show(f"one of these {len(found)}, because those between can't be measured: {listed}{hint}")
             return EXIT_NOT_MEASURED
         first = found[0]
         before = self._last_measured_before(first)
         last = self._ask(before, first, ends)
+        if last.may_pass:
+            self._show(f"  {names[first]} beside {names[before]}: {_said(last)}; once more")
+            last = self._ask(before, first, ends)
         if last.side is Side.SKIPPED:
             self._show(f"{names[first]} is the first slow {self._states.noun}; its size is not known: {last.why}")
             return EXIT_NOT_MEASURED

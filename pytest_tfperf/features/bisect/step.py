@@ -18,7 +18,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import Hung, OutOfMemory, TfperfError
 from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision
 from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.stores import files
@@ -96,11 +96,13 @@ class Answered:
     Args:
         found: the comparisons of the two states, in their order.
         faults: why a test could not be measured, or compared nothing.
+        passing: the tests with a fault that a busy machine can cause.
         seconds: how long the calls took.
     """
 
     found: tuple[Found, ...] = ()
     faults: Mapping[str, str] = field(default_factory=dict)
+    passing: tuple[str, ...] = ()
     seconds: float = 0.0
 
 
@@ -131,7 +133,9 @@ def answered(record: SessionRecord) -> Answered:
     faults = {test: str(error) for test, error in record.not_measured.items()}
     if not (found or faults):
         faults = dict.fromkeys(calls, _ONLY_HERE)
-    return Answered(found=tuple(found), faults=faults, seconds=sum(one.seconds for one in record.results))
+    passing = tuple(test for test, error in record.not_measured.items() if isinstance(error, Hung | OutOfMemory))
+    seconds = sum(one.seconds for one in record.results)
+    return Answered(found=tuple(found), faults=faults, passing=passing, seconds=seconds)
 
 
 _ONLY_HERE: Final = (

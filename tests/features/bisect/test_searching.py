@@ -41,7 +41,10 @@ FAST, SLOW = found(Outcome.PASS, 1.0), found(Outcome.REGRESSED, 0.9)
 UNDECIDED = found(Outcome.INCONCLUSIVE, 0.93, reason="too close to decide")
 DISTURBED = found(Outcome.INVALID, 0.5, reason="INVALID: other processes used 43 % of 2 cores")
 DIED = Answered(faults={TEST: "the program exited with status 1"})
-SECOND_IS_SLOW: Mapping[str, Found | Answered] = {"0 4": SLOW, "0 2": SLOW, "0 1": FAST, "1 2": SLOW}
+HUNG = Answered(faults={TEST: "the program printed nothing for 60 s"}, passing=(TEST,))
+Said = Found | Answered | list[Found | Answered]
+"""The answer of each session on two states, or those of its sessions one after the other."""
+SECOND_IS_SLOW: Mapping[str, Said] = {"0 4": SLOW, "0 2": SLOW, "0 1": FAST, "1 2": SLOW}
 """By the two states that are compared."""
 
 
@@ -52,19 +55,22 @@ class Played:
         self._folder = folder
         self.compared: list[str] = []
 
-    def search(self, answers: Mapping[str, Found | Answered], test: str = TEST) -> tuple[int, str]:
+    def search(self, answers: Mapping[str, Said], test: str = TEST) -> tuple[int, str]:
         """The status and the text of a search; `compared` has the states that it compared."""
         self.compared, said = [], []
         session = self._session(answers)
         status = Searching(test, PlayedStates(), self._folder, said.append, run_pytest=session).run()
         return status, "\n".join(map(str, said))
 
-    def _session(self, answers: Mapping[str, Found | Answered]) -> Callable[[str, Path], str]:
+    def _session(self, answers: Mapping[str, Said]) -> Callable[[str, Path], str]:
         def run_pytest(test: str, step_file: Path) -> str:
             del test
             step = read_step(step_file)
             self.compared.append(f"{step.a.name} {step.b.name}")
-            answer = answers[self.compared[-1]]
+            said = answers[self.compared[-1]]
+            answer = (
+                said[min(self.compared.count(self.compared[-1]), len(said)) - 1] if isinstance(said, list) else said
+            )
             write(Path(step.answer), answer if isinstance(answer, Answered) else Answered(found=(answer,)))
             return ""
 
@@ -102,6 +108,43 @@ def test_a_last_comparison_that_is_decided_says_that_an_earlier_answer_was_wrong
 def test_an_undecided_last_comparison_blames_no_earlier_answer(played: Played) -> None:
     status, text = played.search({**SECOND_IS_SLOW, "1 2": found(Outcome.INCONCLUSIVE, 0.97)})
     assert (status, "this undecided answer or an earlier one is wrong" in text) == (NOT_MEASURED, True), text
+
+
+# What could not be measured
+
+
+@pytest.mark.parametrize("why", [DISTURBED, HUNG], ids=["disturbed", "hung"])
+def test_a_state_that_was_skipped_for_a_busy_moment_is_measured_again_before_the_end(
+    played: Played, why: Found | Answered
+) -> None:
+    status, text = played.search({**SECOND_IS_SLOW, "0 1": [why, FAST]})
+    assert (status, "going back to 1\n" in text, "2 is the first slow one" in text) == (FOUND, True, True), text
+    assert played.compared == ["0 4", "0 2", "0 1", "0 1", "1 2"]
+
+
+def test_a_state_whose_own_program_died_is_not_measured_again(played: Played) -> None:
+    status, text = played.search({**SECOND_IS_SLOW, "0 1": DIED})
+    assert (status, played.compared) == (NOT_MEASURED, ["0 4", "0 2", "0 1"])
+    assert text.endswith("because those between can't be measured: 1, 2")
+
+
+def test_a_state_that_is_disturbed_twice_is_left_to_the_next_command(played: Played) -> None:
+    status, text = played.search({**SECOND_IS_SLOW, "0 1": DISTURBED})
+    assert (status, played.compared) == (NOT_MEASURED, ["0 4", "0 2", "0 1", "0 1"])
+    assert text.endswith("The same command measures those again that were disturbed")
+
+
+def test_a_skipped_state_that_cannot_be_the_first_slow_one_is_left_out(played: Played) -> None:
+    _, text = played.search({"0 4": SLOW, "0 2": [DISTURBED], "0 1": SLOW, "0 3": SLOW})
+    assert "going back" not in text
+
+
+@pytest.mark.parametrize("states", ["0 4", "1 2"], ids=["the first", "the last"])
+def test_the_first_and_the_last_comparison_are_made_once_more_if_they_were_disturbed(
+    played: Played, states: str
+) -> None:
+    status, text = played.search({**SECOND_IS_SLOW, states: [DISTURBED, SLOW]})
+    assert (status, played.compared.count(states)) == (FOUND, 2), text
 
 
 # What is kept

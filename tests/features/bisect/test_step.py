@@ -9,7 +9,7 @@ from measurements import TEST, comparison, measurement
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.features.bisect.step import answered
 
 
@@ -39,6 +39,11 @@ def test_an_error_of_a_test_is_its_own() -> None:
     died = MeasurementError("the program exited with status 1")
     answer = answered(SessionRecord(results=[checked()], not_measured={"a.py::test": died}))
     assert answer.faults == {"a.py::test": "the program exited with status 1"}
+
+
+def test_only_a_fault_that_a_busy_machine_can_cause_may_pass() -> None:
+    faults = {"a.py::test": MeasurementError("died"), "b.py::test": Hung("silent"), "c.py::test": OutOfMemory("full")}
+    assert answered(SessionRecord(not_measured=faults)).passing == ("b.py::test", "c.py::test")
 
 
 def test_an_invalid_comparison_says_what_disturbed_it() -> None:
