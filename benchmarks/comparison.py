@@ -206,11 +206,13 @@ def _variance(values: Sequence[float]) -> float:
 
 # Exact fractions would take two thirds of the time.
 @patch.multiple(statistics, variance=_variance, stdev=lambda values: math.sqrt(_variance(values)))
-def beside_neighbours(trials: int, most: int, seed: int, between_runs: float, changes: Sequence[float]) -> None:
+def beside_neighbours(
+    trials: int, most: int, seed: int, between_runs: float, changes: Sequence[float], interleaved: Sequence[str]
+) -> None:
     print(f"played: {trials} comparisons each, at most {most} pairs, tolerance 2 %, sb {between_runs:.1%}, seed {seed}")
     print(f"{'neighbour takes':<40} {'by':<8} {'truth':>6} {' '.join(f'{word:>12}' for word in ENDS)}  pairs")
-    for by, pipeline in (("windows", "device"), ("runs", "host")):
-        workload = Workload(model="trivial", batch_size=1, input_pipeline=pipeline)
+    for by in interleaved:
+        workload = Workload(model="trivial", batch_size=1, input_pipeline=PIPELINES[by])
         side = Side(workload=workload, launcher=cast("Launcher", None))
         for change in changes:
             in_all = Counter[str]()
@@ -227,6 +229,7 @@ def beside_neighbours(trials: int, most: int, seed: int, between_runs: float, ch
             print(f"{'all of these':<40} {by:<8} {change:6.0%} {_shares(in_all)}", flush=True)
 
 
+PIPELINES = {"windows": "device", "runs": "host"}
 ENDS = (Outcome.REGRESSED, Outcome.PASS, Outcome.IMPROVED, Outcome.INCONCLUSIVE, Outcome.INVALID)
 
 
@@ -242,11 +245,12 @@ def main() -> None:
     parser.add_argument("--window-error", type=float, default=0.007, help="of a simulated pair, from its windows")
     parser.add_argument("--between-runs", type=float, nargs="+", default=BETWEEN_RUNS, help="as fractions")
     parser.add_argument("--changes", type=float, nargs="+", default=(0.0, -0.05, -0.3), help="with --neighbour")
+    parser.add_argument("--by", nargs="+", choices=PIPELINES, default=list(PIPELINES), help="with --neighbour")
     parser.add_argument("--neighbour", action="store_true", help="beside other work that comes and goes")
     options = parser.parse_args()
     if options.neighbour:
         sb = options.between_runs[0] if options.between_runs != BETWEEN_RUNS else 0.01
-        beside_neighbours(options.trials, options.pairs, options.seed, sb, options.changes)
+        beside_neighbours(options.trials, options.pairs, options.seed, sb, options.changes, options.by)
         return
     simulate(options.trials, options.pairs, options.window_error, options.seed, options.between_runs)
 

@@ -127,7 +127,8 @@ class Bench:
             return self._judged(task, taken)
         machine.suspect(task)
         disturbed = [run for run in taken.runs if run.disturbance is not None]
-        if wants.what is Want.PAIRS and not disturbed and self._take_pair(task, taken, machine):
+        may_pair = wants.what is Want.PAIRS
+        if may_pair and (taken.pairs or not disturbed) and self._take_pair(task, taken, machine):
             return self._judged(task, taken)
         # Take a fresh run: rule 2 wants one, the first run was disturbed, or the reference environment fails.
         if task.call in machine.reference_failures:
@@ -139,10 +140,13 @@ class Bench:
             tries = None if task.reference.if_slower is Consequence.FAILS else 1
             taken.runs.append(self._good_run(task, OwnRun.CONFIRMATION, taken, tries))
         except InvalidMeasurement as error:
+            taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
+            # A machine that stays busy is as busy for both sides of a pair.
+            if may_pair and machine.has_reference(task) and self._take_pair(task, taken, machine):
+                return self._judged(task, taken)
             if tries is None:
                 raise
             # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
-            taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
             doubt = verdict
             if verdict.wants != NOTHING:
                 doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)

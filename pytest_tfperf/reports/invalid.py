@@ -99,7 +99,7 @@ def disturbance_fact(one: Disturbance) -> str:
 
 def disturbed_pairs(pairs: Sequence[Pair]) -> Iterator[Line]:
     """What disturbed pairs that count all the same: both sides alike, or one side more than the other."""
-    for is_even, how in ((True, "both sides alike"), (False, "one side more than the other, as in each try")):
+    for is_even, how in ((True, "on both sides"), (False, "one side more than the other, as in each try")):
         found = [pair.disturbance for pair in pairs if pair.is_even is is_even and pair.disturbance is not None]
         if found:
             worst = max(found, key=lambda one: one.amount or 0.0)

@@ -12,6 +12,7 @@ from played_session import ROW, PlayedSession
 from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key, Provenance
+from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
@@ -151,10 +152,16 @@ def test_a_disturbed_first_run_is_replaced_before_pairs_are_taken() -> None:
     assert [run.disturbance for run in found.runs] == [None]
 
 
-def test_pairs_confirm_a_slowdown_although_the_machine_stays_busy() -> None:
-    session = PlayedSession(None, *[BUSY] * 40)
-    found = session.decided(session.task(steady(80.0), steady(100.0)))
-    assert (outcome_of(found), found.discarded_pairs) == ((Outcome.REGRESSED, Reason.CONFIRMED), ())
+@pytest.mark.parametrize("first", [None, BUSY], ids=["after a quiet first run", "from the first run on"])
+@pytest.mark.parametrize(
+    ("now", "expected"), [(80.0, Outcome.REGRESSED), (100.0, Outcome.PASS)], ids=["slower", "as slow as the machine"]
+)
+def test_pairs_decide_although_the_machine_stays_busy(first: Disturbance | None, now: float, expected: Outcome) -> None:
+    session = PlayedSession(first, *[BUSY] * 60)
+    busy = 0.5
+    found = session.decided(session.task(steady(now * busy), steady(100.0 * busy)))
+    assert (outcome_of(found)[0], found.discarded_pairs) == (expected, ())
+    assert len(found.discarded) == (TRIES if first else 0)
 
 
 def test_our_own_worker_that_dies_in_a_pair_is_an_error() -> None:

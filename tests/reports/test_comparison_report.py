@@ -88,7 +88,7 @@ def test_pairs_that_ran_beside_other_work_are_said_to() -> None:
     uneven = replace(pair(-0.11, disturbance=BUSY), is_even=False)
     text = plain(message(comparison(pairs=(pair(-0.1), pair(-0.1, disturbance=BUSY), uneven, uneven))))
     busy = disturbance_fact(BUSY)
-    assert f"disturbed   1 of 4 pairs, both sides alike: {busy}\n" in text
+    assert f"disturbed   1 of 4 pairs, on both sides: {busy}\n" in text
     assert f"disturbed   2 of 4 pairs, one side more than the other, as in each try: {busy}\n" in text
 
 
