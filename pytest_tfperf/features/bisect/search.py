@@ -41,8 +41,8 @@ class Answer:
         ratio, low, high: of the state over the good one, with the interval; NaN if it was skipped.
         pairs: how many it took.
         why: why it was skipped.
-        may_pass: whether that may be different the next time: the machine was disturbed or short of memory, or a worker
-            hung. A crash, missing code and packages that can't be installed are the state's own.
+        may_pass: whether that may be different the next time: the machine was disturbed or short of memory, a worker
+            hung or was killed. Code that raises or is missing, and packages that can't be installed, are the state's.
     """
 
     side: Side

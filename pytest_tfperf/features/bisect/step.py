@@ -18,7 +18,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
-from pytest_tfperf.errors import Hung, OutOfMemory, TfperfError
+from pytest_tfperf.errors import MeasurementError, TfperfError, UserCodeFailed
 from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision
 from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.stores import files
@@ -96,7 +96,7 @@ class Answered:
     Args:
         found: the comparisons of the two states, in their order.
         faults: why a test could not be measured, or compared nothing.
-        passing: the tests with a fault that a busy machine can cause.
+        passing: the tests with a fault that may be gone the next time.
         seconds: how long the calls took.
     """
 
@@ -133,9 +133,14 @@ def answered(record: SessionRecord) -> Answered:
     faults = {test: str(error) for test, error in record.not_measured.items()}
     if not (found or faults):
         faults = dict.fromkeys(calls, _ONLY_HERE)
-    passing = tuple(test for test, error in record.not_measured.items() if isinstance(error, Hung | OutOfMemory))
+    passing = tuple(test for test, error in record.not_measured.items() if _may_pass(error))
     seconds = sum(one.seconds for one in record.results)
     return Answered(found=tuple(found), faults=faults, passing=passing, seconds=seconds)
+
+
+def _may_pass(error: TfperfError) -> bool:
+    """Whether the same code may run the next time: memory or a GPU was lacking, a worker hung or was killed."""
+    return isinstance(error, MeasurementError) and not isinstance(error, UserCodeFailed)
 
 
 _ONLY_HERE: Final = (

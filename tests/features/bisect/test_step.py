@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from measurements import TEST, comparison, measurement
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
+from pytest_tfperf.errors import (
+    FunctionMissing,
+    Hung,
+    MeasurementError,
+    OutOfMemory,
+    TfperfError,
+    UserCodeFailed,
+    WorkloadError,
+)
 from pytest_tfperf.features.bisect.step import answered
 
 
@@ -41,9 +50,19 @@ def test_an_error_of_a_test_is_its_own() -> None:
     assert answer.faults == {"a.py::test": "the program exited with status 1"}
 
 
-def test_only_a_fault_that_a_busy_machine_can_cause_may_pass() -> None:
-    faults = {"a.py::test": MeasurementError("died"), "b.py::test": Hung("silent"), "c.py::test": OutOfMemory("full")}
-    assert answered(SessionRecord(not_measured=faults)).passing == ("b.py::test", "c.py::test")
+@pytest.mark.parametrize(
+    ("error", "may_pass"),
+    [
+        (Hung("the program printed nothing for 600 s"), True),
+        (OutOfMemory("out of memory"), True),
+        (MeasurementError("the worker was killed"), True),
+        (UserCodeFailed("the program exited with status 1"), False),
+        (FunctionMissing("no model nets:stack"), False),
+        (WorkloadError("unknown model"), False),
+    ],
+)
+def test_only_a_fault_of_which_the_code_is_not_the_cause_may_pass(error: TfperfError, may_pass: bool) -> None:
+    assert answered(SessionRecord(not_measured={TEST: error})).passing == ((TEST,) if may_pass else ())
 
 
 def test_an_invalid_comparison_says_what_disturbed_it() -> None:
