@@ -143,7 +143,7 @@ def by_workload(results: Iterable[PastResult], width: int | None = None) -> list
         median = statistics.median(one.value for one in valid or alike)
         rows.append(
             {
-                "outcome": last.outcome_word or "measured",
+                "outcome": last.test_outcome or "measured",
                 "machine": machine,
                 "workload": names[workload, last.name],
                 "topology": topology,

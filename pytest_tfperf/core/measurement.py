@@ -97,6 +97,11 @@ class Measurement:
         return worst((self.verdict.outcome if self.verdict else None, *(one.outcome for one in self.figures)))
 
     @property
+    def is_valid(self) -> bool:
+        """Whether its throughput can be used; a figure that is INVALID costs only its own value."""
+        return self.verdict is None or self.verdict.outcome is not Outcome.INVALID
+
+    @property
     def is_decided(self) -> bool:
         """Whether no further run is wanted, for a verdict or for a baseline."""
         return self.wants == NOTHING

@@ -41,8 +41,10 @@ class PastResult:
         unit: what was counted: "images", "tokens".
         value: the throughput in units per second; of a figure its value in its unit, which may be 0 or negative.
         low, high: its 95 % confidence interval; of a figure the value twice, because none is known.
-        outcome: None where it was not judged, or not decided yet.
+        outcome: of the throughput or the figure alone; None where it was not judged, or not decided yet.
         is_provisional: whether it was judged against earlier sessions, for want of a row.
+        test_outcome: the worst of the throughput's and all figures' outcomes, as tables show it: "PASS (provisional)";
+            "" for none.
         reference: of the row that it was judged against; None where there is none.
         runs: fresh runs that count.
         seconds: that all of its workers took.
@@ -66,6 +68,7 @@ class PastResult:
     runs: int
     seconds: float
     name: str = ""
+    test_outcome: str = ""
     reference: float | None = None
     commit: str = ""
     is_slowed_on_purpose: bool = False
@@ -78,6 +81,9 @@ class PastResult:
         m, t = measurement, measurement.throughput
         verdict = m.verdict if m.verdict is not None and m.verdict.is_decided else None
         is_slowed = "injected_slowdown" in m.environment
+        is_provisional = verdict is not None and verdict.against is Against.EARLIER_SESSIONS
+        worst_of_all = m.outcome if m.is_decided else None
+        is_of_rate = verdict is not None and verdict.outcome is worst_of_all
         has_row = verdict is not None and verdict.against is Against.BASELINE and not is_slowed
         return cls(
             id="",
@@ -93,7 +99,8 @@ class PastResult:
             low=t.low,
             high=t.high,
             outcome=verdict.outcome if verdict else None,
-            is_provisional=verdict is not None and verdict.against is Against.EARLIER_SESSIONS,
+            is_provisional=is_provisional,
+            test_outcome=_word(worst_of_all, is_provisional=is_provisional and is_of_rate),
             reference=verdict.baseline.reference if verdict and verdict.baseline and has_row else None,
             runs=len(m.runs),
             seconds=m.seconds,
@@ -128,13 +135,17 @@ class PastResult:
 
     @property
     def outcome_word(self) -> str:
-        """The outcome as tables show it, "PASS (provisional)"; "" for none."""
-        return f"{self.outcome or ''}{' (provisional)' if self.is_provisional else ''}"
+        """Its own outcome as tables show it, "PASS (provisional)"; "" for none."""
+        return _word(self.outcome, is_provisional=self.is_provisional)
 
     @property
     def key(self) -> Key:
         """Workload, topology and figure, which one machine's results are told apart by."""
         return Key(self.workload, self.topology, self.figure.name if self.figure else "")
+
+
+def _word(outcome: Outcome | None, *, is_provisional: bool) -> str:
+    return f"{outcome}{' (provisional)' if is_provisional else ''}" if outcome else ""
 
 
 @dataclass(frozen=True, slots=True)

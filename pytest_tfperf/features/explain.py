@@ -23,7 +23,7 @@ from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outc
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import rendered, shortened
 from pytest_tfperf.reports.breakdown import straggler_text
-from pytest_tfperf.reports.figures import figure_fact, figure_lines
+from pytest_tfperf.reports.figures import figure_fact, figure_lines, figures_to_blame
 from pytest_tfperf.reports.measurement_table import measurement_json, outcome
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
@@ -137,13 +137,13 @@ def explained(m: Measurement) -> list[str]:
 
 
 def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
-    verdict = m.verdict
-    yield headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"
+    verdict, figures = m.verdict, figures_to_blame(m)
+    where = headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"
+    yield (f"{outcome(m)}: {figure_fact(figures[0])}.", *where) if figures else where
     if verdict is None:
         yield ("It was measured and not judged.",)
         return
-    # The worst outcome may be a figure's, which has a paragraph of its own.
-    yield (f"{outcome(m) if m.outcome is verdict.outcome else verdict.outcome}: {verdict.reason}.",)
+    yield (f"The throughput: {verdict.outcome}: {verdict.reason}." if figures else f"{outcome(m)}: {verdict.reason}.",)
     if text := straggler_text(m.breakdown):
         yield (f"A straggler: {text}.",)
     row, decision = verdict.baseline, verdict.decision

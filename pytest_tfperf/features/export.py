@@ -117,7 +117,7 @@ def _configuration(series: Mapping[str, PastResult]) -> str:
             "time_column": "time",
             "attributes": ["commit", "session"],
             "metrics": {
-                _metric(last): {"column": _metric(last), "direction": 1 if last.better is Better.HIGHER else -1}
+                _metric(last): {"column": _column(last), "direction": 1 if last.better is Better.HIGHER else -1}
             },
         }
         for name, last in series.items()
@@ -129,10 +129,15 @@ def _metric(one: PastResult) -> str:
     return one.key.figure or _RATE
 
 
+def _column(one: PastResult) -> str:
+    """A figure may be called as another column is."""
+    return "value" if one.figure else _RATE
+
+
 def _csv(results: Sequence[PastResult]) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(("time", _metric(results[-1]), "commit", "session", "test"))
+    rows.writerow(("time", _column(results[-1]), "commit", "session", "test"))
     columns = ("time", "value", "commit", "session", "test")
     rows.writerows([csv_cell(getattr(one, column)) for column in columns] for one in results)
     return text.getvalue()

@@ -161,7 +161,7 @@ def counts(results: Iterable[Measurement | Comparison]) -> str:
 
 def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
     verdict, t = m.verdict, m.throughput
-    is_valid = m.outcome is not Outcome.INVALID
+    is_valid = m.is_valid
     baseline = verdict.baseline if verdict else None
     return {
         "outcome": _with_figure(m),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.session.pytest_reports import FIXTURE, SESSION
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
 
     fixture = item.stash[FIXTURE]
     measured = [result for result in fixture.outcomes.results if isinstance(result, Measurement)]
-    if measured and measured[0].outcome is not Outcome.INVALID and fixture.outcomes.is_decided:
+    if measured and measured[0].is_valid and fixture.outcomes.is_decided:
         feed(benchmark, measured[0])
     else:
         benchmark.skipped = True  # otherwise pytest-benchmark warns that its fixture was not used
@@ -79,7 +78,7 @@ def feed(benchmark: Any, measurement: Measurement) -> None:
         "devices": measurement.devices,
         "unit": "seconds per step",
         "compile_seconds": measurement.throughput.compile_seconds,
-        **{one.figure.name: one.value for one in measurement.figures},
+        "figures": {one.figure.name: one.value for one in measurement.figures},
     }
     benchmark.pedantic(advance, rounds=len(windows), iterations=1)
 

@@ -295,7 +295,7 @@ class History:
         """The measurements that are wanted (by default all), in the order in which they were made.
 
         Columns: session, time, test, machine, workload, topology, unit, examples_per_sec, outcome, runs, seconds, name,
-        is_slowed_on_purpose.
+        is_slowed_on_purpose. The outcome is the test's, the worst of its throughput's and its figures'.
 
         Raises:
             TfperfError: also where there is no history yet.
@@ -305,7 +305,7 @@ class History:
         found = self.results(**wanted)
         rows = [[one.value if name == "examples_per_sec" else getattr(one, name) for name in _FRAME] for one in found]
         frame = pd.DataFrame(rows, columns=pd.Index(_FRAME))
-        return frame.assign(outcome=pd.Series([one.outcome_word or None for one in found], dtype=object))
+        return frame.assign(outcome=pd.Series([one.test_outcome or None for one in found], dtype=object))
 
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
         """The rows that a query gives; none where there is no history yet."""

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, SCHEMA, TABLES, VERDICTS
+from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, SCHEMA, TABLES, VERDICTS
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
@@ -173,6 +173,8 @@ class Database:
             has = inspect(connection).has_table
             if writes and version == SCHEMA and not (has(VERDICTS.name) and has(FIGURES.name)):
                 self._make_tables(connection)
+            if version == SCHEMA and not self._has_column(connection):
+                self._add_column(connection, writes=writes)
         elif self.path is not None and inspect(connection).get_table_names():
             version = "before the first release"
         elif writes or self.path is not None:
@@ -187,6 +189,27 @@ class Database:
                 f"{self}: {'a newer' if is_newer else 'another'} version of pytest-tfperf made this history (schema "
                 f"{version}; this version reads schema {SCHEMA}): {', or '.join(steps)}"
             )
+
+    @staticmethod
+    def _has_column(connection: Connection) -> bool:
+        columns = inspect(connection).get_columns(MEASUREMENTS.name)
+        return any(column["name"] == MEASUREMENTS.c.throughput_outcome.name for column in columns)
+
+    def _add_column(self, connection: Connection, *, writes: bool) -> None:
+        """Add the column that an earlier version's table of measurements lacks."""
+        if not writes and self.path is None:
+            raise TfperfError(
+                f"{self}: an earlier version of pytest-tfperf made this history",
+                next_step="Bring it up to date by sending one more session: tfperf history push",
+            )
+        connection.rollback()
+        connection = connection.execution_options(tfperf_begin=_WRITES)
+        if self.path is None:
+            connection.execute(text(f"select pg_advisory_xact_lock({_MAKES_TABLES})"))
+        if not self._has_column(connection):  # another session may have just added it
+            column = MEASUREMENTS.c.throughput_outcome
+            connection.execute(text(f"alter table {MEASUREMENTS.name} add column {column.name} varchar"))
+        connection.commit()
 
     def _make_tables(self, connection: Connection) -> int | None:
         """Make the tables that are missing in one transaction; another session may have just made them. Their version.

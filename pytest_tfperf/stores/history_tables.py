@@ -65,7 +65,9 @@ MEASUREMENTS: Final = Table(
     _number("examples_per_sec"),
     _number("low"),  # 95 % interval
     _number("high"),
-    Column("outcome", _TEXT),  # null: not judged, or not decided yet; "PASS (provisional)": against earlier sessions
+    # Of the test, the worst of throughput and figures; null: not judged, or not decided yet; "PASS (provisional)":
+    # against earlier sessions.
+    Column("outcome", _TEXT),
     Column("runs", Integer, nullable=False),  # that count
     Column("workers", Integer, nullable=False),  # that were started: pairs and discarded runs too
     _number("seconds"),  # of all workers
@@ -75,6 +77,7 @@ MEASUREMENTS: Final = Table(
     _text("commit"),
     Column("is_slowed_on_purpose", Boolean, nullable=False),
     Column("whole", LargeBinary, nullable=False),
+    Column("throughput_outcome", _TEXT),  # of the throughput alone; null also where an earlier version wrote the row
 )
 
 COMPARISONS: Final = Table(

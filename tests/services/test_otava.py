@@ -57,7 +57,7 @@ def test_a_figure_is_a_series_in_its_own_direction() -> None:
     tests = json.loads(files[CONFIGURATION])["tests"]
     assert [one["metrics"] for one in tests.values()] == [
         {"examples_per_sec": {"column": "examples_per_sec", "direction": 1}},
-        {"peak_memory": {"column": "peak_memory", "direction": -1}},
+        {"peak_memory": {"column": "value", "direction": -1}},
     ]
 
 

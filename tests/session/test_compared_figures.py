@@ -88,7 +88,7 @@ def test_comment_summary_and_junit_have_the_figures(session: Finished, shared: P
     comment = (shared.folder / "comment.md").read_text()
     assert "| REGRESSED | perf\\_tests/test\\_it.py::test\\_loss | loss 10, 100.0 % higher than a's 5 |" in comment
     assert "| REGRESSED | loss | loss | 1x1 | 5 | 10 | +100.0 % |" in (shared.folder / "summary.md").read_text()
-    assert dict(session.cases["test_loss"].properties)["tfperf_loss_a"] == "5.0"
+    assert dict(session.cases["test_loss"].properties)["tfperf_figure.loss.a"] == "5.0"
 
 
 def test_the_history_keeps_them_as_rows_beside_the_other_sides_value(session: Finished, shared: Project) -> None:

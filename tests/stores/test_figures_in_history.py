@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 from measurements import KEY, baseline, measurement, run, verdict
 
-from pytest_tfperf import load_history
+from pytest_tfperf import cli, load_history
+from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome, Want, Wants
 from pytest_tfperf.stores.history import History
 
@@ -155,3 +157,66 @@ def test_a_plot_of_rates_from_a_data_frame_has_no_figures_in_it(path: Path) -> N
 def test_a_data_frame_of_a_history_made_before_figures_is_as_before(path: Path) -> None:
     shutil.copy(BEFORE, path)
     assert list(load_history(path.parent)["figure"]) == ["", ""]
+
+
+# The outcome of a test that failed by a figure
+
+
+def test_a_test_that_a_figure_failed_did_not_pass(path: Path) -> None:
+    history = History(path)
+    history.append(judged(MEMORY))
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("select outcome from tfperf_measurements").fetchall() == [("REGRESSED",)]
+    assert [one.test_outcome for one in history.results()] == ["REGRESSED"]
+    assert list(history.frame()["outcome"]) == ["REGRESSED"]
+    assert list(load_history(path.parent)["outcome"]) == ["REGRESSED", "REGRESSED"]
+
+
+@pytest.mark.parametrize(
+    ("options", "cell"), [((), "REGRESSED"), (("--csv",), ",REGRESSED,"), (("--json",), '"REGRESSED"')]
+)
+def test_the_history_command_shows_what_the_test_did(
+    path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], cell: str
+) -> None:
+    History(path).append(judged(MEMORY))
+    assert cli.main(["history", "--dir", str(path.parent), *options]) == 0
+    shown = capsys.readouterr().out
+    assert cell in shown
+    assert "PASS" not in shown
+
+
+def test_what_later_verdicts_rest_on_is_the_throughputs_own_outcome(path: Path) -> None:
+    history = History(path)
+    history.append(judged(MEMORY))
+    assert [one.outcome for one in history.results()] == [Outcome.PASS]
+    (past,) = history.past_sessions_of_machine([baseline()], before="today", least_tests=1)[KEY]
+    assert (past.outcome, past.bad_figures) == (Outcome.PASS, {"peak_memory"})
+
+
+@pytest.mark.parametrize("outcome", [Outcome.REGRESSED, Outcome.INVALID])
+def test_a_throughput_is_a_reference_for_later_ones_whatever_became_of_its_figures(
+    path: Path, outcome: Outcome
+) -> None:
+    history = History(path)
+    history.append(judged(replace(MEMORY, outcome=outcome)))
+    assert list(history.earlier_measurements("box", before="today", most=3)) == [KEY]
+
+
+def test_a_measurement_whose_figure_wants_more_runs_has_no_outcome_yet(path: Path) -> None:
+    history = History(path)
+    history.append(judged(replace(MEMORY, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))))
+    assert [(one.test_outcome, one.outcome) for one in history.results()] == [("", Outcome.PASS)]
+
+
+def test_a_provisional_pass_is_none_where_a_figure_failed() -> None:
+    provisional = baseline(provenance=Provenance.PROVISIONAL)
+    found = PastResult.of(replace(judged(MEMORY), verdict=replace(verdict(), baseline=provisional)))
+    assert (found.outcome_word, found.test_outcome) == ("PASS (provisional)", "REGRESSED")
+
+
+def test_outcomes_of_an_earlier_version_are_the_throughputs(path: Path) -> None:
+    shutil.copy(BEFORE, path)
+    history = History(path)
+    assert [one.outcome for one in history.results()] == [Outcome.PASS, Outcome.REGRESSED]
+    history.append(judged(MEMORY))
+    assert [one.test_outcome for one in history.results()] == ["PASS", "REGRESSED", "REGRESSED"]

@@ -145,7 +145,9 @@ def test_many_rows_are_counted_and_three_of_them_named(history: History, capsys:
     assert (said.count("measurement "), said.endswith("; and 1 more\n")) == (3, True)
 
 
-@pytest.mark.parametrize(("column", "value"), [("outcome", "FLAKY"), ("changes", "[1, null]"), ("changes", "x")])
+@pytest.mark.parametrize(
+    ("column", "value"), [("throughput_outcome", "FLAKY"), ("changes", "[1, null]"), ("changes", "x")]
+)
 def test_no_verdict_rests_on_a_row_that_can_not_be_read(column: str, value: str, history: History) -> None:
     execute(f"update tfperf_measurements set {column} = ? where session = 's2'", value)
     found = history.past_sessions_of_machine([baseline()], before="today", least_tests=1)

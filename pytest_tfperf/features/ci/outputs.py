@@ -155,7 +155,7 @@ def _measured(m: Measurement) -> dict[str, str | float | None]:
         "topology": m.topology,
         "machine": m.machine,
         "unit": f"{t.unit}/s",
-        "examples_per_sec": None if m.outcome is Outcome.INVALID else t.examples_per_sec,
+        "examples_per_sec": t.examples_per_sec if m.is_valid else None,
         "baseline": row.reference if row else None,
         "change": verdict.change if verdict else None,
         "confirmed_change": verdict.confirmed_change if verdict else None,

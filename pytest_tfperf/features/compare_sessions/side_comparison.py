@@ -14,7 +14,7 @@ from enum import StrEnum
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.figure import BUILT_IN, Better, Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Noise, Outcome
+from pytest_tfperf.core.verdict import Noise
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption
 from pytest_tfperf.judging.session_variance import session_variance
@@ -128,7 +128,7 @@ _RowId = tuple[str, Key]
 
 def rates_of_measurements(measurements: Iterable[Measurement]) -> list[WorkloadRate]:
     """The last valid measurement of each machine's workloads and its figures above 0, in the order of their first."""
-    valid = [m for m in measurements if m.verdict is None or m.verdict.outcome is not Outcome.INVALID]
+    valid = [m for m in measurements if m.is_valid]
     latest = {(m.machine, m.key): m for m in valid}
     noise = _noise_of_runs([run.log_rate for run in m.throughput.runs] for m in latest.values())
     rates = [(m, _rate_of(m, noise)) for m in latest.values()]

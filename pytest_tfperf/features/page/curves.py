@@ -17,7 +17,6 @@ from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.table import shown_names
 
@@ -29,7 +28,7 @@ def scaling_facts(measurements: Iterable[Measurement], published: Sequence[Basel
     """
     groups: dict[tuple[str, str, str], dict[str, Measurement]] = {}
     for one in measurements:
-        if one.outcome is not Outcome.INVALID:
+        if one.is_valid:
             key = one.machine, one.workload.id, one.throughput.unit
             groups.setdefault(key, {})[one.topology] = one
     names = shown_names((one.workload.id, one.name) for group in groups.values() for one in group.values())
@@ -55,7 +54,7 @@ def document_facts(measurements: Sequence[Measurement], published: Iterable[Base
     """Each published figure, with what was measured here for the same workload and topology (None if nothing was)."""
     here: dict[tuple[str, str, str], list[Measurement]] = {}
     for one in measurements:
-        if one.outcome is not Outcome.INVALID:
+        if one.is_valid:
             here.setdefault((one.workload.id, one.topology, one.throughput.unit), []).append(one)
     facts: list[dict[str, Any]] = []
     for row in sorted(published, key=lambda row: (row.machine, row.key.workload, *_devices(row.key.topology))):

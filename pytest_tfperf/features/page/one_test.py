@@ -59,7 +59,7 @@ def facts_of_test(
         red: the machines that are REGRESSED as a whole.
     """
     verdict, t = m.verdict, m.throughput
-    is_valid = m.outcome is not Outcome.INVALID
+    is_valid = m.is_valid
     began = None
     is_of_rate = not figures_to_blame(m)
     if verdict is not None and verdict.baseline is not None and verdict.outcome in _MOVED and is_of_rate:

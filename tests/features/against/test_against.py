@@ -79,7 +79,10 @@ def figures(played: Project, leaner: Path) -> Finished:
 def test_figures_of_test_and_suite_are_compared_with_the_other_pythons(figures: Finished) -> None:
     text = figures.cases["test_workload"].text
     assert text.startswith("peak memory 200 MiB, 100.0 % more than a's 100 MiB: "), figures.text
-    assert {name for name, _ in figures.cases["test_workload"].properties} >= {"tfperf_loss_a", "tfperf_first_step_a"}
+    assert {name for name, _ in figures.cases["test_workload"].properties} >= {
+        "tfperf_figure.loss.a",
+        "tfperf_figure.first_step.a",
+    }
 
 
 def test_a_programs_figures_are_read_on_both_sides(figures: Finished) -> None:

@@ -25,7 +25,8 @@ def test_a_figure_that_regressed_is_explained_after_a_throughput_that_passed() -
         threshold=0.115,
     )
     lines = explained(measurement(verdict=verdict(), figures=(loss,), runs=(run_at(1000.0, figures={"loss": 2.6}),)))
-    assert "PASS: within the tolerance." in lines
+    assert lines[0] == "REGRESSED: loss 2.6, 13.0 % higher than 2.3."
+    assert "The throughput: PASS: within the tolerance." in lines
     assert lines[-4:] == [
         "REGRESSED: loss 2.6, 13.0 % higher than 2.3: the change for the worse is confirmed.",
         "  threshold: fails from a change of 0.115    (baseline 2.3, tolerance 5 %)",
