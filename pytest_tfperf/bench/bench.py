@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
 from pytest_tfperf.bench.run_engine import RunEngine, undisturbed
-from pytest_tfperf.bench.task import Call, Profiler, Task, judged_figures, measured_figures
+from pytest_tfperf.bench.task import Call, Profiler, Task, judged_figures, measured_figures, rows_of_figures
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.figure_verdict import FigureVerdict
@@ -78,6 +78,8 @@ class Bench:
         """
         if task.reference.baseline is not None and task.reference.is_own_row:
             refuse_other_devices(task.reference.baseline, task.topology)
+        for row in rows_of_figures(task, self._machine(task.topology).figure_rows):
+            refuse_other_devices(row, task.topology)
         return self._first_run(task) if earlier is None else self._another_run(task, earlier)
 
     def record(self, task: Task, runs: int, earlier: Measurement | None = None) -> Measurement:
@@ -99,9 +101,13 @@ class Bench:
         """A disturbed first run counts if it passes; a run that never reached a steady state does not count."""
         taken, machine = _RunsSoFar(), self._machine(task.topology)
 
+        grows = any(figure.grows for figure in task.plan.also)  # baselines are recorded in runs of the whole plan
+
         def enough(run: Run) -> bool:
             has_pairs = task.reference_side is not None
-            return may_stop_early(run_value(run), task.reference, task.tolerance, has_reference_environment=has_pairs)
+            return not grows and may_stop_early(
+                run_value(run), task.reference, task.tolerance, has_reference_environment=has_pairs
+            )
 
         while True:
             run = self._engine.run(task.side, task.topology, task.plan, enough=enough)
@@ -125,7 +131,10 @@ class Bench:
         wants = combined((verdict.wants, *(one.wants for one in figures)))
         if wants == NOTHING:
             return self._judged(task, taken)
-        machine.suspect(task)
+        # A figure with a row or a limit can fail the test, whatever its throughput is judged against.
+        can_fail = task.reference.if_slower is Consequence.FAILS or any(not one.is_decided for one in figures)
+        if can_fail:
+            machine.suspect(task)
         disturbed = [run for run in taken.runs if run.disturbance is not None]
         may_pair = wants.what is Want.PAIRS
         if may_pair and (taken.pairs or not disturbed) and self._take_pair(task, taken, machine):
@@ -137,7 +146,7 @@ class Bench:
         taken.runs = [run for run in taken.runs if run.disturbance is None]
         taken.discarded += disturbed
         try:
-            tries = None if task.reference.if_slower is Consequence.FAILS else 1
+            tries = None if can_fail else 1
             taken.runs.append(self._good_run(task, OwnRun.CONFIRMATION, taken, tries))
         except InvalidMeasurement as error:
             taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
@@ -150,7 +159,6 @@ class Bench:
             doubt = verdict
             if verdict.wants != NOTHING:
                 doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
-            figures = tuple(replace(one, wants=NOTHING) for one in figures)
             return replace(
                 self._measurement(task, taken), verdict=doubt, figures=figures, document=task.reference.document
             )

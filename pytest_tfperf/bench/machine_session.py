@@ -16,7 +16,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import Against, Consequence, Noise
+from pytest_tfperf.core.verdict import Against, Noise
 from pytest_tfperf.judging.common_drift import (
     MIN_TESTS,
     CommonDrift,
@@ -83,9 +83,8 @@ class MachineSession:
                 self._with_reference[task.call] = task
 
     def suspect(self, task: Task) -> None:
-        """Count a test among those that share the false alarms of confirmation, unless its verdict can't fail it."""
-        if task.reference.if_slower is Consequence.FAILS:
-            self.suspects.add(task.call)
+        """Count a test, which its verdicts can fail, among those that share the false alarms of confirmation."""
+        self.suspects.add(task.call)
 
     def reruns_began(self) -> None:
         """Every test has run once, so the common drift is known."""

@@ -142,10 +142,11 @@ class RunEngine:
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
                 run = windows.time(plan, self._observer, enough)
             peak = None if memory is None else memory.peak_bytes()
-            figures = windows.figures(required=not side.may_lack_figures) | (
-                {} if peak is None else {PEAK_MEMORY: float(peak)}
-            )
-            return self._observed(replace(run, figures=figures), seen, before)
+            found = windows.figures(required=not side.may_lack_figures)
+            figures = {name: one.value for name, one in found.items()}
+            places = {name: one.place for name, one in found.items() if one.place}
+            figures |= {} if peak is None else {PEAK_MEMORY: float(peak)}
+            return self._observed(replace(run, figures=figures, figure_places=places), seen, before)
 
     def pair(
         self,

@@ -72,8 +72,14 @@ def measured_figures(task: Task, runs: Sequence[Run]) -> tuple[FigureVerdict, ..
     for figure in task.plan.also:
         values = [value for run in runs if (value := run.figures.get(figure.name)) is not None]
         value = hodges_lehmann(values) if len(values) == len(runs) else None
-        found.append(FigureVerdict(figure=figure, value=value, rank=_rank(figure, runs)))
+        found.append(FigureVerdict(figure=figure, value=value, rank=_rank(figure, runs), places=_places(figure, runs)))
     return tuple(found)
+
+
+def rows_of_figures(task: Task, rows: Mapping[Key, Baseline]) -> list[Baseline]:
+    """The rows, of the machine's baselines of figures, that the task's figures are judged against."""
+    keys = (Key(task.workload.id, task.topology.shape, figure.name) for figure in task.plan.also)
+    return [row for key in keys if (row := rows.get(key)) is not None]
 
 
 def judged_figures(
@@ -119,6 +125,7 @@ def compared_figures(
                 figure=figure,
                 pairs=_values(figure, pairs),
                 rank=_rank(figure, [pair.b for pair in pairs]),
+                places=_places(figure, [run for pair in pairs for run in (pair.a, pair.b)]),
                 most_pairs=most_pairs,
                 error_rates=rates,
                 figures=len(plan.also),
@@ -148,6 +155,7 @@ def _evidence(
         values=[run.figures.get(name) for run in runs],
         pairs=_values(figure, pairs),
         rank=_rank(figure, runs),
+        places=_places(figure, [*runs, *(run for pair in pairs for run in (pair.a, pair.b))]),
         baseline=row,
         noise=None if row is None else noise_of(row, alike),
         expected_factor=math.exp(figure.with_speed * of_rate.drift.log),
@@ -161,3 +169,8 @@ def _evidence(
 
 def _rank(figure: Figure, runs: Sequence[Run]) -> str:
     return runs[-1].figure_ranks.get(figure.name, "")
+
+
+def _places(figure: Figure, runs: Sequence[Run]) -> tuple[str, ...]:
+    """Where the program printed the figure in these runs, each place once."""
+    return tuple(dict.fromkeys(place for run in runs if (place := run.figure_places.get(figure.name))))

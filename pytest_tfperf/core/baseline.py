@@ -40,6 +40,10 @@ UNDER_LOAD: Final = "recorded under load: "
 """How a row's note begins where its runs were disturbed, and the user accepted it."""
 
 
+READ: Final = "read "
+"""How the note of a figure's row begins that says where a program printed it: "read at step 400"."""
+
+
 class Provenance(StrEnum):
     """`published`: a document's figure; `measured`: recorded by `--update-baselines`.
 
@@ -116,7 +120,15 @@ class Baseline:
     @property
     def load(self) -> str:
         """What disturbed the runs that it rests on: "recorded under load: ..."; "" for nothing."""
-        return next((part for part in self.note.split("; ") if part.startswith(UNDER_LOAD)), "")
+        return self._noted(UNDER_LOAD)
+
+    @property
+    def place(self) -> str:
+        """Where a program printed the figure, as "at step 400"; "" for what is measured, or where it is not known."""
+        return self._noted(READ).removeprefix(READ)
+
+    def _noted(self, prefix: str) -> str:
+        return next((part for part in self.note.split("; ") if part.startswith(prefix)), "")
 
     def __post_init__(self) -> None:
         is_throughput = not self.key.figure

@@ -116,7 +116,7 @@ def _require_one_group(pattern: str) -> None:
         have = f"has the groups {' and '.join(found)}" if found else "has no named group"
         raise WorkloadError(
             f"pattern={pattern!r} {have}: it must have one of {', '.join(READ_BY_GROUP)}, as in "
-            r"r'speed (?P<rate>[\d.]+)'"
+            r"r'speed (?P<rate>\S+)'"
         )
 
 

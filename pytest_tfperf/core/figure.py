@@ -40,6 +40,7 @@ class Better(StrEnum):
 class Takes(StrEnum):
     """Which of the values that a program prints counts."""
 
+    FIRST = "first"
     LAST = "last"
     MEDIAN = "median"
 
@@ -60,7 +61,9 @@ class Figure:
         limit: the highest value that is allowed, or the lowest where higher is better; it needs no baseline.
         field: of a program: the field of JSON lines that holds it, "eval.loss" for one inside of `eval`.
         pattern: of a program: a regular expression with one named group, which holds it.
-        takes: of a program that prints it often: the "last" value or the "median".
+        takes: of a program that prints it often: the "first" value, the "last" or the "median".
+        at_step: of a program: the step up to which values count. The last value is then that of this very step; between
+            two printed steps it is interpolated.
 
     Raises:
         WorkloadError: an argument that is not allowed; says what to write.
@@ -75,6 +78,7 @@ class Figure:
     field: str = ""
     pattern: str = ""
     takes: Takes | str = Takes.LAST
+    at_step: int | None = None
 
     def __post_init__(self) -> None:
         if not is_figure_name(self.name):
@@ -91,6 +95,7 @@ class Figure:
                 raise WorkloadError(f"{self.name}: {unknown(name, given)}", next_step=known_names(given, tuple(kind)))
             object.__setattr__(self, name, kind(getattr(self, name)))
         self._require_texts()
+        self._require_place()
         self._require_number("tolerance", lambda x: 0 <= x < 1, "a fraction from 0 to below 1, 0.05 for 5 %")
         self._require_number("absolute", lambda x: 0 <= x < math.inf, f"a number from 0, in {self.unit or 'its unit'}")
         if self.limit is not None:
@@ -123,8 +128,19 @@ class Figure:
             if len(groups) != 1:
                 raise WorkloadError(
                     f"{self.name}: pattern={self.pattern!r} must have one named group, as in "
-                    rf"r'eval loss (?P<{self.name}>[\d.]+)'"
+                    rf"r'eval loss (?P<{self.name}>\S+)'"
                 )
+
+    def _require_place(self) -> None:
+        is_given = self.at_step is not None or self.takes is not Takes.LAST
+        if is_given and self.name in (PEAK_MEMORY, FIRST_STEP):
+            raise WorkloadError(f"{self.name} is measured, and not read from the output: leave takes and at_step out")
+        if self.at_step is None:
+            return
+        if type(self.at_step) is not int or self.at_step < 1:
+            raise WorkloadError(f"{self.name}: at_step={self.at_step!r:.80} must be a whole number from 1")
+        if self.takes is Takes.FIRST:
+            raise WorkloadError(f"{self.name}: the first value is the same at each step: leave takes or at_step out")
 
     def _require_number(self, name: str, allows: Callable[[float], bool], what: str) -> None:
         value = getattr(self, name)
@@ -140,6 +156,21 @@ class Figure:
     def is_read(self) -> bool:
         """Whether its values are read from a program's output by its own field or pattern."""
         return bool(self.field or self.pattern)
+
+    @property
+    def needs_the_end(self) -> bool:
+        """Whether its value depends on where a program's output ends.
+
+        The loss does not: where a program may be ended early, it is that of a reading that each run has.
+        """
+        is_printed = self.is_read or self.name == LOSS
+        is_loss = self.name == LOSS and self.takes is Takes.LAST
+        return is_printed and self.at_step is None and self.takes is not Takes.FIRST and not is_loss
+
+    @property
+    def grows(self) -> bool:
+        """Whether a longer run may give more of it, so that only runs of one length can be compared."""
+        return self.name == PEAK_MEMORY
 
     @property
     def signs(self) -> tuple[int, ...]:
@@ -209,6 +240,30 @@ def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
     return found
 
 
+def at_fixed_steps(name: str) -> str:
+    """The next step where a program does not print a figure at the same place in each run."""
+    return (
+        f"let the program print {name} at fixed steps, or give Figure({name!r}, at_step=N, ...): between two printed "
+        "steps it is interpolated"
+    )
+
+
+def require_fixed_places(figures: Iterable[Figure]) -> None:
+    """Return if each figure of a program that may be ended early is read at the same place in each run.
+
+    Raises:
+        WorkloadError: one is read where the program happens to end; says what to write.
+    """
+    for figure in figures:
+        if figure.needs_the_end:
+            raise WorkloadError(
+                f"{figure.name}: takes={str(figure.takes)!r} reads up to the end, and the program is ended as soon as "
+                "its rate is known, at another step in each run",
+                next_step="Give reads=Reads(until_end=True) to read it to its end, "
+                f"Figure({figure.name!r}, at_step=N, ...) for the value at step N, or takes='first'",
+            )
+
+
 def with_default(asked: Sequence[Figure], default: Sequence[Figure]) -> tuple[Figure, ...]:
     """The figures of a test, and those of the whole suite that it does not give itself."""
     own = {figure.name for figure in asked}
@@ -227,6 +282,10 @@ def _figure(one: object, *, of_a_program: bool) -> Figure:
         raise WorkloadError(
             f"also: {one.name}: a workload prints nothing that a figure of your own could be read from",
             next_step=f"It has {', '.join(BUILT_IN)}; check_command reads figures of a program",
+        )
+    if not of_a_program and (one.at_step is not None or one.takes is not Takes.LAST):
+        raise WorkloadError(
+            f"also: {one.name}: a workload's is always that of step {LOSS_STEP}: leave takes and at_step out"
         )
     if of_a_program and not (one.is_built_in or one.is_read):
         raise WorkloadError(f"also: {one.name}: say how it is read{_OWN}")

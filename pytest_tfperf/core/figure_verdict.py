@@ -27,6 +27,8 @@ class FigureReason(StrEnum):
     NOT_MEASURED = "not measured"
     OTHER_SIDE_LACKS = "the other side does not give it"
     NOT_FINITE = "it is not a finite number"
+    OTHER_UNIT = "its baseline is in another unit"
+    OTHER_PLACE = "the values are not of the same place in the output"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class FigureVerdict:
         figure: what was asked for.
         value: the Hodges-Lehmann median of the runs; None if a run could not tell it.
         rank: of several ranks, the one whose value the last run has; "" for one worker.
+        places: where the program printed the values, as "at step 400", each place once; none for what is measured.
         outcome: one of six; None where nothing was judged.
         reason: why.
         rule: what a change is confirmed against.
@@ -55,6 +58,7 @@ class FigureVerdict:
     figure: Figure
     value: float | None
     rank: str = ""
+    places: tuple[str, ...] = ()
     outcome: Outcome | None = None
     reason: FigureReason = FigureReason.ONLY_MEASURED
     rule: Rule = Rule.BASELINE

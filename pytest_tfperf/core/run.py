@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure import Figure, require_fixed_places
 from pytest_tfperf.core.profile import StepProfile
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.errors import WorkloadError
@@ -31,7 +31,7 @@ class Plan:
         also: the figures that a run measures beside its throughput.
 
     Raises:
-        WorkloadError: no steps to time, or a negative warm-up.
+        WorkloadError: no steps to time, a negative warm-up, or a figure whose value depends on where a program ends.
     """
 
     steps: int = 100
@@ -47,6 +47,8 @@ class Plan:
             raise WorkloadError(f"{what}s={self.steps!r}: at least one {what} must be timed")
         if not isinstance(self.warmup_steps, int) or self.warmup_steps < 0:
             raise WorkloadError(f"warmup_steps={self.warmup_steps!r}: give a whole number of steps, 0 or more")
+        if self.counts_readings and not self.until_end:
+            require_fixed_places(self.also)
 
 
 ONE_WINDOW = Plan(steps=1, warmup_steps=0)
@@ -91,6 +93,8 @@ class Run:
         not_read: of a user's command: lines with a rate that were not read, and why; "" for none.
         figures: what was asked for beside the throughput, by name; a figure that the run could not tell is missing.
         figure_ranks: of several ranks, the one whose value it is: the largest memory, the slowest first step.
+        figure_places: of each figure that a program printed, where: "at step 400", "at the end". Values of different
+            places are not compared.
     """
 
     windows: tuple[Window, ...]
@@ -109,6 +113,7 @@ class Run:
     not_read: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
     figure_ranks: Mapping[str, str] = field(default_factory=dict)
+    figure_places: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

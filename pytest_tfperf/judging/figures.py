@@ -45,6 +45,7 @@ class FigureEvidence:
         values: of the test's runs in this session; None where a run could not tell it.
         pairs: of good pairs with the reference environment (first) and the current one.
         rank: whose value the last one is.
+        places: where the program printed them, each place once; none for what is measured.
         baseline: the figure's row; None for none.
         noise: between-run noise of the row, as fractions of its reference; None without a row.
         expected_factor: by what the drift common to all tests multiplies its reference, where it depends on speed.
@@ -58,6 +59,7 @@ class FigureEvidence:
     values: Sequence[float | None]
     pairs: Sequence[tuple[float | None, float | None]] = ()
     rank: str = ""
+    places: tuple[str, ...] = ()
     baseline: Baseline | None = None
     noise: Noise | None = None
     expected_factor: float = 1.0
@@ -77,6 +79,8 @@ def judge_figure(evidence: FigureEvidence) -> FigureVerdict:
     seen = [*evidence.values, *(one for pair in evidence.pairs for one in pair)]
     if (found := invalid_figure(_of(evidence, value), seen)) is not None:
         return found
+    if (reason := _not_comparable(evidence)) is not None:
+        return _of(evidence, value, Outcome.INVALID, reason)
     if any(map(figure.exceeds_limit, now)):
         if len(now) < _LIMIT_RUNS:
             wants = Wants(Want.RUNS, _LIMIT_RUNS - len(pairs))
@@ -90,6 +94,16 @@ def judge_figure(evidence: FigureEvidence) -> FigureVerdict:
     signs = figure.signs
     each = [_Direction.of(evidence, row, noise, values, pairs, sign, len(signs)).verdict(value) for sign in signs]
     return min(each, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
+
+
+def _not_comparable(evidence: FigureEvidence) -> FigureReason | None:
+    """Why the values can't be held against the row or each other; None where they can."""
+    row, places = evidence.baseline, set(evidence.places)
+    if row is not None and row.unit != (evidence.figure.unit or ""):
+        return FigureReason.OTHER_UNIT
+    if row is not None and places:
+        places.add(row.place)  # a row that does not say its place may be of any
+    return FigureReason.OTHER_PLACE if len(places) > 1 else None
 
 
 def detectable(accepted: float, error: float) -> float:
@@ -108,10 +122,11 @@ def _of(
         figure=evidence.figure,
         value=value,
         rank=evidence.rank,
+        places=evidence.places,
         outcome=outcome,
         reason=reason,
         baseline=row,
-        change=None if row is None else value - row.reference,
+        change=None if row is None or reason is FigureReason.OTHER_UNIT else value - row.reference,
     )
 
 
@@ -206,6 +221,7 @@ class ComparedFigure:
         figure: what was asked for.
         pairs: its values in a and b, of each pair; None where a run could not tell it.
         rank: whose value the last of b is.
+        places: where both programs printed them, each place once; none for what is measured.
         most_pairs: after how many pairs the comparison ends.
         error_rates: how often all of its tests may be wrong.
         figures: how many figures share them.
@@ -214,6 +230,7 @@ class ComparedFigure:
     figure: Figure
     pairs: Sequence[tuple[float | None, float | None]]
     rank: str = ""
+    places: tuple[str, ...] = ()
     most_pairs: int
     error_rates: ErrorRates
     figures: int = 1
@@ -222,12 +239,14 @@ class ComparedFigure:
 def judge_compared(evidence: ComparedFigure) -> FigureVerdict:
     """Judge a figure of b against a's; `wants` asks for a further pair. The limit holds for b."""
     figure = evidence.figure
-    blank = FigureVerdict(figure=figure, value=None, rank=evidence.rank, rule=Rule.OTHER_SIDE)
+    blank = FigureVerdict(figure=figure, value=None, rank=evidence.rank, places=evidence.places, rule=Rule.OTHER_SIDE)
     now = [b for _, b in evidence.pairs if b is not None]
     then = [a for a, _ in evidence.pairs if a is not None]
     known = replace(blank, value=statistics.median(now) if now else nan)
     if (invalid := invalid_figure(known, [b for _, b in evidence.pairs], beside=then)) is not None:
         return invalid
+    if len(evidence.places) > 1:
+        return replace(known, outcome=Outcome.INVALID, reason=FigureReason.OTHER_PLACE)
     if len(then) < len(now):
         known = replace(known, outcome=Outcome.NO_BASELINE, reason=FigureReason.OTHER_SIDE_LACKS)
     else:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.baseline import READ, Baseline, Provenance
 from pytest_tfperf.core.command import Command
-from pytest_tfperf.core.figure import LOSS, Figure
+from pytest_tfperf.core.figure import LOSS, Figure, at_fixed_steps
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want, Wants
 from pytest_tfperf.core.workload import Workload, shown_name
-from pytest_tfperf.errors import BaselineRefused
+from pytest_tfperf.errors import BaselineError, BaselineRefused
 from pytest_tfperf.judging.figures import detectable
 from pytest_tfperf.judging.noise import without_slow_runs
 from pytest_tfperf.judging.thresholds import DETECTION, accepted_slowdown, screen_error, suspicion
@@ -73,8 +73,10 @@ def baseline_of(measurement: Measurement) -> Baseline:
             next_step=f"Free the machine of other work, or give the test more {longer}, and record again",
         )
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
-    return replace(
-        _row(measurement, reference=float(f"{math.exp(hodges_lehmann(kept)):.5g}"), runs=len(kept)),
+    return _row(
+        measurement,
+        reference=float(f"{math.exp(hodges_lehmann(kept)):.5g}"),
+        runs=len(kept),
         unit=measurement.throughput.unit,
         between_runs=float(f"{statistics.stdev(kept):.3g}"),
         gpu_fp32_tflops=measurement.gpu_fp32_tflops,
@@ -82,16 +84,15 @@ def baseline_of(measurement: Measurement) -> Baseline:
     )
 
 
-def _row(measurement: Measurement, *, reference: float, runs: int) -> Baseline:
-    """What the rows of the throughput and of the figures have in common."""
+def _row(measurement: Measurement, figure: str = "", **values: Any) -> Baseline:
+    """The row of the throughput or of a figure, with what both have in common."""
     return Baseline(
+        **values,
         machine=measurement.machine,
-        key=measurement.key,
-        reference=reference,
+        key=measurement.key._replace(figure=figure),
         provenance=Provenance.MEASURED,
         source="--update-baselines",
         date=measurement.time[:10],
-        runs=runs,
         gpu=measurement.gpu,
         commit=measurement.commit,
         environment=" ".join(f"{name}={value}" for name, value in sorted(measurement.environment.items())),
@@ -118,16 +119,29 @@ def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
     known = [value for value in values if value is not None and math.isfinite(value)]
     if len(known) < len(values):
         raise BaselineRefused(f"{figure.name} was not measured in each run").at(_shown(measurement))
+    places = list(dict.fromkeys(run.figure_places.get(figure.name, "") for run in measurement.runs))
+    if len(places) > 1:
+        raise BaselineRefused(
+            f"the runs don't give {figure.name} at the same place, but {', '.join(places)}",
+            next_step=f"L{at_fixed_steps(figure.name)[1:]}",
+        ).at(_shown(measurement))
     if refusal := _too_noisy(measurement, figure, known):
         raise refusal.at(_shown(measurement))
     kept = _kept(figure, known)
-    reference = hodges_lehmann(kept)
-    return replace(
-        _row(measurement, reference=float(f"{reference:.6g}"), runs=len(kept)),
-        key=measurement.key._replace(figure=figure.name),
-        unit=figure.unit or "",
-        between_runs=float(f"{statistics.stdev(kept) / abs(reference):.3g}") if reference else None,
-    )
+    reference, spread = hodges_lehmann(kept), statistics.stdev(kept)
+    try:
+        return _row(
+            measurement,
+            figure.name,
+            reference=float(f"{reference:.6g}") + 0.0,  # of -0.0 it makes 0.0
+            runs=len(kept),
+            unit=figure.unit or "",
+            # Near 0 a fraction says nothing, and the absolute tolerance is all that counts.
+            between_runs=float(f"{spread / abs(reference):.3g}") if spread < abs(reference) else None,
+            note=f"{READ}{places[0]}" if places[0] else "",
+        )
+    except BaselineError as error:
+        raise error.of_type(BaselineRefused).at(_shown(measurement)) from None
 
 
 def _kept(figure: Figure, values: Sequence[float]) -> list[float]:

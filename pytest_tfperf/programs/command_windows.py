@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, TimedFrom
-from pytest_tfperf.core.figure import FIRST_STEP, LOSS, Figure
+from pytest_tfperf.core.figure import FIRST_STEP, Figure
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Plan, Run, Window
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs.figure_lines import FigureLines, FigureValue
 from pytest_tfperf.programs.output_reader import Reader
-from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.series import is_running_average
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
@@ -62,8 +62,7 @@ class CommandWindows:
         self._clock = clock
         self._reader = Reader(command, devices)
         self._also = also
-        self._figures = FigureLines(also)
-        self._losses: list[float] = []
+        self._figures = FigureLines(also, None if command.reads.reads_to_the_end else LOSS_READING)
         self._first_at: float | None = None
         self._started_at = clock()
         self._aggregator = WindowAggregator(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
@@ -83,6 +82,8 @@ class CommandWindows:
     def time(self, plan: Plan, observer: Observer, enough: Enough = lambda _: False) -> Run:
         """Read until the plan's readings are spent, `enough` says so, or the program ends.
 
+        A figure that is read at a later step is waited for.
+
         Raises:
             as `warm_up`, and if it ended before its throughput could be known.
         """
@@ -96,8 +97,9 @@ class CommandWindows:
                 continue
             spent = self._clock() - started >= plan.max_seconds
             if len(windows) >= plan.steps or (spent and len(windows) >= MIN_WINDOWS_FOR_ERROR):
-                break
-            if len(windows) % 10 == 0 and enough(in_steady_state(run)):
+                if not self._figures.are_ahead:
+                    break
+            elif len(windows) % 10 == 0 and self._figures.are_complete and enough(in_steady_state(run)):
                 break
         warmup = self._warmup
         if len(windows) < min(MIN_WINDOWS_FOR_ERROR, plan.steps):
@@ -109,23 +111,18 @@ class CommandWindows:
         observer.ended(run)
         return run
 
-    def figures(self, *, required: bool = True) -> dict[str, float]:
-        """The figures of the run that `time` gave, except those that nobody prints; one that can't be told is missing.
-
-        The loss is that of a reading which every run reaches, or of a program that is read to its end the last one.
+    def figures(self, *, required: bool = True) -> dict[str, FigureValue]:
+        """The figures of the run that `time` gave; what can't be told is missing.
 
         Raises:
-            MeasurementError: a figure with a field or a pattern was never printed, where they are required.
+            MeasurementError: a figure with a field or a pattern was never printed, where they are required, or not at
+                its step.
         """
-        wanted = {figure.name for figure in self._also}
-        to_the_end = self._command.reads.reads_to_the_end
-        found: dict[str, float] = {}
-        if FIRST_STEP in wanted and self._first_at is not None:
-            found[FIRST_STEP] = self._first_at - self._started_at
-        if LOSS in wanted and len(self._losses) >= (1 if to_the_end else LOSS_READING):
-            found[LOSS] = self._losses[-1 if to_the_end else LOSS_READING - 1]
+        found: dict[str, FigureValue] = {}
+        if self._first_at is not None and any(figure.name == FIRST_STEP for figure in self._also):
+            found[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
         try:
-            return found | self._figures.values({} if to_the_end else {LOSS: LOSS_READING}, required=required)
+            return found | self._figures.values(required=required)
         except Unreadable as error:
             raise self._program.failure(error.fact, error.next_step) from error
 
@@ -172,7 +169,6 @@ class CommandWindows:
                 if windows.take(now, reading):
                     self._advanced_at = now
                 self._first_at = now if self._first_at is None else self._first_at
-                self._losses += [] if reading.loss is None else [reading.loss]
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
                 if (windows.readings == WARMUP_READINGS or reading is readings[-1]) and (window := windows.window(now)):
                     yield self._slowed(window)
@@ -223,10 +219,14 @@ class CommandWindows:
             yield self._clock(), last
 
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
-        self._take_figures(lines)
+        found = []
         try:
-            found = [self._reader.read(line) for line in lines]
-            found.append(self._reader.read_unfinished(unfinished))
+            for line in lines:
+                found.append(self._reader.read(line))
+                self._figures.take(line, found[-1])
+            if (reading := self._reader.read_unfinished(unfinished)) is not None:
+                found.append(reading)
+                self._figures.take(unfinished, reading, is_whole=False)
         except Unreadable as error:
             raise self._program.failure(error.fact, error.next_step) from error
         return [reading for reading in found if reading is not None]

@@ -29,7 +29,10 @@ _RANK = re.compile(
     r"|^\[(?:\d+,|default|rank)?(\d+)\](?:<std\w+>)?:",
     re.IGNORECASE,
 )
-_COUNTER = re.compile(r"\b(?:step|iter|iteration|it|batch|global_step)s?\W{0,3}(\d{1,12})(?!\d|\s?%)", re.IGNORECASE)
+_COUNTER = re.compile(
+    r"\b(?:step|iter|iteration|it|batch|global_step)s?\W{0,3}(\d{1,3}(?:,\d{3})+|\d{1,12})(?!\d|\.\d|\s?(?:%|[mu]?s\b))",
+    re.IGNORECASE,
+)
 _MOST_OF_OTHERS = 10  # lines of several other series
 _LEAST_OF_ANOTHER = 3  # lines of a second series; one or two may be a total at the end
 _LEAST_READINGS = 80  # from which a running average can be told
@@ -38,7 +41,7 @@ _LEAST_READINGS = 80  # from which a running average can be told
 def step_in(line: str) -> int | None:
     """The step that a line names; None if it names none."""
     found = _COUNTER.search(line)
-    return None if found is None else int(found[1])
+    return None if found is None else int(found[1].replace(",", ""))
 
 
 def _modes_of_metrics(said: str) -> set[str]:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.baseline import READ, Baseline
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.figure import FIRST_STEP, LOSS, PEAK_MEMORY, Better, Figure
+from pytest_tfperf.core.figure import FIRST_STEP, LOSS, PEAK_MEMORY, Better, Figure, at_fixed_steps
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Outcome, Rule
@@ -75,7 +75,12 @@ def figure_fact(one: FigureVerdict) -> str:
     figure, name = one.figure, shown(one.figure.name)
     if one.value is None:
         return f"{name}: {_why_not_measured(figure)}"
-    text = f"{name} {written(figure, one.value)}{f' of {one.rank}' if one.rank else ''}"
+    if one.reason is FigureReason.OTHER_PLACE:
+        return f"{name} was printed {' and '.join(one.places)}{_place_of(one.baseline)}"
+    place = f" {one.places[0]}" if len(one.places) == 1 else ""
+    text = f"{name} {written(figure, one.value)}{f' of {one.rank}' if one.rank else ''}{place}"
+    if one.reason is FigureReason.OTHER_UNIT and one.baseline is not None:
+        return f"{text}, and its baseline is {written_in(one.baseline.unit, one.baseline.reference)}"
     if one.reason is FigureReason.BEYOND_LIMIT and figure.limit is not None:
         return f"{text}, beyond its limit of {written(figure, figure.limit)}"
     if not math.isfinite(one.value):
@@ -99,6 +104,9 @@ def figure_fact(one: FigureVerdict) -> str:
 def figure_lines(m: Measurement, one: FigureVerdict) -> Iterator[Line]:
     """Labelled lines about a figure that was judged."""
     row = one.baseline
+    if one.reason in _NOT_COMPARABLE:
+        yield Line(_mend(one), "next")
+        return
     if one.value is None or (row is None and one.figure.limit is None):
         return
     yield Line(_threshold(one, row), "threshold")
@@ -106,13 +114,17 @@ def figure_lines(m: Measurement, one: FigureVerdict) -> Iterator[Line]:
         source = f", {row.source}" if row.source else ""
         date = f" ({row.date})" if row.date else ""
         load = f"; {row.load}" if row.load else ""
-        yield Line(f"{row.provenance}{source}{date}, {counted(row.runs, 'run')}{load}", "baseline")
+        place = f", {READ}{row.place}" if row.place else ""
+        yield Line(f"{row.provenance}{source}{date}, {counted(row.runs, 'run')}{place}{load}", "baseline")
     yield _measured(m, one)
 
 
 def compared_figure_lines(c: Comparison, one: FigureVerdict) -> Iterator[Line]:
     """Labelled lines about a figure of a comparison that was judged."""
     figure = one.figure
+    if one.reason in _NOT_COMPARABLE:
+        yield Line(_mend(one), "next")
+        return
     if one.value is None:
         return
     if one.confirmed_from is not None:
@@ -187,18 +199,40 @@ def figure_properties(m: Measurement | Comparison) -> dict[str, str | float | No
 
     The change is a fraction of the baseline, as the throughput's; None where that is 0.
 
-    Of a comparison b's value, and a's in the place of the baseline.
+    Of a comparison b's value, and a's in the place of the baseline. Names are "figure.loss" and "figure.loss.outcome":
+    a figure's own name has no dot, so none is that of another property.
     """
     found: dict[str, str | float | None] = {}
     for one in m.figures:
-        name = one.figure.name
+        name = f"figure.{one.figure.name}"
         found |= {
             name: one.value,
-            f"{name}_outcome": None if one.outcome is None else one.outcome.value,
-            f"{name}_{'a' if one.rule is Rule.OTHER_SIDE else 'baseline'}": _reference(one),
-            f"{name}_confirmed_change": _as_fraction(one, one.confirmed_change),
+            f"{name}.outcome": None if one.outcome is None else one.outcome.value,
+            f"{name}.{'a' if one.rule is Rule.OTHER_SIDE else 'baseline'}": _reference(one),
+            f"{name}.confirmed_change": _as_fraction(one, one.confirmed_change),
         }
     return found
+
+
+_NOT_COMPARABLE: Final = (FigureReason.OTHER_PLACE, FigureReason.OTHER_UNIT)
+
+
+def _place_of(row: Baseline | None) -> str:
+    if row is None:
+        return ""
+    return f", and its baseline is {READ}{row.place}" if row.place else ", and its baseline does not say where"
+
+
+def _mend(one: FigureVerdict) -> str:
+    """The next step where a figure can't be compared with its baseline, or its values with each other."""
+    record = "record the row again with --update-baselines"
+    if one.reason is FigureReason.OTHER_UNIT:
+        return f"{record}, or delete it"
+    if one.baseline is None or len(one.places) > 1:
+        return at_fixed_steps(one.figure.name)
+    if not one.baseline.place:
+        return record
+    return f"{at_fixed_steps(one.figure.name)}; where its steps were changed, {record}"
 
 
 def _why_not_measured(figure: Figure) -> str:

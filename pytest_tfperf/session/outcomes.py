@@ -22,6 +22,7 @@ from pytest_tfperf.errors import (
 from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports import comparisons
+from pytest_tfperf.reports.figures import bad_figures
 from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import headline, in_brief
 from pytest_tfperf.session.feature_hooks import features
@@ -132,9 +133,10 @@ class Outcomes:
 
     def _warning(self, result: Measurement | Comparison) -> list[Line]:
         """The message; in one line where the reference is only provisional, because it needs no action today."""
-        if isinstance(result, Measurement) and result.verdict and result.verdict.if_slower is Consequence.WARNS:
+        verdict = result.verdict if isinstance(result, Measurement) and not bad_figures(result) else None
+        if isinstance(result, Measurement) and verdict and verdict.if_slower is Consequence.WARNS:
             rerun = self.session.settings.rerun.of(self.test)
-            return [Line(f"{headline(result)}: {result.verdict.reason}. Rerun: {rerun}")]
+            return [Line(f"{headline(result)}: {verdict.reason}. Rerun: {rerun}")]
         return self._messages([result])
 
 

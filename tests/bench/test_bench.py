@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from machines import load
+from measurements import baseline
 from played import BOX, BUSY, TRIVIAL, PlayedLauncher, steady
 from played_session import ROW, PlayedSession
 
@@ -13,6 +14,8 @@ from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key, Provenance
 from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure_verdict import FigureReason
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
@@ -108,6 +111,47 @@ def test_a_test_that_measures_another_unit_than_its_row_is_no_part_of_the_common
     with pytest.raises(BaselineError, match="is in tokens/s, and this test measures images/s"):
         session.bench.check(session.task(steady(100.0)))
     assert session.machine.drift.tests == 0
+
+
+# Figures
+
+LOSS_ROW = baseline(0.5, key=Key(TRIVIAL.id, BOX.shape, "loss"), unit="", between_runs=0.001)
+"""The workers that play a script have a loss of 1."""
+
+
+def with_loss(task: Task) -> Task:
+    return replace(task, plan=replace(task.plan, also=(Figure("loss"),)))
+
+
+def test_a_figure_with_a_row_is_confirmed_whatever_its_throughput_is_judged_against() -> None:
+    session = PlayedSession(None, BUSY, BUSY, row=None, figure_rows=[LOSS_ROW])
+    found = session.decided(with_loss(provisional(session, steady(100.0))))
+    (loss,) = found.figures
+    assert (loss.outcome, loss.reason, len(found.runs)) == (Outcome.REGRESSED, FigureReason.CONFIRMED, 8)
+    assert [run.disturbance for run in found.discarded] == [BUSY, BUSY]
+
+
+def test_a_suspected_figure_shares_the_false_alarms_of_confirmation() -> None:
+    session = PlayedSession(row=None, figure_rows=[LOSS_ROW])
+    task = with_loss(provisional(session, steady(100.0)))
+    session.decided(task)
+    assert session.machine.suspects == {task.call}
+
+
+def test_a_figures_row_of_gpus_is_refused_where_its_throughput_has_none() -> None:
+    session, launcher = PlayedSession(row=None, figure_rows=[replace(LOSS_ROW, gpu="Tesla P100")]), steady(100.0)
+    with pytest.raises(BaselineError, match="was measured on Tesla P100"):
+        session.bench.check(with_loss(session.task(launcher)))
+    assert launcher.started == 0
+
+
+@pytest.mark.parametrize(("also", "steps"), [((), 300), (("peak_memory",), 3990)], ids=["rate", "memory"])
+def test_a_run_whose_memory_counts_is_as_long_as_those_that_were_recorded(also: tuple[str, ...], steps: int) -> None:
+    session = PlayedSession()
+    task = session.task(steady(100.0))
+    plan = replace(task.plan, steps=4000, also=tuple(map(Figure, also)))
+    found = session.bench.check(replace(task, plan=plan))
+    assert sum(window.steps for window in found.runs[0].windows) == steps
 
 
 # The reference environment

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pytest_tfperf.core.figure import COLD_CACHES, Better, Figure, figures_of, with_default
+from pytest_tfperf.core.run import Plan
 from pytest_tfperf.errors import WorkloadError
 
 
@@ -42,6 +45,10 @@ def test_the_larger_tolerance_is_accepted() -> None:
         pytest.param({"name": "x", "pattern": "("}, "no regular expression", id="pattern"),
         pytest.param({"name": "x", "pattern": "(a)"}, "one named group", id="group"),
         pytest.param({"name": "peak_memory", "field": "mem"}, "is measured, and not read", id="measured"),
+        pytest.param({"name": "first_step", "at_step": 3}, "leave takes and at_step out", id="measured-at-step"),
+        pytest.param({"name": "x", "at_step": 0}, "at_step=0 must be a whole number from 1", id="step"),
+        pytest.param({"name": "x", "at_step": 1.5}, "at_step=1.5 must be a whole number", id="half-a-step"),
+        pytest.param({"name": "x", "at_step": 5, "takes": "first"}, "leave takes or at_step out", id="first-at-step"),
     ],
 )
 def test_a_figure_that_can_not_be_is_refused(arguments: dict[str, Any], says: str) -> None:
@@ -55,6 +62,8 @@ def test_a_figure_that_can_not_be_is_refused(arguments: dict[str, Any], says: st
         pytest.param(("peak_memry",), False, "Did you mean 'peak_memory'", id="unknown"),
         pytest.param(("eval_loss",), True, "Figure\\('eval_loss', field=", id="own-by-name"),
         pytest.param((Figure("x", field="x"),), False, "check_command reads figures of a program", id="workload"),
+        pytest.param((Figure("loss", at_step=5),), False, "is always that of step 10", id="step-of-workload"),
+        pytest.param((Figure("loss", takes="median"),), False, "is always that of step 10", id="takes-of-workload"),
         pytest.param((Figure("x"),), True, "say how it is read", id="not-read"),
         pytest.param(("loss", Figure("loss", limit=3)), True, "loss is given twice", id="twice"),
         pytest.param((3,), True, "must be the name of a figure", id="no-figure"),
@@ -77,3 +86,38 @@ def test_a_test_overrides_a_figure_of_the_whole_suite() -> None:
 
 def test_the_drivers_cache_stays_on_because_it_holds_tensorflows_own_kernels() -> None:
     assert "CUDA_CACHE_DISABLE" not in COLD_CACHES
+
+
+EARLY = Plan(counts_readings=True)
+"""Of a program that is ended when its rate is known."""
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [Figure("x", field="x"), Figure("x", field="x", takes="median"), Figure("loss", takes="median")],
+    ids=["last", "median", "loss"],
+)
+def test_a_figure_that_is_read_to_the_end_is_refused_where_programs_are_ended_early(figure: Figure) -> None:
+    with pytest.raises(WorkloadError, match="at another step in each run") as refused:
+        replace(EARLY, also=(figure,))
+    assert "reads=Reads(until_end=True)" in str(refused.value)
+    assert replace(EARLY, until_end=True, also=(figure,)).also == (figure,)
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [Figure("x", field="x", at_step=9), Figure("x", field="x", takes="first"), Figure("loss"), Figure("peak_memory")],
+    ids=["step", "first", "loss", "memory"],
+)
+def test_a_figure_of_a_fixed_place_is_read_where_programs_are_ended_early(figure: Figure) -> None:
+    assert replace(EARLY, also=(figure,)).also == (figure,)
+
+
+def test_our_example_of_a_pattern_reads_a_number_with_an_exponent() -> None:
+    with pytest.raises(WorkloadError, match="one named group") as refused:
+        Figure("x", pattern="eval loss (.*)")
+    example = re.search("r'(.*)'", str(refused.value))
+    assert example
+    found = re.search(example[1], "eval loss 1.2e-3 after 5 epochs")
+    assert found
+    assert found["x"] == "1.2e-3"

@@ -63,6 +63,9 @@ class PlayedRun:
         self.steps += steps
         return Window(steps, seconds, self.loss)
 
+    def peak_memory(self) -> None:
+        """Nothing tells it here."""
+
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
         self.asked_for_profile.append((matrix_products, multiply_adds))
         return self.profile

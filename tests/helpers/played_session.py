@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,7 @@ class PlayedSession:
         tests: how many tests with a baseline the session has.
         row: the machine's only baseline.
         profiler: the bench's.
+        figure_rows: the machine's baselines of figures.
     """
 
     def __init__(
@@ -39,10 +41,11 @@ class PlayedSession:
         tests: int = 1,
         row: Baseline | None = ROW,
         profiler: Profiler | None = None,
+        figure_rows: Sequence[Baseline] = (),
     ) -> None:
         self._rows = {} if row is None else {row.key: row}
         self.notes = Notes()
-        self.machine = MachineSession(self._rows, {}, tests=tests)
+        self.machine = MachineSession(self._rows, {}, tests=tests, figure_rows={one.key: one for one in figure_rows})
         self.engine = RunEngine(self.notes, PlayedGuard(list(disturbances)), warm_up_seconds=0.0)
         self.bench = Bench(self.engine, lambda _: self.machine, profiler=profiler, session="today")
 

@@ -86,3 +86,15 @@ def test_a_figure_that_a_side_lacks_never_passes() -> None:
 def test_a_value_that_is_not_finite_is_invalid_on_either_side() -> None:
     assert judged(LOSS, *[(1.0, math.nan)] * 3).outcome is Outcome.INVALID
     assert judged(LOSS, *[(math.inf, 1.0)] * 3).outcome is Outcome.INVALID
+
+
+def test_sides_that_print_a_figure_at_different_places_are_not_compared() -> None:
+    evidence = ComparedFigure(
+        figure=LOSS,
+        pairs=[(2.0, 2.0)] * 3,
+        places=("at step 400", "at step 460"),
+        most_pairs=20,
+        error_rates=ErrorRates(),
+    )
+    found = judge_compared(evidence)
+    assert (found.outcome, found.reason) == (Outcome.INVALID, FigureReason.OTHER_PLACE)

@@ -158,3 +158,44 @@ def test_pairs_are_wanted_before_runs_and_the_most_of_them() -> None:
     wants = [Wants(Want.RUNS, 8), Wants(Want.PAIRS, 2), Wants(Want.PAIRS, 4), Wants(Want.COMMON_DRIFT)]
     assert combined(wants) == Wants(Want.PAIRS, 4)
     assert combined([NOTHING]) == NOTHING
+
+
+TIME = Figure("eval_time", field="eval.time", unit="min")
+
+
+def of_row(figure: Figure, value: float, *places: str, **row: Any) -> FigureVerdict:
+    kept = baseline(2.0, key=KEY._replace(figure=figure.name), **{"unit": figure.unit or "", **row})
+    noise = Noise(between_runs=0.001, degrees_of_freedom=40)
+    return judge_figure(FigureEvidence(figure=figure, values=[value], places=places, baseline=kept, noise=noise))
+
+
+def test_a_row_in_another_unit_is_not_compared() -> None:
+    found = of_row(TIME, 2.0, unit="s")
+    assert (found.outcome, found.reason, found.change) == (Outcome.INVALID, FigureReason.OTHER_UNIT, None)
+
+
+@pytest.mark.parametrize(
+    ("note", "places"),
+    [
+        ("read at step 400", ["at step 460"]),
+        ("read at step 400", ["at the end"]),
+        ("read at step 400", ["at step 400", "at step 401"]),
+        ("", ["at step 400"]),
+    ],
+    ids=["step", "end", "two", "unknown"],
+)
+def test_values_of_another_place_than_the_rows_are_not_compared(note: str, places: list[str]) -> None:
+    found = of_row(Figure("loss"), 2.0, *places, note=note)
+    assert (found.outcome, found.reason) == (Outcome.INVALID, FigureReason.OTHER_PLACE)
+
+
+def test_values_of_the_place_that_the_row_names_are_compared() -> None:
+    note = "recorded under load: 40 %; read at step 400"
+    assert of_row(Figure("loss"), 2.0, "at step 400", note=note).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(("reference", "worse"), [(0.0, 1.0), (-2.0, -1.0)])
+def test_a_figure_of_0_or_below_is_judged(reference: float, worse: float) -> None:
+    figure = Figure("x", field="x")
+    assert judged(figure, reference, reference=reference).outcome is Outcome.PASS
+    assert judged(figure, *[worse] * 8, reference=reference).outcome is Outcome.REGRESSED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureVerdict
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Want, Wants
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.new_baselines import baseline_of, new_baselines, wants
+from pytest_tfperf.stores import baseline_file
 
 CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
 WILD = [1000.0, 700.0, 1300.0, 800.0, 1200.0]
@@ -100,3 +103,42 @@ def test_one_run_is_one_error() -> None:
     one = measurement(throughput(1000.0), runs=(run_at(1000.0, figures={"loss": 2.0}),), figures=(loss,))
     rows, refusals = new_baselines(one)
     assert (rows, len(refusals)) == ([], 1)
+
+
+def of_figure(values: Sequence[float], *, places: Sequence[str] = (), **how: Any) -> Measurement:
+    """Five good runs, each with such a value of the figure x."""
+    found = FigureVerdict(figure=Figure("x", field="x", **how), value=values[0])
+    runs = tuple(
+        run_at(1000.0, figures={"x": value}, figure_places={"x": place} if place else {})
+        for value, place in zip(values, places or [""] * 5, strict=True)
+    )
+    return measurement(throughput(*CALM), runs=runs, figures=(found,))
+
+
+@pytest.mark.parametrize(
+    ("values", "reference"),
+    [([0.0] * 5, 0.0), ([-0.0] * 5, 0.0), ([-2.0, -2.1, -2.0, -1.9, -2.0], -2.0), ([0.1, -0.1, 0.0, 0.1, -0.1], 0.0)],
+)
+def test_a_figure_of_0_or_below_makes_a_row_that_is_read_back(values: list[float], reference: float) -> None:
+    rows, refusals = new_baselines(of_figure(values, absolute=1.0))
+    assert not refusals
+    read = baseline_file.parse(baseline_file.render(rows), rows[0].machine, "box.csv")
+    assert {row.key.figure: row.reference for row in read.values()} == {"": rows[0].reference, "x": reference}
+
+
+@pytest.mark.parametrize("value", [1e308, 1e-308, 0.0, -1.0])
+def test_no_value_of_a_figure_costs_the_row_of_the_throughput(value: float) -> None:
+    rows, _ = new_baselines(of_figure([value] * 4 + [0.0], absolute=1.0))
+    assert rows[0].key.figure == ""
+
+
+def test_the_row_of_a_figure_says_where_the_program_printed_it() -> None:
+    (_, row), _ = new_baselines(of_figure([2.0] * 5, places=["at step 400"] * 5))
+    assert (row.note, row.place) == ("read at step 400", "at step 400")
+
+
+def test_a_figure_that_runs_print_at_different_places_is_refused_with_the_next_step() -> None:
+    rows, (refusal,) = new_baselines(of_figure([2.0] * 5, places=["at step 400", *["at step 401"] * 4]))
+    assert [row.key.figure for row in rows] == [""]
+    assert "the runs don't give x at the same place, but at step 400, at step 401" in str(refusal)
+    assert "Let the program print x at fixed steps, or give Figure('x', at_step=N, ...)" in str(refusal)

@@ -18,12 +18,14 @@ from played import BOX, BUSY, Notes, PlayedGuard
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_windows import CommandWindows
+from pytest_tfperf.programs.figure_lines import FigureValue
 from pytest_tfperf.programs.reading import Kind, Reading
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 
@@ -397,3 +399,49 @@ def test_an_injected_slowdown_takes_a_fraction_of_the_throughput_off() -> None:
     windows = CommandWindows(program, command(), slowdown=0.5, clock=lambda: program.now)
     windows.warm_up(PLAN)
     assert per_sec(windows.time(PLAN, Notes())) == pytest.approx(25)
+
+
+# Figures
+
+
+def with_figures(program: PlayedProgram, *figures: Figure, steps: int = 5, **how: object) -> CommandWindows:
+    plan = Plan(steps=steps, warmup_steps=1, counts_readings=True)
+    windows = CommandWindows(program, command(**how), also=figures, clock=lambda: program.now)
+    windows.warm_up(plan)
+    windows.time(plan, Notes())
+    return windows
+
+
+TRAINS = "step {step} loss: {rate} 50 examples/s\n"
+
+
+def test_a_figure_of_a_later_step_is_waited_for() -> None:
+    found = with_figures(lines(100, TRAINS), Figure("loss", at_step=300))
+    assert found.figures()["loss"] == FigureValue(50.0, "at step 300")
+
+
+def test_a_figure_whose_step_never_comes_ends_with_the_program_and_says_how_far_it_came() -> None:
+    with pytest.raises(MeasurementError, match="is read at step 3000, and was printed from step 10 to step 1000"):
+        with_figures(lines(100, TRAINS), Figure("loss", at_step=3000)).figures()
+
+
+def test_a_loss_that_no_line_has_is_not_waited_for_behind_its_step() -> None:
+    program = lines(100, "step {step} 50 examples/s\n")
+    windows = with_figures(program, Figure("loss", at_step=300))
+    assert (windows.figures(), program.now) == ({}, 30.0)
+
+
+def test_a_run_is_not_ended_early_before_a_figure_was_printed() -> None:
+    script = [*lines(25).script, (1.0, "eval 7\n"), *lines(25).script]
+    program = PlayedProgram(script)
+    first = Figure("x", pattern=r"eval (?P<x>\S+)", takes="first")
+    windows = CommandWindows(program, command(), also=[first], clock=lambda: program.now)
+    windows.warm_up(PLAN)
+    run = windows.time(PLAN, Notes(), lambda _: True)
+    assert (len(run.windows), windows.figures()["x"].value) == (30, 7.0)
+
+
+@pytest.mark.parametrize(("until_end", "place"), [(False, "at step 40"), (True, "at step 1000")])
+def test_the_loss_is_of_a_reading_that_each_run_has_or_of_the_end(until_end: bool, place: str) -> None:
+    found = with_figures(lines(100, TRAINS), Figure("loss"), until_end=until_end)
+    assert found.figures()["loss"].place == place

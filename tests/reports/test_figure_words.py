@@ -14,6 +14,7 @@ from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.verdict import Outcome, Rule
+from pytest_tfperf.features.ci.outputs import properties
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.figures import figure_fact, figure_properties, figure_table, written
 from pytest_tfperf.reports.measurement_table import measurement_table
@@ -161,7 +162,76 @@ def test_the_terminal_shows_nothing_where_all_figures_passed() -> None:
 
 def test_junit_has_each_figure_by_its_name() -> None:
     found = figure_properties(with_figures(memory()))
-    assert (found["peak_memory"], found["peak_memory_outcome"]) == (18.3 * GIB, "REGRESSED")
+    assert (found["figure.peak_memory"], found["figure.peak_memory.outcome"]) == (18.3 * GIB, "REGRESSED")
+
+
+@pytest.mark.parametrize("name", ["outcome", "change", "unit", "machine", "examples_per_sec", "loss_outcome"])
+def test_a_figure_overwrites_no_other_property_whatever_its_name(name: str) -> None:
+    loss = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
+    own = FigureVerdict(figure=Figure(name, field="x"), value=5.0, outcome=Outcome.PASS)
+    before, after = (dict(properties([with_figures(*figures)])) for figures in ((loss,), (loss, own)))
+    assert {key: after[key] for key in before} == before
+    assert after[f"tfperf_figure.{name}"] == 5.0
+
+
+def test_a_value_in_another_unit_than_its_row_names_both_and_the_next_step() -> None:
+    time = memory(
+        figure=Figure("eval_time", unit="min"),
+        value=2.0,
+        outcome=Outcome.INVALID,
+        reason=FigureReason.OTHER_UNIT,
+        baseline=baseline(2.0, key=KEY, unit="s"),
+    )
+    lines = plain(message(with_figures(time))).splitlines()
+    assert lines[0].startswith("eval_time 2 min, and its baseline is 2 s: ")
+    assert lines[1] == "  next        record the row again with --update-baselines, or delete it"
+
+
+@pytest.mark.parametrize(
+    ("places", "note", "says", "mend"),
+    [
+        (
+            ["at step 460"],
+            "read at step 400",
+            "loss was printed at step 460, and its baseline is read at step 400",
+            True,
+        ),
+        (
+            ["at step 9", "at step 8"],
+            "",
+            "loss was printed at step 9 and at step 8, and its baseline does not say",
+            True,
+        ),
+        (["at the end"], "", "loss was printed at the end, and its baseline does not say where", False),
+    ],
+    ids=["row", "runs", "unknown"],
+)
+def test_values_of_different_places_are_named_with_the_next_step(
+    places: list[str], note: str, says: str, mend: bool
+) -> None:
+    loss = memory(
+        figure=Figure("loss"),
+        places=tuple(places),
+        outcome=Outcome.INVALID,
+        reason=FigureReason.OTHER_PLACE,
+        baseline=baseline(2.0, key=KEY, note=note),
+    )
+    first, following, *_ = plain(message(with_figures(loss))).splitlines()
+    assert first.startswith(says)
+    assert ("Figure('loss', at_step=N, ...)" in following) == mend
+    assert following.startswith("  next ")
+
+
+def test_a_message_names_the_step_that_a_value_is_of() -> None:
+    one = memory(figure=Figure("loss"), value=2.6, change=0.3, places=("at step 400",), baseline=baseline(2.3, key=KEY))
+    assert figure_fact(one) == "loss 2.6 at step 400, 13.0 % higher than 2.3"
+
+
+def test_a_figure_that_is_invalid_leaves_its_tests_throughput_in_the_table() -> None:
+    invalid = memory(outcome=Outcome.INVALID, reason=FigureReason.OTHER_PLACE)
+    _, row = map(str, measurement_table([with_figures(invalid)]))
+    assert row.startswith("INVALID (peak memory)")
+    assert "1,000" in row
 
 
 def test_a_figure_without_the_baseline_that_its_throughput_has_is_named_with_the_command_that_records_it() -> None:
@@ -171,7 +241,7 @@ def test_a_figure_without_the_baseline_that_its_throughput_has_is_named_with_the
 
 
 def test_a_ci_system_gets_the_change_of_a_figure_as_a_fraction() -> None:
-    found = figure_properties(with_figures(memory()))["peak_memory_confirmed_change"]
+    found = figure_properties(with_figures(memory()))["figure.peak_memory.confirmed_change"]
     assert found == pytest.approx(1.5 / 16.8)
 
 
