@@ -26,6 +26,7 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.comparisons import latest_comparisons
+from pytest_tfperf.reports.figures import shown
 from pytest_tfperf.reports.numbers import change, counted, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.stores import measurement_file
@@ -89,7 +90,7 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
             raise error
         show("nothing was measured here yet")
         return EXIT_GREEN
-    tables = [by_workload(results, columns), [*map(str, compared)]]
+    tables = [by_workload(results, columns, history.figure_results(**part)), [*map(str, compared)]]
     show("\n\n".join("\n".join(lines) for lines in tables if lines))
     return EXIT_GREEN
 
@@ -125,12 +126,17 @@ _COLUMNS = Columns(
 )
 
 
-def by_workload(results: Iterable[PastResult], width: int | None = None) -> list[str]:
+def by_workload(
+    results: Iterable[PastResult], width: int | None = None, figures: Iterable[PastResult] = ()
+) -> list[str]:
     """One line for each machine, workload and topology.
+
+    The outcome is the last test's, with the figure that it is of where the throughput had another one.
 
     `change` is the last measurement against the median of all measurements of its unit that are valid and not slowed
     on purpose. Name, unit, session and time are the last one's. `width` is the terminal's, None for no limit.
     """
+    blamed = {(one.id, str(one.outcome)): shown(one.key.figure) for one in figures if one.outcome}
     found: dict[tuple[str, str, str], list[PastResult]] = {}
     for one in results:
         found.setdefault((one.machine, one.workload, one.topology), []).append(one)
@@ -140,10 +146,11 @@ def by_workload(results: Iterable[PastResult], width: int | None = None) -> list
         last = measured[-1]
         alike = [one for one in measured if one.unit == last.unit]
         valid = [one for one in alike if one.outcome is not Outcome.INVALID and not one.is_slowed_on_purpose]
+        figure = blamed.get((last.id, last.test_outcome)) if last.test_outcome != last.outcome_word else None
         median = statistics.median(one.value for one in valid or alike)
         rows.append(
             {
-                "outcome": last.test_outcome or "measured",
+                "outcome": f"{last.test_outcome or 'measured'}{f' ({figure})' if figure else ''}",
                 "machine": machine,
                 "workload": names[workload, last.name],
                 "topology": topology,

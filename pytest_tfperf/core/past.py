@@ -50,6 +50,7 @@ class PastResult:
         seconds: that all of its workers took.
         commit: the git commit of the tests' repository, "" outside of one.
         is_slowed_on_purpose: whether `--tfperf-inject-slowdown` was given.
+        place: where a program printed a figure's values, as "at step 400"; "" for what is measured.
         figure: what unit, values, outcome and reference are of, as the test asks for it now; None for the throughput.
     """
 
@@ -73,6 +74,7 @@ class PastResult:
     commit: str = ""
     is_slowed_on_purpose: bool = False
     is_provisional: bool = False
+    place: str = ""
     figure: Figure | None = None
 
     @classmethod
@@ -122,11 +124,16 @@ class PastResult:
                 outcome=one.outcome if one.is_decided else None,
                 is_provisional=False,
                 reference=one.reference,
+                place=" and ".join(one.places),
                 figure=one.figure,
             )
             for one in measurement.figures
             if one.value is not None
         ]
+
+    def is_like(self, other: PastResult) -> bool:
+        """Whether the two are of one series: they count the same, and were printed at the same place."""
+        return (self.unit, self.place) == (other.unit, other.place)
 
     @property
     def better(self) -> Better:

@@ -102,7 +102,7 @@ def otava_files(results: Iterable[PastResult]) -> dict[str, str]:
 
 def _of_one_unit(results: Iterable[PastResult]) -> list[PastResult]:
     in_order = sorted(results, key=lambda one: moment(one.time))
-    return [one for one in in_order if one.unit == in_order[-1].unit]
+    return [one for one in in_order if one.is_like(in_order[-1])]
 
 
 def _configuration(series: Mapping[str, PastResult]) -> str:

@@ -69,9 +69,9 @@ def _arranged(name: str, results: Sequence[PastResult]) -> _Machine:
 
 
 def _of_one_unit(points: Mapping[int, PastResult]) -> dict[int, PastResult]:
-    """The sessions in the unit of the latest, oldest first."""
-    unit = points[max(points)].unit
-    return {place: points[place] for place in sorted(points) if points[place].unit == unit}
+    """The sessions that count what the latest does, read at the same place; oldest first."""
+    latest = points[max(points)]
+    return {place: points[place] for place in sorted(points) if points[place].is_like(latest)}
 
 
 def _of_machine(machine: _Machine) -> Iterator[LastingChange]:

@@ -13,13 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, select, text
+from sqlalchemy import URL, Column, Connection, Engine, Table, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, SCHEMA, TABLES, VERDICTS
+from pytest_tfperf.stores.history_tables import ADDED, FIGURES, HISTORY, SCHEMA, TABLES, VERDICTS
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
@@ -173,8 +173,8 @@ class Database:
             has = inspect(connection).has_table
             if writes and version == SCHEMA and not (has(VERDICTS.name) and has(FIGURES.name)):
                 self._make_tables(connection)
-            if version == SCHEMA and not self._has_column(connection):
-                self._add_column(connection, writes=writes)
+            if version == SCHEMA and _lacking(connection):
+                self._add_columns(connection, writes=writes)
         elif self.path is not None and inspect(connection).get_table_names():
             version = "before the first release"
         elif writes or self.path is not None:
@@ -190,13 +190,8 @@ class Database:
                 f"{version}; this version reads schema {SCHEMA}): {', or '.join(steps)}"
             )
 
-    @staticmethod
-    def _has_column(connection: Connection) -> bool:
-        columns = inspect(connection).get_columns(MEASUREMENTS.name)
-        return any(column["name"] == MEASUREMENTS.c.throughput_outcome.name for column in columns)
-
-    def _add_column(self, connection: Connection, *, writes: bool) -> None:
-        """Add the column that an earlier version's table of measurements lacks."""
+    def _add_columns(self, connection: Connection, *, writes: bool) -> None:
+        """Add the columns that an earlier version's tables lack."""
         if not writes and self.path is None:
             raise TfperfError(
                 f"{self}: an earlier version of pytest-tfperf made this history",
@@ -206,9 +201,8 @@ class Database:
         connection = connection.execution_options(tfperf_begin=_WRITES)
         if self.path is None:
             connection.execute(text(f"select pg_advisory_xact_lock({_MAKES_TABLES})"))
-        if not self._has_column(connection):  # another session may have just added it
-            column = MEASUREMENTS.c.throughput_outcome
-            connection.execute(text(f"alter table {MEASUREMENTS.name} add column {column.name} varchar"))
+        for column in _lacking(connection):  # another session may have just added them
+            connection.execute(text(f"alter table {column.table.name} add column {column.name} varchar"))
         connection.commit()
 
     def _make_tables(self, connection: Connection) -> int | None:
@@ -257,6 +251,17 @@ class Database:
             f"{self}: the history can't be used: {why}",
             next_step=f"{next_step}, or give another folder: --tfperf-dir DIR",
         )
+
+
+def _lacking(connection: Connection) -> list[Column[str]]:
+    """The columns that tables of an earlier version lack; tables that are missing altogether are left out."""
+    found = inspect(connection)
+    names = {
+        table.name: {column["name"] for column in found.get_columns(table.name)}
+        for table in {column.table for column in ADDED}
+        if found.has_table(table.name)
+    }
+    return [column for column in ADDED if column.name not in names.get(column.table.name, {column.name})]
 
 
 def _decode_any_text(connection: Any, _: object) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     distinct,
     false,
     func,
+    literal,
     select,
     tuple_,
     type_coerce,
@@ -49,6 +50,7 @@ _TEST_OUTCOME: Final = {"test_outcome": coalesce(_M.outcome, "")}
 _OF_A_THROUGHPUT: Final = _TEST_OUTCOME | {
     "value": _M.examples_per_sec,
     "outcome": coalesce(_OF_THE_THROUGHPUT, ""),
+    "place": literal(""),
 }
 _OF_A_FIGURE: Final = (
     _TEST_OUTCOME
@@ -56,6 +58,7 @@ _OF_A_FIGURE: Final = (
     | {
         **dict.fromkeys(("value", "low", "high"), FIGURES.c.value),
         "outcome": coalesce(FIGURES.c.outcome, ""),
+        "place": coalesce(FIGURES.c.place, ""),
     }
 )
 

@@ -68,6 +68,7 @@ def figure_rows(m: Measurement | Comparison) -> list[dict[str, Any]]:
             "value": one.value,
             "outcome": one.outcome.value if one.outcome is not None and one.is_decided else None,
             "reference": one.reference,
+            "place": " and ".join(one.places),
         }
         for one in m.figures
     ]

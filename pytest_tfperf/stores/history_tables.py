@@ -106,10 +106,14 @@ FIGURES: Final = Table(
     _number("value", is_optional=True),  # the median of the runs; null: they could not tell it
     Column("outcome", _TEXT),  # null: not judged, or not decided yet
     _number("reference", is_optional=True),  # of its baseline, or of side a
+    Column("place", _TEXT),  # where a program printed it; null also where an earlier version wrote the row
 )
 """What measurements and comparisons gave beside their throughput.
 
 A history of an earlier version of pytest-tfperf lacks this table."""
+
+ADDED: Final = (MEASUREMENTS.c.throughput_outcome, FIGURES.c.place)
+"""Columns that a table of an earlier version lacks; it gets them when the history is opened."""
 
 VERDICTS: Final = Table(
     "tfperf_session_verdicts",

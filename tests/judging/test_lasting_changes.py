@@ -160,3 +160,9 @@ def test_a_figure_that_may_be_negative_changes_by_a_fraction_of_its_level_before
 def test_figures_take_no_part_in_the_drift_of_a_machine() -> None:
     rates = past_results(quiet_tests(10, 40))
     assert changes_of([*rates, *memory(8000.0, 8800.0)])[0].test == "test_0"
+
+
+@pytest.mark.parametrize("other", [{"place": "at step 500"}, {"unit": "min"}], ids=["step", "unit"])
+def test_a_figure_that_is_read_at_another_place_or_in_another_unit_did_not_change(other: dict[str, str]) -> None:
+    before, after = memory(8000.0), memory(8000.0, 8800.0)[20:]
+    assert changes_of([*before, *(replace(one, **other) for one in after)]) == []

@@ -173,7 +173,7 @@ def test_a_test_that_a_figure_failed_did_not_pass(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "cell"), [((), "REGRESSED"), (("--csv",), ",REGRESSED,"), (("--json",), '"REGRESSED"')]
+    ("options", "cell"), [((), "REGRESSED (peak memory)"), (("--csv",), ",REGRESSED,"), (("--json",), '"REGRESSED"')]
 )
 def test_the_history_command_shows_what_the_test_did(
     path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], cell: str
@@ -183,6 +183,12 @@ def test_the_history_command_shows_what_the_test_did(
     shown = capsys.readouterr().out
     assert cell in shown
     assert "PASS" not in shown
+
+
+def test_the_place_of_a_figure_is_kept(path: Path) -> None:
+    history = History(path)
+    history.append(judged(replace(LOSS, places=("at step 400",)), MEMORY))
+    assert [one.place for one in history.figure_results()] == ["at step 400", ""]
 
 
 def test_what_later_verdicts_rest_on_is_the_throughputs_own_outcome(path: Path) -> None:

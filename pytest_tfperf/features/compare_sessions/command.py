@@ -207,7 +207,8 @@ def _facts(compared: SideComparison) -> Iterator[str]:
         yield "in common    not known: fewer than 8 workloads, so noise includes what a session does to all of them"
     yield from _named("only in a", compared.only_a)
     yield from _named("only in b", compared.only_b)
-    yield from _named("other unit", [b for _, b in compared.other_units])
+    yield from _named("other unit", [b for a, b in compared.other_units if a.unit != b.unit])
+    yield from _named("other step", [b for a, b in compared.other_units if a.unit == b.unit])
     if changed := _changed(compared.ratios):
         yield f"environment  {', '.join(changed[:_MOST_NAMED])}"
 

@@ -36,6 +36,7 @@ class WorkloadRate:
         name: what the test calls the workload; "" for no name of its own.
         environment: software and settings, name -> version.
         figure: what it is; None for the throughput.
+        place: where a program printed the figure, as "at step 400"; "" for what is measured.
         has_direction: whether the source says which change of the figure is for the worse.
     """
 
@@ -49,7 +50,12 @@ class WorkloadRate:
     name: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     figure: Figure | None = None
+    place: str = ""
     has_direction: bool = True
+
+    def is_like(self, other: WorkloadRate) -> bool:
+        """Whether the two can be compared: they count the same, and were printed at the same place."""
+        return (self.unit, self.place) == (other.unit, other.place)
 
 
 class Movement(StrEnum):
@@ -93,7 +99,7 @@ class SideComparison:
         common: the change that all have in common, a fraction; None where too few workloads show it.
         common_low, common_high: its 95 % confidence interval; 0 without one.
         only_a, only_b: the figures that the other side lacks.
-        other_units: workloads that count different things on both sides.
+        other_units: workloads that count different things on both sides, or were printed at another place.
     """
 
     ratios: tuple[Ratio, ...]
@@ -151,6 +157,7 @@ def rates_of_rows(rows: Iterable[Baseline]) -> list[WorkloadRate]:
             noise=noise_of(row, alike[row.machine, row.key.figure]),
             environment=dict(part.split("=", 1) for part in row.environment.split() if "=" in part),
             figure=_figure_of(row) if row.key.figure else None,
+            place=row.place,
             has_direction=row.key.figure in ("", *BUILT_IN),
         )
         for row in rows
@@ -165,7 +172,7 @@ def compare_sides(a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]) -> SideC
     """
     first, second = _by_row(a, b)
     common = [(first[row], second[row]) for row in first if row in second]
-    comparable = [(one, other) for one, other in common if one.unit == other.unit]
+    comparable = [(one, other) for one, other in common if one.is_like(other)]
     drift = common_drift([other.log_rate - one.log_rate for one, other in comparable if one.figure is None])
     # Of throughputs only: figures take no part in the common drift, so they don't make it known either.
     expected = session_variance(tests=drift.tests).mean
@@ -179,7 +186,7 @@ def compare_sides(a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]) -> SideC
         common_high=math.expm1(drift.log + half),
         only_a=tuple(figure for row, figure in first.items() if row not in second),
         only_b=tuple(figure for row, figure in second.items() if row not in first),
-        other_units=tuple((one, other) for one, other in common if one.unit != other.unit),
+        other_units=tuple((one, other) for one, other in common if not one.is_like(other)),
     )
 
 
@@ -269,6 +276,7 @@ def _figures_of(m: Measurement, rate: WorkloadRate) -> Iterator[WorkloadRate]:
                 error=0.0,
                 noise=_noise_of_runs([[math.log(value) for value in runs]]),
                 figure=one.figure,
+                place=" and ".join(one.places),
             )
 
 

@@ -145,6 +145,20 @@ def test_with_several_machines_only_equal_ones_are_compared() -> None:
     assert [one.a.machine for one in compared.ratios] == ["tower"]
 
 
+def test_figures_of_different_places_are_named_and_not_compared() -> None:
+    a, b = ([figure(figure=Figure("loss"), place=place)] for place in ("at step 400", "at step 460"))
+    compared = compare_sides(a, b)
+    assert (compared.ratios, compared.other_units) == ((), ((a[0], b[0]),))
+    assert f"other step   {KEY.workload} 1x8" in render(compared, "one", "two")
+
+
+def test_rows_and_measurements_say_where_a_figure_was_printed() -> None:
+    loss = FigureVerdict(figure=Figure("loss"), value=2.0, places=("at step 400",))
+    row = baseline(2.0, key=KEY._replace(figure="loss"), unit="", note="read at step 400")
+    (_, measured), (recorded,) = rates_of_measurements([measurement(figures=(loss,))]), rates_of_rows([row])
+    assert measured.place == recorded.place == "at step 400"
+
+
 def test_invalid_measurements_are_left_out() -> None:
     invalid = verdict(Outcome.INVALID, reason=Reason.DISTURBED, baseline=None)
     assert rates_of_measurements([measurement(verdict=invalid, discarded=(run_at(1.0, disturbance=BUSY),))]) == []

@@ -49,17 +49,17 @@ TESTS = """
         )
 
     def test_a_program_passes(throughput, on):
-        figure = Figure("eval_loss", field="eval.loss", limit=3.0)
+        figure = Figure("eval_loss", field="eval.loss", takes="first", limit=3.0)
         program(throughput, on, "it", "peak_memory", "first_step", "loss", figure)
 
     def test_a_program_never_prints_a_figure(throughput, on):
-        program(throughput, on, "other", Figure("bleu", field="eval.bleu"))
+        program(throughput, on, "other", Figure("bleu", field="eval.bleu", takes="first"))
 """
 
 
 def figure_row(project: Project, workload: str, figure: str, reference: float, **row: Any) -> None:
-    key = Key(workload, "1x1", figure)
-    project.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, reference=reference, unit="", **row)})
+    key, unit = Key(workload, "1x1", figure), Figure(figure).unit or ""
+    project.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, reference=reference, unit=unit, **row)})
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,9 @@ def project(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
         made.baseline("it", unit="examples", **ANY_THROUGHPUT)
         for figure, reference in (("peak_memory", 2.0**50), ("first_step", 1e6), ("loss", 2.3)):
             figure_row(made, WORKLOAD.format(1), figure, reference)
-            figure_row(made, "it", figure, 0.25 if figure == "loss" else reference)
+            is_loss = figure == "loss"
+            note = "read at reading 4" if is_loss else ""
+            figure_row(made, "it", figure, 0.25 if is_loss else reference, note=note)
         figure_row(made, WORKLOAD.format(2), "peak_memory", 1.0)
         figure_row(made, WORKLOAD.format(4), "peak_memory", 1.0)
         yield made
