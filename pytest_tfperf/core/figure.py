@@ -240,11 +240,18 @@ def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
     return found
 
 
-def at_fixed_steps(name: str) -> str:
-    """The next step where a program does not print a figure at the same place in each run."""
+def at_fixed_steps(name: str, place: str = "") -> str:
+    """The next step where a program does not print a figure at the same place in each run.
+
+    Args:
+        name: of the figure.
+        place: one of the places, as "at step 400", which gives the step to write.
+    """
+    step = place.removeprefix("at step ")
+    number = step if step.isdecimal() else "N"
     return (
-        f"let the program print {name} at fixed steps, or give Figure({name!r}, at_step=N, ...): between two printed "
-        "steps it is interpolated"
+        f"let the program print {name} at fixed steps, or give Figure({name!r}, at_step={number}, ...): between two "
+        "printed steps it is interpolated"
     )
 
 

@@ -123,7 +123,7 @@ def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
     if len(places) > 1:
         raise BaselineRefused(
             f"the runs don't give {figure.name} at the same place, but {', '.join(places)}",
-            next_step=f"L{at_fixed_steps(figure.name)[1:]}",
+            next_step=f"L{at_fixed_steps(figure.name, places[0])[1:]}",
         ).at(_shown(measurement))
     if refusal := _too_noisy(measurement, figure, known):
         raise refusal.at(_shown(measurement))

@@ -229,10 +229,10 @@ def _mend(one: FigureVerdict) -> str:
     if one.reason is FigureReason.OTHER_UNIT:
         return f"{record}, or delete it"
     if one.baseline is None or len(one.places) > 1:
-        return at_fixed_steps(one.figure.name)
+        return at_fixed_steps(one.figure.name, one.places[0])
     if not one.baseline.place:
         return record
-    return f"{at_fixed_steps(one.figure.name)}; where its steps were changed, {record}"
+    return f"{at_fixed_steps(one.figure.name, one.baseline.place)}; where its steps were changed, {record}"
 
 
 def _why_not_measured(figure: Figure) -> str:

@@ -202,7 +202,8 @@ class Database:
         if self.path is None:
             connection.execute(text(f"select pg_advisory_xact_lock({_MAKES_TABLES})"))
         for column in _lacking(connection):  # another session may have just added them
-            connection.execute(text(f"alter table {column.table.name} add column {column.name} varchar"))
+            kind = column.type.compile(connection.dialect)
+            connection.execute(text(f"alter table {column.table.name} add column {column.name} {kind}"))
         connection.commit()
 
     def _make_tables(self, connection: Connection) -> int | None:

@@ -141,4 +141,4 @@ def test_a_figure_that_runs_print_at_different_places_is_refused_with_the_next_s
     rows, (refusal,) = new_baselines(of_figure([2.0] * 5, places=["at step 400", *["at step 401"] * 4]))
     assert [row.key.figure for row in rows] == [""]
     assert "the runs don't give x at the same place, but at step 400, at step 401" in str(refusal)
-    assert "Let the program print x at fixed steps, or give Figure('x', at_step=N, ...)" in str(refusal)
+    assert "Let the program print x at fixed steps, or give Figure('x', at_step=400, ...)" in str(refusal)

@@ -188,26 +188,26 @@ def test_a_value_in_another_unit_than_its_row_names_both_and_the_next_step() -> 
 
 
 @pytest.mark.parametrize(
-    ("places", "note", "says", "mend"),
+    ("places", "note", "says", "step"),
     [
         (
             ["at step 460"],
             "read at step 400",
             "loss was printed at step 460, and its baseline is read at step 400",
-            True,
+            "400",
         ),
         (
             ["at step 9", "at step 8"],
             "",
             "loss was printed at step 9 and at step 8, and its baseline does not say",
-            True,
+            "9",
         ),
-        (["at the end"], "", "loss was printed at the end, and its baseline does not say where", False),
+        (["at the end"], "", "loss was printed at the end, and its baseline does not say where", ""),
     ],
     ids=["row", "runs", "unknown"],
 )
 def test_values_of_different_places_are_named_with_the_next_step(
-    places: list[str], note: str, says: str, mend: bool
+    places: list[str], note: str, says: str, step: str
 ) -> None:
     loss = memory(
         figure=Figure("loss"),
@@ -218,7 +218,7 @@ def test_values_of_different_places_are_named_with_the_next_step(
     )
     first, following, *_ = plain(message(with_figures(loss))).splitlines()
     assert first.startswith(says)
-    assert ("Figure('loss', at_step=N, ...)" in following) == mend
+    assert (f"Figure('loss', at_step={step}, ...)" in following) == bool(step)
     assert following.startswith("  next ")
 
 

@@ -160,6 +160,21 @@ def test_a_server_of_before_figures_takes_them(local: History, url: str, server:
     assert figures_at(url) == [("b", "loss", 2.5), ("b", "first_step", 3.0)]
 
 
+def test_a_server_of_before_outcomes_were_the_tests_gets_the_column_with_the_next_push(
+    local: History, url: str, server: Server
+) -> None:
+    local.append(measurement(verdict=verdict()))
+    send(local, url)
+    server.execute("alter table tfperf_measurements drop column throughput_outcome", url)
+    server.execute("alter table tfperf_figures drop column place", url)
+    with pytest.raises(TfperfError, match="tfperf history push"):
+        history_at(url).results()
+    local.append(measurement(verdict=verdict(), figures=FIGURES))
+    send(local, url)
+    assert [one.test_outcome for one in history_at(url).results()] == ["PASS", "PASS"]
+    assert len(history_at(url).figure_results()) == len(FIGURES)
+
+
 def test_a_server_of_before_they_were_kept_takes_them(local: History, url: str, server: Server) -> None:
     local.append(judged())
     send(local, url)

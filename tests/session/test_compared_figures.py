@@ -40,7 +40,7 @@ TESTS = """
         program(throughput, on, "limit", Figure("loss", absolute=9.0, limit=9.0))
 
     def test_bleu(throughput, on):
-        program(throughput, on, "bleu", Figure("bleu", field="bleu", better="higher"))
+        program(throughput, on, "bleu", Figure("bleu", field="bleu", takes="first", better="higher"))
 """
 BASE = ("perf_tests", "--tfperf-base=main", *ONE_READING)
 
@@ -77,7 +77,7 @@ def test_the_message_names_the_figure_first_and_then_the_throughput(session: Fin
 
 
 def test_the_limit_holds_for_this_side(session: Finished) -> None:
-    assert session.cases["test_limit"].text.startswith("loss 10, beyond its limit of 9: limit on ")
+    assert session.cases["test_limit"].text.startswith("loss 10 at reading 4, beyond its limit of 9: limit on ")
 
 
 def test_a_figure_that_the_base_lacks_is_said(session: Finished) -> None:
@@ -86,7 +86,10 @@ def test_a_figure_that_the_base_lacks_is_said(session: Finished) -> None:
 
 def test_comment_summary_and_junit_have_the_figures(session: Finished, shared: Project) -> None:
     comment = (shared.folder / "comment.md").read_text()
-    assert "| REGRESSED | perf\\_tests/test\\_it.py::test\\_loss | loss 10, 100.0 % higher than a's 5 |" in comment
+    assert (
+        "| REGRESSED | perf\\_tests/test\\_it.py::test\\_loss | loss 10 at reading 4, 100.0 % higher than a's 5 |"
+        in comment
+    )
     assert "| REGRESSED | loss | loss | 1x1 | 5 | 10 | +100.0 % |" in (shared.folder / "summary.md").read_text()
     assert dict(session.cases["test_loss"].properties)["tfperf_figure.loss.a"] == "5.0"
 

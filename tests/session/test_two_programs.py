@@ -69,7 +69,10 @@ def figures(played: Project) -> Finished:
 
 @pytest.mark.parametrize(
     ("test", "begins"),
-    [("loss", "loss 10, 100.0 % higher than a's 5: "), ("bleu", "bleu 3, 25.0 % lower than a's 4: ")],
+    [
+        ("loss", "loss 10 at the end, 100.0 % higher than a's 5: "),
+        ("bleu", "bleu 3 at the end, 25.0 % lower than a's 4: "),
+    ],
 )
 def test_a_program_that_differs_by_a_figure_only_fails_by_it(figures: Finished, test: str, begins: str) -> None:
     assert figures.cases[f"test_of[{test}]"].text.startswith(begins), figures.text

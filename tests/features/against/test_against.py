@@ -86,7 +86,7 @@ def test_figures_of_test_and_suite_are_compared_with_the_other_pythons(figures: 
 
 
 def test_a_programs_figures_are_read_on_both_sides(figures: Finished) -> None:
-    assert figures.cases["test_program"].text.startswith("loss 2, 100.0 % higher than a's 1: "), figures.text
+    assert figures.cases["test_program"].text.startswith("loss 2 at the end, 100.0 % higher than a's 1: "), figures.text
 
 
 def test_a_figure_that_only_this_side_prints_is_said_and_fails_nothing(figures: Finished) -> None:

@@ -12,6 +12,7 @@ import pytest
 from inner import ANY_THROUGHPUT, MACHINE, NOT_MEASURED, Finished, Project
 
 from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.figure import Figure
 
 pytestmark = pytest.mark.slow
 
