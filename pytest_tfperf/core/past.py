@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Self
+from typing import Final, Self
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better, Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Against, Outcome
+
+_PROVISIONAL: Final = " (provisional)"
 
 
 @lru_cache(maxsize=2**18)  # a year of 300 tests, each read several times
@@ -146,13 +148,19 @@ class PastResult:
         return _word(self.outcome, is_provisional=self.is_provisional)
 
     @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Its own outcome and its test's; the test's may be of a figure that could not be measured."""
+        of_test = self.test_outcome.removesuffix(_PROVISIONAL)
+        return tuple(Outcome(one) for one in (self.outcome, of_test) if one)
+
+    @property
     def key(self) -> Key:
         """Workload, topology and figure, which one machine's results are told apart by."""
         return Key(self.workload, self.topology, self.figure.name if self.figure else "")
 
 
 def _word(outcome: Outcome | None, *, is_provisional: bool) -> str:
-    return f"{outcome}{' (provisional)' if is_provisional else ''}" if outcome else ""
+    return f"{outcome}{_PROVISIONAL if is_provisional else ''}" if outcome else ""
 
 
 @dataclass(frozen=True, slots=True)

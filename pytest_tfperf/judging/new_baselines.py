@@ -133,7 +133,7 @@ def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
         return _row(
             measurement,
             figure.name,
-            reference=float(f"{reference:.6g}") + 0.0,  # of -0.0 it makes 0.0
+            reference=float(f"{reference:.6g}"),
             runs=len(kept),
             unit=figure.unit or "",
             # Near 0 a fraction says nothing, and the absolute tolerance is all that counts.

@@ -131,6 +131,12 @@ def test_a_figure_with_a_row_is_confirmed_whatever_its_throughput_is_judged_agai
     assert [run.disturbance for run in found.discarded] == [BUSY, BUSY]
 
 
+def test_a_suspected_figure_that_can_not_be_confirmed_is_an_error_and_no_doubt() -> None:
+    session = PlayedSession(None, *[BUSY] * TRIES, row=None, figure_rows=[LOSS_ROW])
+    with pytest.raises(InvalidMeasurement):
+        session.decided(with_loss(provisional(session, steady(100.0))))
+
+
 def test_a_suspected_figure_shares_the_false_alarms_of_confirmation() -> None:
     session = PlayedSession(row=None, figure_rows=[LOSS_ROW])
     task = with_loss(provisional(session, steady(100.0)))

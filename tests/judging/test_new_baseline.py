@@ -126,6 +126,12 @@ def test_a_figure_of_0_or_below_makes_a_row_that_is_read_back(values: list[float
     assert {row.key.figure: row.reference for row in read.values()} == {"": rows[0].reference, "x": reference}
 
 
+@pytest.mark.parametrize(("values", "between"), [([0.1, -0.1, 0.02, 0.1, -0.1], None), ([2.0] * 4 + [2.1], 0.0224)])
+def test_a_spread_beyond_the_value_is_no_fraction_of_it(values: list[float], between: float | None) -> None:
+    (_, row), _ = new_baselines(of_figure(values, absolute=1.0))
+    assert row.between_runs == between
+
+
 @pytest.mark.parametrize("value", [1e308, 1e-308, 0.0, -1.0])
 def test_no_value_of_a_figure_costs_the_row_of_the_throughput(value: float) -> None:
     rows, _ = new_baselines(of_figure([value] * 4 + [0.0], absolute=1.0))

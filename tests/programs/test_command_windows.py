@@ -425,6 +425,14 @@ def test_a_figure_whose_step_never_comes_ends_with_the_program_and_says_how_far_
         with_figures(lines(100, TRAINS), Figure("loss", at_step=3000)).figures()
 
 
+def test_a_figure_that_is_printed_seldom_is_waited_for_behind_its_step() -> None:
+    script = [
+        (1.0, f"step {step} 50 examples/s{' loss: 2' if step % 900 == 100 else ''}\n") for step in range(10, 2000, 10)
+    ]
+    found = with_figures(PlayedProgram(script), Figure("loss", at_step=300))
+    assert found.figures()["loss"] == FigureValue(2.0, "at step 300")
+
+
 def test_a_loss_that_no_line_has_is_not_waited_for_behind_its_step() -> None:
     program = lines(100, "step {step} 50 examples/s\n")
     windows = with_figures(program, Figure("loss", at_step=300))

@@ -52,6 +52,14 @@ def test_a_series_has_a_row_for_each_result() -> None:
     ]
 
 
+def test_a_figure_that_is_read_at_another_place_now_is_another_series() -> None:
+    loss = [
+        replace(one, figure=Figure("loss"), place=f"at step {at}")
+        for one, at in zip(daily([9, 8]), (4, 5), strict=True)
+    ]
+    assert [row[1] for row in series(loss)] == ["value", "8"]
+
+
 def test_a_figure_is_a_series_in_its_own_direction() -> None:
     files = otava_files([ONE, replace(ONE, figure=Figure("peak_memory"), unit="bytes", value=2.0**30)])
     tests = json.loads(files[CONFIGURATION])["tests"]

@@ -154,11 +154,17 @@ def candidates(
             test=test,
             seconds=expected,
             is_important=test in important,
-            is_unsettled=test in failed or any(one.outcome in _UNSETTLED for one in last.get(test, ())),
+            is_unsettled=test in failed or any(map(_is_unsettled, last.get(test, ()))),
             measured=moment(last[test][-1].time) if test in last else None,
         )
         for test, expected in seconds.items()
     ]
+
+
+def _is_unsettled(one: PastResult | Comparison) -> bool:
+    from pytest_tfperf.core.comparison import Comparison
+
+    return any(outcome in _UNSETTLED for outcome in ([one.outcome] if isinstance(one, Comparison) else one.outcomes))
 
 
 def _rank(one: Candidate, now: datetime) -> tuple[int, float]:

@@ -54,8 +54,7 @@ def lasting_losses(results: Sequence[PastResult], session: str) -> list[LastingC
         if change.key is None or not change.key.figure:
             return _rate_lasts(change, same[same.index(change) + 1 :])
         which = (change.test or "", change.key)
-        known = [one for one in results if (one.test, one.key) == which and counts(one)]
-        points = [one for one in known if one.is_like(known[-1])]
+        points = [one for one in results if (one.test, one.key) == which and counts(one)]
         return _figure_lasts(change, same[-1], points, list(references[which].values())[-1])
 
     return [one for one in changes if one.is_worse and lasts(one) and not is_accepted(one)]

@@ -92,9 +92,10 @@ def _since(before: Sequence[Measurement], now: Sequence[Measurement], past: Past
     here = {key_of(one): one for one in now if one.machine in machines}
     known: dict[SeriesKey, list[Outcome | None]] = {}
     for key, series in (past.series | past.figures).items():
-        outcomes = [one.outcome for one in series if one.session == session and key.machine in machines]
-        if outcomes:
-            known.setdefault(key._replace(figure=""), []).extend(outcomes)
+        then_measured = [one for one in series if one.session == session and key.machine in machines]
+        if then_measured:
+            found = known.setdefault(key._replace(figure=""), [])
+            found += [outcome for one in then_measured for outcome in one.outcomes]
     then = {key: worst(outcomes) for key, outcomes in known.items()}
     today = {key: one.outcome if one.is_decided else None for key, one in here.items()}
     changed = [key for key in then.keys() & today.keys() if then[key] is not today[key]]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from measurements import comparison, measurement, verdict
@@ -131,9 +132,12 @@ def test_a_test_is_unsettled_if_any_call_of_its_last_session_was() -> None:
     assert [one.is_unsettled for one in found] == [True, False]
 
 
-def test_a_test_whose_figure_regressed_is_unsettled(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "outcome"), [(2.6, Outcome.REGRESSED), (None, Outcome.INVALID)], ids=["regressed", "not measured"]
+)
+def test_a_test_that_failed_by_a_figure_is_unsettled(tmp_path: Path, value: float | None, outcome: Outcome) -> None:
     history = History(tmp_path / "history.sqlite")
-    loss = FigureVerdict(figure=Figure("loss"), value=2.6, outcome=Outcome.REGRESSED, reason=FigureReason.CONFIRMED)
+    loss = FigureVerdict(figure=Figure("loss"), value=value, outcome=outcome, reason=FigureReason.CONFIRMED)
     for test, figures in (("a", ()), ("b", (loss,))):
         history.append(measurement(test=test, verdict=verdict(), figures=figures, time=datetime.now(UTC).isoformat()))
     selection = Selection(SelectedTest(id=test) for test in ("a", "b"))
