@@ -222,9 +222,9 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: Err
 
 
 def _is_over(decision: PairsDecision, figures: Sequence[FigureVerdict]) -> bool:
-    """Whether nothing is in doubt, or the worst is known already."""
+    """Whether nothing is in doubt, or the worst is known already; a figure that is INVALID hides no slowdown."""
     outcomes = {decision.outcome, *(one.outcome for one in figures)}
-    if outcomes & {Outcome.REGRESSED, Outcome.INVALID}:
+    if Outcome.REGRESSED in outcomes or decision.outcome is Outcome.INVALID:
         return True
     return decision.outcome is not Outcome.INCONCLUSIVE and all(one.is_decided for one in figures)
 

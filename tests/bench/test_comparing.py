@@ -19,6 +19,7 @@ from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.comparison import Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
@@ -54,11 +55,13 @@ def compared(
     *disturbances: Disturbance | None,
     judged: bool = True,
     slowdown: float = 0.0,
+    also: tuple[str, ...] = (),
     **effort: Any,
 ) -> Comparison:
     engine = RunEngine(Notes(), PlayedGuard(list(disturbances)))
     left, right = Side(workload=workload, launcher=a), Side(workload=workload, launcher=b, slowdown=slowdown)
-    return compare(engine, left, right, BOX, PLAN, Tolerance(), effort=Effort(**effort), judged=judged)
+    plan = replace(PLAN, also=tuple(map(Figure, also)))
+    return compare(engine, left, right, BOX, plan, Tolerance(), effort=Effort(**effort), judged=judged)
 
 
 # One pair
@@ -320,3 +323,9 @@ def test_what_only_one_side_lost_to_other_work_is_no_regression() -> None:
 def test_runs_that_never_settle_by_themselves_make_the_comparison_invalid() -> None:
     found = compared(*sides(), HOST, *[NOT_STEADY] * 2 * TRIES)
     assert (found.outcome, reason_of(found)) == (Outcome.INVALID, f"INVALID: {disturbance_fact(NOT_STEADY)}")
+
+
+def test_a_figure_that_could_not_be_measured_hides_no_slower_throughput() -> None:
+    found = compared(*sides(b=tuple(0.8 * rate for rate in ALMOST)), also=("peak_memory",))
+    assert [one.outcome for one in found.figures] == [Outcome.INVALID]
+    assert (found.outcome, found.of_ratio) == (Outcome.REGRESSED, Outcome.REGRESSED)
