@@ -126,7 +126,7 @@ def test_a_figure_of_0_or_below_makes_a_row_that_is_read_back(values: list[float
     assert {row.key.figure: row.reference for row in read.values()} == {"": rows[0].reference, "x": reference}
 
 
-@pytest.mark.parametrize(("values", "between"), [([0.1, -0.1, 0.02, 0.1, -0.1], None), ([2.0] * 4 + [2.1], 0.0224)])
+@pytest.mark.parametrize(("values", "between"), [([0.3, -0.1, 0.2, 0.1, -0.2], None), ([2.0] * 4 + [2.1], 0.0224)])
 def test_a_spread_beyond_the_value_is_no_fraction_of_it(values: list[float], between: float | None) -> None:
     (_, row), _ = new_baselines(of_figure(values, absolute=1.0))
     assert row.between_runs == between
