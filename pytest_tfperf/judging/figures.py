@@ -79,8 +79,6 @@ def judge_figure(evidence: FigureEvidence) -> FigureVerdict:
     seen = [*evidence.values, *(one for pair in evidence.pairs for one in pair)]
     if (found := invalid_figure(_of(evidence, value), seen)) is not None:
         return found
-    if (reason := _not_comparable(evidence)) is not None:
-        return _of(evidence, value, Outcome.INVALID, reason)
     if any(map(figure.exceeds_limit, now)):
         if len(now) < _LIMIT_RUNS:
             wants = Wants(Want.RUNS, _LIMIT_RUNS - len(pairs))
@@ -91,19 +89,19 @@ def judge_figure(evidence: FigureEvidence) -> FigureVerdict:
         if figure.limit is not None:
             return _of(evidence, value, Outcome.PASS, FigureReason.WITHIN_LIMIT)
         return _of(evidence, value, Outcome.NO_BASELINE, FigureReason.NO_BASELINE)
+    if (reason := _not_comparable(evidence, row)) is not None:
+        return _of(evidence, value, Outcome.INVALID, reason)
     signs = figure.signs
     each = [_Direction.of(evidence, row, noise, values, pairs, sign, len(signs)).verdict(value) for sign in signs]
     return min(each, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
 
 
-def _not_comparable(evidence: FigureEvidence) -> FigureReason | None:
-    """Why the values can't be held against the row or each other; None where they can."""
-    row, places = evidence.baseline, set(evidence.places)
-    if row is not None and row.unit != (evidence.figure.unit or ""):
+def _not_comparable(evidence: FigureEvidence, row: Baseline) -> FigureReason | None:
+    """Why the values can't be held against the row; None where they can."""
+    if row.unit != (evidence.figure.unit or ""):
         return FigureReason.OTHER_UNIT
-    if row is not None and places:
-        places.add(row.place)  # a row that does not say its place may be of any
-    return FigureReason.OTHER_PLACE if len(places) > 1 else None
+    # A row that does not say its place may be of any.
+    return FigureReason.OTHER_PLACE if any(place != row.place for place in evidence.places) else None
 
 
 def detectable(accepted: float, error: float) -> float:
@@ -246,8 +244,8 @@ def judge_compared(evidence: ComparedFigure) -> FigureVerdict:
     if (invalid := invalid_figure(known, [b for _, b in evidence.pairs], beside=then)) is not None:
         return invalid
     if len(evidence.places) > 1:
-        return replace(known, outcome=Outcome.INVALID, reason=FigureReason.OTHER_PLACE)
-    if len(then) < len(now):
+        known = replace(known, outcome=Outcome.INVALID, reason=FigureReason.OTHER_PLACE)
+    elif len(then) < len(now):
         known = replace(known, outcome=Outcome.NO_BASELINE, reason=FigureReason.OTHER_SIDE_LACKS)
     else:
         both = list(zip(then, now, strict=True))

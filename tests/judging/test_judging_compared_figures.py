@@ -98,3 +98,14 @@ def test_sides_that_print_a_figure_at_different_places_are_not_compared() -> Non
     )
     found = judge_compared(evidence)
     assert (found.outcome, found.reason) == (Outcome.INVALID, FigureReason.OTHER_PLACE)
+
+
+def test_the_limit_holds_for_a_side_that_prints_a_figure_at_another_place() -> None:
+    evidence = ComparedFigure(
+        figure=Figure("loss", limit=3.0),
+        pairs=[(2.0, 4.0)] * 3,
+        places=("at step 400", "at step 460"),
+        most_pairs=20,
+        error_rates=ErrorRates(),
+    )
+    assert judge_compared(evidence).outcome is Outcome.REGRESSED

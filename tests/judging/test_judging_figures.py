@@ -194,6 +194,15 @@ def test_values_of_the_place_that_the_row_names_are_compared() -> None:
     assert of_row(Figure("loss"), 2.0, "at step 400", note=note).outcome is Outcome.PASS
 
 
+def test_a_limit_holds_at_whatever_place_a_value_was_printed() -> None:
+    found = judged(Figure("loss", limit=3.0), *[4.0] * 3, places=("at step 8", "at step 9"))
+    assert (found.outcome, found.reason) == (Outcome.REGRESSED, FigureReason.BEYOND_LIMIT)
+
+
+def test_values_of_different_places_without_a_row_are_only_measured() -> None:
+    assert judged(Figure("loss"), 2.0, 2.1, places=("at step 8", "at step 9")).outcome is Outcome.NO_BASELINE
+
+
 @pytest.mark.parametrize(("reference", "worse"), [(0.0, 1.0), (-2.0, -1.0)])
 def test_a_figure_of_0_or_below_is_judged(reference: float, worse: float) -> None:
     figure = Figure("x", field="x")
