@@ -72,6 +72,8 @@ class FigureVerdict:
     @property
     def reference(self) -> float | None:
         """The value that its own was compared with: the baseline's, or what it is a confirmed change from."""
+        if self.reason is FigureReason.OTHER_UNIT:
+            return None
         return self.confirmed_from if self.baseline is None else self.baseline.reference
 
     @property

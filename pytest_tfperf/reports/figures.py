@@ -184,7 +184,7 @@ def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = Fals
             "workload": names[m.workload.id, m.name],
             "topology": m.topology,
             "value": None if one.value is None else written(one.figure, one.value),
-            "baseline": written(one.figure, one.baseline.reference) if one.baseline else None,
+            "baseline": written_in(one.baseline.unit, one.baseline.reference) if one.baseline else None,
             "change": _signed(one),
             "fails from": _fails_from(one),
         }
@@ -266,7 +266,7 @@ def _reference(one: FigureVerdict) -> float | None:
     """What its change is from: the baseline, or side a."""
     if one.rule is Rule.OTHER_SIDE:
         return one.confirmed_from
-    return None if one.baseline is None else one.baseline.reference
+    return one.reference if one.baseline is not None else None
 
 
 def _tolerance(figure: Figure) -> str:

@@ -180,11 +180,15 @@ def test_a_value_in_another_unit_than_its_row_names_both_and_the_next_step() -> 
         value=2.0,
         outcome=Outcome.INVALID,
         reason=FigureReason.OTHER_UNIT,
+        change=None,
+        threshold=None,
         baseline=baseline(2.0, key=KEY, unit="s"),
     )
     lines = plain(message(with_figures(time))).splitlines()
     assert lines[0].startswith("eval_time 2 min, and its baseline is 2 s: ")
     assert lines[1] == "  next        record the row again with --update-baselines, or delete it"
+    assert figure_table([with_figures(time)])[-1].split()[-4:] == ["2", "min", "2", "s"]
+    assert figure_properties(with_figures(time))["figure.eval_time.baseline"] is None
 
 
 @pytest.mark.parametrize(
