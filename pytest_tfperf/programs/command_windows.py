@@ -9,16 +9,16 @@ from itertools import islice
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, TimedFrom
 from pytest_tfperf.core.figure import FIRST_STEP, LOSS, Figure
-from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Plan, Run, Window
+from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Plan, Run, Window, WindowObserver
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.lines import Line
-from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs.averages import is_running_average
+from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import FigureLines
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
-from pytest_tfperf.programs.series import is_running_average
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
@@ -47,7 +47,7 @@ class CommandWindows:
 
     def __init__(
         self,
-        program: CommandRun,
+        program: Program,
         command: Command,
         *,
         devices: int = 1,
@@ -80,7 +80,7 @@ class CommandWindows:
         """
         self._warmup += islice(self._windows, plan.warmup_steps)
 
-    def time(self, plan: Plan, observer: Observer, enough: Enough = lambda _: False) -> Run:
+    def time(self, plan: Plan, observer: WindowObserver, enough: Enough = lambda _: False) -> Run:
         """Read until the plan's readings are spent, `enough` says so, or the program ends.
 
         Raises:
@@ -169,8 +169,10 @@ class CommandWindows:
                 if reading.value == 0 and not windows.readings:
                     continue  # printed before the first step
                 self._require_possible(reading)
-                if windows.take(now, reading):
-                    self._advanced_at = now
+                try:
+                    self._advanced_at = now if windows.take(now, reading) else self._advanced_at
+                except Unreadable as error:
+                    raise self._program.failure(error.fact, error.next_step) from error
                 self._first_at = now if self._first_at is None else self._first_at
                 self._losses += [] if reading.loss is None else [reading.loss]
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
@@ -274,8 +276,8 @@ class CommandWindows:
     def _refuse_too_few(self, readings: int) -> None:
         if readings == 0:
             raise self._program.failure(
-                "it printed too little before it ended: two lines with a counter make one reading",
-                "let it print more often or run longer" + self._patience.buffering,
+                "it printed too little before it ended: three lines with a counter, in one epoch, make one reading",
+                "let it print more often or run longer; Keras' fit(verbose=2) counts epochs" + self._patience.buffering,
             )
         if not self._command.reads.reads_to_the_end:
             raise self._program.failure(

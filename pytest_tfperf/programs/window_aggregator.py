@@ -6,9 +6,14 @@ import math
 
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.throughput import worst_loss
-from pytest_tfperf.programs.reading import Kind, Reading
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, shown
+from pytest_tfperf.programs.step_order import step_in
 
 _MOST_RATES_KEPT = 1000
+_LEAST_TIMES = 5
+_MOST_OVER_THE_CLOCK = 1.25  # times are rounded, and lines are read a little late
+_LATE_SECONDS = 1.0
+_ONE_STEP = 1.5  # a counter's increment up to here; it may be a fraction of an epoch
 
 
 class WindowAggregator:
@@ -37,22 +42,31 @@ class WindowAggregator:
         self._steps, self._seconds = 0.0, 0.0
         self._losses: list[float | None] = []
         self._counter: tuple[float, float] | None = None
+        self._held, self._jumps = (0.0, 0.0), False
         self._mean: tuple[int, float] | None = None
+        self._timed: tuple[float, str] | None = None
+        self._times, self._stated, self._timed_step = 0, 0.0, 0
         self.readings = 0
         self.rates: list[float] = []
 
     def take(self, now: float, reading: Reading) -> bool:
-        """Add a reading; returns whether it tells something new."""
+        """Add a reading; returns whether it tells something new.
+
+        Raises:
+            Unreadable: times of steps add up to more than has passed.
+        """
         self._losses.append(reading.loss)
         per_step, value = self._examples_per_step, reading.value
-        self._counts = reading.kind in (Kind.STEP, Kind.EXAMPLES)
+        self._counts = reading.kind.is_counter
         match reading.kind:
             case Kind.RATE:
                 self._add(value)
             case Kind.SECONDS:
                 self._add(per_step / value)
+                self._require_time(now, value, reading)
             case Kind.STEP_RATE:
                 self._add(value * per_step)
+                self._require_time(now, 1 / value, reading)
             case Kind.MEAN_RATE:
                 self._undo_mean(reading.step, value)
             case Kind.MEAN_SECONDS:
@@ -74,7 +88,7 @@ class WindowAggregator:
     def rest(self, now: float) -> Window | None:
         """The window of the readings after the last one, when the program has ended; `now` is when the last one came.
 
-        Counted steps are left out: the last lines may have been printed all at once.
+        Counted steps are left out: the last ones may have been held back.
         """
         return self._window(now) if self._rates else None
 
@@ -113,11 +127,46 @@ class WindowAggregator:
             self._mean = before
 
     def _count(self, now: float, step: float) -> bool:
-        """Add the steps since the last line, and the time. A counter that falls starts again, as in Keras' epochs."""
+        """Add the steps since the last line, and the time. A counter that falls starts again, as in Keras' epochs.
+
+        Only the time between lines that are alike is that of their steps. The last line of an epoch may be another: a
+        counter that goes by many steps can jump to its total, without the time of these steps or after an evaluation.
+        So they are held back until the counter goes on; a single step is no jump.
+        """
         before, self._counter = self._counter, (step, now)
         if before is None:
             return True
-        if step > before[0]:
-            self._steps += step - before[0]
-            self._seconds += now - before[1]
-        return step > before[0]
+        if step < before[0]:
+            self._held, self._jumps = (0.0, 0.0), False
+            return False
+        (steps, seconds), since = self._held, (step - before[0], now - before[1])
+        self._jumps |= since[0] > _ONE_STEP
+        if not self._jumps:
+            steps, seconds = since
+        self._held = since if self._jumps else (0.0, 0.0)
+        self._steps += steps
+        self._seconds += seconds
+        return True
+
+    def _require_time(self, now: float, seconds: float, reading: Reading) -> None:
+        """Refuse times of a step that add up to more than has passed since the first lines.
+
+        Each line stands for the steps since the one before, as far as it counts them, and else for one step.
+        """
+        before, self._timed_step = self._timed_step, step_in(reading.line) or 0
+        steps = max(1, self._timed_step - before) if before else 1
+        if self._timed is None:
+            self._timed = (now, reading.line)
+        since = now - self._timed[0]
+        if since <= self._least_seconds:
+            return  # these lines may have been printed together with the first
+        self._times += 1
+        self._stated += seconds * steps
+        if self._times >= _LEAST_TIMES and self._stated > _MOST_OVER_THE_CLOCK * since + _LATE_SECONDS:
+            raise Unreadable(
+                f"the times of its steps add up to {self._stated:.1f} s, and only {since:.1f} s have passed from "
+                f"{shown(self._timed[1])!r} to {shown(reading.line)!r}",
+                "it may be the time since the start, or of many steps: read the counter beside it, as by "
+                r"reads=Reads(pattern=r'step (?P<step>\d+)', examples_per_step=N); if several processes print, let one "
+                "print the rate of all",
+            )
