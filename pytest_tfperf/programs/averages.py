@@ -10,12 +10,34 @@ from itertools import pairwise
 _LEAST_READINGS = 80  # from which a running average can be told by its noise
 _LEAST_OF_A_START = 10  # and by the time that the program's start took
 _LEAST_CHANGE = 0.03
+_LEAST_OF_A_THIRD = 3  # readings
+_ERRORS = 3.0
+_CLOCKS = 0.01  # deviation of what a recent rate and the time of its steps make of a step, by when lines are read
 _MOST_OF_THE_CHANGE = 0.05  # that the start does not account for
 
 
-def is_running_average(rates: Sequence[float]) -> bool:
-    """Whether successive rates look like averages since the first one."""
+def is_running_average(rates: Sequence[float], units_per_step: Sequence[float] = ()) -> bool:
+    """Whether successive rates look like averages since the first one.
+
+    Args:
+        rates: as they were printed.
+        units_per_step: what they make of the time between their steps, where that is known.
+    """
+    if (third := len(units_per_step) // 3) >= _LEAST_OF_A_THIRD:
+        units = [math.log(each) for each in units_per_step]
+        if statistics.pstdev(units) < _CLOCKS:
+            return False  # whatever they are, they are right
+        # A recent rate changes as the time between steps does, whatever the reason. An average does not.
+        if _differ(units[:third], units[-third:]):
+            return True
     return contains_a_start(rates) or averages_noise(rates)
+
+
+def _differ(first: Sequence[float], last: Sequence[float]) -> bool:
+    """Whether two series of logarithms differ by more than their errors."""
+    change = abs(statistics.fmean(last) - statistics.fmean(first))
+    error = math.sqrt(statistics.variance(first) / len(first) + statistics.variance(last) / len(last))
+    return change > _LEAST_CHANGE and change > _ERRORS * error
 
 
 def contains_a_start(rates: Sequence[float]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, TimedFrom
@@ -18,6 +19,7 @@ from pytest_tfperf.programs.averages import is_running_average
 from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.own_formats import FigureLines
+from pytest_tfperf.programs.patience import Patience
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.reports.numbers import counted
@@ -90,8 +92,7 @@ class CommandWindows:
         started = self._clock()
         for window in self._windows:
             windows.append(window)
-            run = self._run(self._warmup, windows)
-            observer.window(run, plan)
+            observer.window(run := self._run(self._warmup, windows), plan)
             if self._command.reads.reads_to_the_end:
                 continue
             spent = self._clock() - started >= plan.max_seconds
@@ -169,10 +170,8 @@ class CommandWindows:
                 if reading.value == 0 and not windows.readings:
                     continue  # printed before the first step
                 self._require_possible(reading)
-                try:
+                with self._failures():
                     self._advanced_at = now if windows.take(now, reading) else self._advanced_at
-                except Unreadable as error:
-                    raise self._program.failure(error.fact, error.next_step) from error
                 self._first_at = now if self._first_at is None else self._first_at
                 self._losses += [] if reading.loss is None else [reading.loss]
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
@@ -195,7 +194,8 @@ class CommandWindows:
 
     def _require_recent_rates(self) -> None:
         """Refuse rates that look like averages, unless the user has said what they are."""
-        if self._command.reads.rate_is is None and is_running_average(self._aggregator.rates):
+        printed = self._aggregator
+        if self._command.reads.rate_is is None and is_running_average(printed.rates, printed.units_per_step):
             raise self._program.failure(
                 "its rates look like averages since the first one, which hide most of a change",
                 "give reads=Reads(rate_is='average') to undo them, or rate_is='recent' if they are none",
@@ -226,17 +226,21 @@ class CommandWindows:
 
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
         self._take_figures(lines)
-        try:
+        with self._failures():
             found = [self._reader.read(line) for line in lines]
             found.append(self._reader.read_unfinished(unfinished))
-        except Unreadable as error:
-            raise self._program.failure(error.fact, error.next_step) from error
         return [reading for reading in found if reading is not None]
 
     def _take_figures(self, lines: Sequence[str]) -> None:
-        try:
+        with self._failures():
             for line in lines:
                 self._figures.take(line)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Tell what can't be read as a failure of the program, with the end of its output."""
+        try:
+            yield
         except Unreadable as error:
             raise self._program.failure(error.fact, error.next_step) from error
 
@@ -289,62 +293,3 @@ class CommandWindows:
 
     def _slowed(self, window: Window) -> Window:
         return Window(window.steps, window.seconds / (1 - self._slowdown), window.loss)
-
-
-NOTICE_LINES = 20
-NOTICE_SECONDS = 10.0
-"""After so many lines, or so many seconds with lines, the user is told that none of them could be read."""
-
-ENDS_SECONDS = 30.0
-"""So much later the program is ended, if lines still come."""
-
-_LEAST_BURSTS = 5  # a long start may print its settings at once, and compile for minutes
-_BUFFER = 4096
-_SILENCE = 2.0
-
-
-class Patience:
-    """Decides when to give up on a program's lines.
-
-    Args:
-        now: when the program was started, in seconds.
-        first_within: seconds from the first line in which a reading is expected; None: `ENDS_SECONDS` after the notice.
-        phase: called with what the user is told.
-    """
-
-    def __init__(self, now: float, first_within: float | None, phase: Callable[[str], None]) -> None:
-        self._printed_at = now
-        self._first_within = first_within
-        self._phase = phase
-        self._first_at: float | None = None
-        self._noticed_at: float | None = None
-        self._bursts = 0
-        self._is_buffered = False
-
-    def is_over(self, now: float, size: int, lines: int, *, has_read: bool) -> bool:
-        """Whether to end the program, which has just printed `size` bytes, in all `lines` lines."""
-        since, self._printed_at = now - self._printed_at, now
-        self._is_buffered |= since > _SILENCE and size >= _BUFFER
-        if has_read or lines == 0:
-            return False
-        if self._first_at is None:
-            self._first_at = now
-        if self._noticed_at is None and (lines >= NOTICE_LINES or now - self._first_at >= NOTICE_SECONDS):
-            self._noticed_at = now
-            self._phase(f"none of {lines} lines can be read yet")
-        self._bursts += self._noticed_at is not None and since >= 0.5
-        if self._first_within is not None:
-            return now - self._first_at > self._first_within
-        waited_enough = self._noticed_at is not None and now - self._noticed_at >= ENDS_SECONDS
-        return waited_enough and self._bursts >= _LEAST_BURSTS
-
-    def waited(self, now: float) -> float:
-        """Seconds since the first line."""
-        return 0.0 if self._first_at is None else now - self._first_at
-
-    @property
-    def buffering(self) -> str:
-        """A further next step for a program that prints much at once after a silence; else ""."""
-        if not self._is_buffered:
-            return ""
-        return "; its output seems to be buffered: start it by `stdbuf -oL`, or set PYTHONUNBUFFERED=1"

@@ -31,6 +31,7 @@ class WindowAggregator:
     Attributes:
         readings: how many readings there were.
         rates: the first of the rates as they were printed.
+        units_per_step: what these rates make of the time between their steps, where lines name steps.
     """
 
     def __init__(self, now: float, examples_per_step: int, least_seconds: float) -> None:
@@ -44,10 +45,12 @@ class WindowAggregator:
         self._counter: tuple[float, float] | None = None
         self._held, self._jumps = (0.0, 0.0), False
         self._mean: tuple[int, float] | None = None
+        self._paced: tuple[float, int | None] = (now, None)
         self._timed: tuple[float, str] | None = None
         self._times, self._stated, self._timed_step = 0, 0.0, 0
         self.readings = 0
         self.rates: list[float] = []
+        self.units_per_step: list[float] = []
 
     def take(self, now: float, reading: Reading) -> bool:
         """Add a reading; returns whether it tells something new.
@@ -60,12 +63,12 @@ class WindowAggregator:
         self._counts = reading.kind.is_counter
         match reading.kind:
             case Kind.RATE:
-                self._add(value)
+                self._add(now, value, reading)
             case Kind.SECONDS:
-                self._add(per_step / value)
+                self._add(now, per_step / value, reading)
                 self._require_time(now, value, reading)
             case Kind.STEP_RATE:
-                self._add(value * per_step)
+                self._add(now, value * per_step, reading)
                 self._require_time(now, 1 / value, reading)
             case Kind.MEAN_RATE:
                 self._undo_mean(reading.step, value)
@@ -107,10 +110,17 @@ class WindowAggregator:
         self._steps, self._seconds = 0.0, 0.0
         return window
 
-    def _add(self, rate: float) -> None:
+    def _add(self, now: float, rate: float, reading: Reading) -> None:
         self._rates.append(rate)
-        if len(self.rates) < _MOST_RATES_KEPT:
-            self.rates.append(rate)
+        if len(self.rates) >= _MOST_RATES_KEPT:
+            return
+        self.rates.append(rate)
+        step, (since, first) = step_in(reading.line), self._paced
+        if step is not None and (first is None or step < first):
+            self._paced = (now, step)
+        elif step is not None and first is not None and step > first and now - since >= self._least_seconds:
+            self._paced = (now, step)
+            self.units_per_step.append(rate * (now - since) / (step - first))
 
     def _undo_mean(self, step: int, rate: float) -> None:
         """Add a rate that is the mean since the first step: subtract what the lines before have counted."""

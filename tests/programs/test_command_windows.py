@@ -292,6 +292,27 @@ def test_averages_that_contain_the_start_are_refused_and_undone(start: float, co
     assert per_sec(measured(PlayedProgram(shown), rate_is="average")) == pytest.approx(1, rel=0.02)
 
 
+@given(st.floats(4, 60), st.integers(1, 40), st.integers(15, 60), st.booleans())
+def test_a_rate_is_checked_by_the_time_between_its_steps(
+    start: float, first: int, count: int, is_average: bool
+) -> None:
+    """Whenever its first line comes. Each step takes 0.25 s, and ever less at first, which a recent rate may show."""
+    step, now, said = 0, start, 0.0
+    shown: list[tuple[float, str]] = []
+    for n in range(count):
+        begun, steps = now, 10 if n else first
+        step += steps
+        now += 0.25 * steps * (1 + 1 / (n + 1) + 0.01 * math.sin(n * n))
+        rate = step / now if is_average else steps / (now - begun)
+        shown.append((now - said, f"step {step}: {rate:.6f} examples/s\n"))
+        said = now
+    if is_average:
+        with pytest.raises(MeasurementError, match="look like averages"):
+            measured(PlayedProgram(shown), Plan(steps=99, warmup_steps=1))
+    else:
+        assert measured(PlayedProgram(shown), Plan(steps=99, warmup_steps=1)).windows
+
+
 @given(st.floats(0.05, 0.9), st.floats(3, 30), st.integers(25, 90), st.integers(0, 99))
 def test_rates_that_settle_are_no_averages(depth: float, within: float, count: int, seed: int) -> None:
     noise = random.Random(seed)
