@@ -176,10 +176,11 @@ def _measured(command: Command, printed: _Printed, devices: int) -> list[str]:
         run = windows.time(plan, _Nobody())
     except MeasurementError as error:
         return [f"check_command would refuse it: {error}"]
-    rate = run_value(run).examples_per_sec
+    rate, units = run_value(run).examples_per_sec, windows.units_in_a_step
+    step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {command.unit}."
     return [
         f"check_command would report {rate:,.6g} {command.unit}/s, by {counted(len(run.windows), 'reading')}. Compare "
-        "this with what you know of the program."
+        f"this with what you know of the program.{step}"
     ]
 
 

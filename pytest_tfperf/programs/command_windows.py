@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -193,13 +194,27 @@ class CommandWindows:
             )
 
     def _require_recent_rates(self) -> None:
-        """Refuse rates that look like averages, unless the user has said what they are."""
-        printed = self._aggregator
+        """Refuse rates that disagree with the clock, or look like averages where nobody has said what they are."""
+        printed, per_step = self._aggregator, self._command.counted_per_step
         if self._command.reads.rate_is is None and is_running_average(printed.rates, printed.units_per_step):
             raise self._program.failure(
                 "its rates look like averages since the first one, which hide most of a change",
                 "give reads=Reads(rate_is='average') to undo them, or rate_is='recent' if they are none",
             )
+        by_the_clock = self.units_in_a_step
+        if per_step is not None and by_the_clock is not None and not 1 / 2 < by_the_clock / per_step < 3:
+            raise self._program.failure(
+                f"its rate and the time between its steps make {by_the_clock:.4g} {self._command.unit} of a step, and "
+                f"examples_per_step is {per_step}",
+                "correct that; or if the program times its steps before the device has finished them, read the counter "
+                "beside it",
+            )
+
+    @property
+    def units_in_a_step(self) -> float | None:
+        """What its rates and the time between its steps make of a step; None where lines name no steps."""
+        units = self._aggregator.units_per_step
+        return statistics.median(units) if len(units) >= MIN_WINDOWS_FOR_ERROR else None
 
     def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
         """The readings of each piece of output, and when it was printed.

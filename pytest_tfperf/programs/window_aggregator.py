@@ -13,6 +13,8 @@ _MOST_RATES_KEPT = 1000
 _LEAST_TIMES = 5
 _MOST_OVER_THE_CLOCK = 1.25  # times are rounded, and lines are read a little late
 _LATE_SECONDS = 1.0
+_LEAST_SWEEPS = 3
+_ONE_SPEED, _TWO_SPEEDS = math.log(1.1), math.log(1.25)
 _ONE_STEP = 1.5  # a counter's increment up to here; it may be a fraction of an epoch
 
 
@@ -44,6 +46,8 @@ class WindowAggregator:
         self._losses: list[float | None] = []
         self._counter: tuple[float, float] | None = None
         self._held, self._jumps = (0.0, 0.0), False
+        self._sweep = (0.0, 0.0)  # steps and seconds since the counter began anew
+        self._paces: list[float] = []
         self._mean: tuple[int, float] | None = None
         self._paced: tuple[float, int | None] = (now, None)
         self._timed: tuple[float, str] | None = None
@@ -56,7 +60,7 @@ class WindowAggregator:
         """Add a reading; returns whether it tells something new.
 
         Raises:
-            Unreadable: times of steps add up to more than has passed.
+            Unreadable: times of steps add up to more than has passed, or a counter has two speeds in turn.
         """
         self._losses.append(reading.loss)
         per_step, value = self._examples_per_step, reading.value
@@ -79,7 +83,7 @@ class WindowAggregator:
                 if self._counter is not None and step == self._counter[0]:
                     return False  # the same line, printed again
                 self.readings += 1
-                return self._count(now, step)
+                return self._count(now, step, reading.line)
         self.readings += 1
         return True
 
@@ -136,7 +140,7 @@ class WindowAggregator:
         else:  # lost in the rounding; the next line covers these steps too
             self._mean = before
 
-    def _count(self, now: float, step: float) -> bool:
+    def _count(self, now: float, step: float, line: str) -> bool:
         """Add the steps since the last line, and the time. A counter that falls starts again, as in Keras' epochs.
 
         Only the time between lines that are alike is that of their steps. The last line of an epoch may be another: a
@@ -148,6 +152,7 @@ class WindowAggregator:
             return True
         if step < before[0]:
             self._held, self._jumps = (0.0, 0.0), False
+            self._note_sweep(line)
             return False
         (steps, seconds), since = self._held, (step - before[0], now - before[1])
         self._jumps |= since[0] > _ONE_STEP
@@ -156,7 +161,29 @@ class WindowAggregator:
         self._held = since if self._jumps else (0.0, 0.0)
         self._steps += steps
         self._seconds += seconds
+        self._sweep = (self._sweep[0] + steps, self._sweep[1] + seconds)
         return True
+
+    def _note_sweep(self, line: str) -> None:
+        """Refuse a counter that runs at two speeds in turn: it is that of training, and then of evaluation."""
+        steps, seconds = self._sweep
+        self._sweep = (0.0, 0.0)
+        if steps <= 0 or seconds <= 0:
+            return
+        self._paces = [*self._paces[-2:], steps / seconds]
+        if len(self._paces) < _LEAST_SWEEPS:
+            return
+        first, second, third = self._paces
+        if (
+            abs(math.log(first / third)) < _ONE_SPEED
+            and min(abs(math.log(second / first)), abs(math.log(second / third))) > _TWO_SPEEDS
+        ):
+            raise Unreadable(
+                f"its counter runs at two speeds in turn, {first:.4g}, {second:.4g} and {third:.4g} steps/s, before "
+                f"{shown(line)!r}: one seems to be that of evaluation",
+                "let each bar or line say of what it is, as tqdm(desc='Validation') does, or give reads="
+                "Reads(pattern=...) that finds those of training",
+            )
 
     def _require_time(self, now: float, seconds: float, reading: Reading) -> None:
         """Refuse times of a step that add up to more than has passed since the first lines.

@@ -325,6 +325,21 @@ REFUSED: dict[str, tuple[Output, dict[str, object], str]] = {
         STEPS,
         "it looks like a progress bar, and is not drawn as one that is known",
     ),
+    "bars of training and evaluation that nothing tells apart": (
+        bars(TQDM, 15, 2, other="{percent} {n}/{total} {left}, 20.00it/s]"),
+        STEPS,
+        "its counter runs at two speeds in turn, 4, 20 and 4 steps/s",
+    ),
+    "the time in which a step is dispatched": (
+        lines("step {step} | 2.1 ms/step"),
+        STEPS,
+        "examples of a step, and examples_per_step is 32",
+    ),
+    "another batch than was said": (
+        lines("step {step} | {rate:.1f} images/s", batch=128),
+        {**IMAGES, **STEPS},
+        "make 128 images of a step, and examples_per_step is 32",
+    ),
     "lines that change their form": (
         lines("[{step}/600] {rate:.1f} images/s", 20) + lines("{step} of 600: {rate:.1f} images/s").later(60),
         IMAGES,

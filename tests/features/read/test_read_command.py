@@ -42,6 +42,12 @@ def test_the_rate_that_a_test_would_report_is_printed(capsys: pytest.CaptureFixt
     assert "check_command would report 9 img/s, by 5 readings" in text, text
 
 
+def test_what_a_step_holds_by_the_clock_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """To be compared with the batch: a rate that is timed before the device has finished shows here."""
+    program = LINES.replace("print(", "print('step', rate, ").format([1, 2, 3, 4, 5, 6])
+    assert "By the time between its lines, a step holds" in read(capsys, program)[1]
+
+
 def test_a_test_that_would_be_refused_is_announced_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
     _, text = read(capsys, LINES.format([3, 9]))
     assert "check_command would refuse it: the program ended after 2 readings" in text
