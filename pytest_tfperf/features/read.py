@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -130,7 +130,7 @@ def _printed(command: Command, seconds: float) -> _Printed:
 class _PrintedAgain:
     """A program that prints once more what was printed already, at the same times."""
 
-    printed: _Printed
+    printed: Iterator[tuple[float, bytes]]
     log: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     silence_seconds: float = math.inf
@@ -138,9 +138,7 @@ class _PrintedAgain:
 
     def read(self, seconds: float) -> bytes:  # noqa: ARG002  nothing is waited for
         """What it prints next; b"" at its end."""
-        if not self.printed:
-            return b""
-        (self.now, data), *self.printed = self.printed
+        self.now, data = next(self.printed, (self.now, b""))
         return data
 
     def ended_badly(self) -> str:
@@ -168,7 +166,7 @@ class _Nobody:
 
 def _measured(command: Command, printed: _Printed, devices: int) -> list[str]:
     """The rate that a run of `check_command` reports, or why it can't."""
-    program = _PrintedAgain(printed)
+    program = _PrintedAgain(iter(printed))
     windows = CommandWindows(program, command, devices=devices, clock=lambda: program.now)
     plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
     try:

@@ -204,10 +204,10 @@ class CommandWindows:
         by_the_clock = self.units_in_a_step
         if per_step is not None and by_the_clock is not None and not 1 / 2 < by_the_clock / per_step < 3:
             raise self._program.failure(
-                f"its rate and the time between its steps make {by_the_clock:.4g} {self._command.unit} of a step, and "
-                f"examples_per_step is {per_step}",
-                "correct that; or if the program times its steps before the device has finished them, read the counter "
-                "beside it",
+                f"by its rates and the time between its lines a step holds {by_the_clock:.4g} {self._command.unit}, "
+                f"and examples_per_step is {per_step}",
+                "correct that; or where the program times steps before the device has finished them, read the counter "
+                r"beside the rate, as by reads=Reads(pattern=r'step (?P<step>\d+)', examples_per_step=N)",
             )
 
     @property

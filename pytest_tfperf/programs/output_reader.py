@@ -21,8 +21,8 @@ SHOWN_LINES = 5
 _MOST_UNREAD_SHARE = 0.1
 _MOST_OF_A_LINE = 2048  # longer ones are no line of a known format, and searching them takes long
 _LEAST_UNREAD = 3
-
 _MOST_SEARCHED = 200  # lines in which another unit is searched
+
 # "632.9 img/s", "img/sec: 632.9" and "train_img_per_second: 632.9", but neither "12 MB/s" nor "5 TFLOPS/s".
 _ANY_UNIT = re.compile(
     r"(?<![A-Za-z])(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[kKMG]?(?P<unit>[A-Za-z]{2,20})"
@@ -245,6 +245,8 @@ class Reader:
                 return replace(found, kind=Kind.MEAN_RATE, step=step)
             case Kind.SECONDS:
                 return replace(found, kind=Kind.MEAN_SECONDS, step=step)
+            case Kind.STEP_RATE if found.value > 0:
+                return replace(found, kind=Kind.MEAN_SECONDS, value=1 / found.value, step=step)
         return found
 
     def _skip(self, line: str, why: str) -> None:

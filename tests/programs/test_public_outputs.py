@@ -251,6 +251,10 @@ READ: dict[str, tuple[Output, dict[str, object]]] = {
         Output(3.0, [(2.0 + n, f"[{n}] " + ("950ms/step\n" if n % 2 else "1.05s/step\n")) for n in range(40)]),
         {"examples_per_step": round(RATE)},
     ),
+    "an average of steps that is declared": (
+        lines("step {step}: {average:.4f} it/s", batch=1),
+        {"rate_is": "average", **STEPS},
+    ),
     "an average that is declared": (lines("step {step}: {average:.4f} images/s"), {"rate_is": "average", **IMAGES}),
 }
 
@@ -273,6 +277,11 @@ REFUSED: dict[str, tuple[Output, dict[str, object], str]] = {
     ),
     "two programs far apart": (
         counter("step {step} loss 0.5") + counter("step 9{step} loss 0.5").later(1.0),
+        by(r"step (?P<step>\d+)"),
+        "its steps fall and rise again",
+    ),
+    "three ranks of which one is a step behind": (
+        Output(0.0, [(3.0 + n, f"step {n}\nstep {n - 1}\nstep {n}\n") for n in range(2, 40)]),
         by(r"step (?P<step>\d+)"),
         "its steps fall and rise again",
     ),
@@ -328,17 +337,17 @@ REFUSED: dict[str, tuple[Output, dict[str, object], str]] = {
     "bars of training and evaluation that nothing tells apart": (
         bars(TQDM, 15, 2, other="{percent} {n}/{total} {left}, 20.00it/s]"),
         STEPS,
-        "its counter runs at two speeds in turn, 4, 20 and 4 steps/s",
+        "its counter runs at 4 and 20 steps/s in turn",
     ),
     "the time in which a step is dispatched": (
         lines("step {step} | 2.1 ms/step"),
         STEPS,
-        "examples of a step, and examples_per_step is 32",
+        "examples, and examples_per_step is 32",
     ),
     "another batch than was said": (
         lines("step {step} | {rate:.1f} images/s", batch=128),
         {**IMAGES, **STEPS},
-        "make 128 images of a step, and examples_per_step is 32",
+        "a step holds 128 images, and examples_per_step is 32",
     ),
     "lines that change their form": (
         lines("[{step}/600] {rate:.1f} images/s", 20) + lines("{step} of 600: {rate:.1f} images/s").later(60),
