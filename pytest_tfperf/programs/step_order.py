@@ -59,7 +59,7 @@ class StepOrder:
             self._repeated += form in self._forms
             # A number that never changes, as "batch 32", is no counter.
             is_repeated = min(self._repeated, self._advanced) >= _LEAST
-            if is_repeated and form in self._forms and self._repeated > _MOST_REPEATED * self._advanced:
+            if is_repeated and self._repeated > _MOST_REPEATED * self._advanced:
                 raise _several("most steps have several lines", last_line, line)
         else:
             self._advanced += 1

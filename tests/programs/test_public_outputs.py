@@ -364,3 +364,12 @@ def test_what_would_be_read_wrongly_is_refused_with_a_next_step(name: str) -> No
         measured(output.program, **how)
     assert said in str(refused.value)
     assert "\n  next  " in str(refused.value)
+
+
+def test_epochs_that_become_faster_are_those_of_one_training() -> None:
+    """As where the data is cached."""
+    output = Output(0.0)
+    for seconds in (0.25, 0.18, 0.125, 0.125):
+        for n in range(9):
+            output.say(f"\r{percent(n, 8)} {n}/8 [00:01<00:09, 4.00it/s]", after=seconds if n else 0.0)
+    assert measured(output.program, **STEPS).windows
