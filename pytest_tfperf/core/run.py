@@ -155,7 +155,17 @@ class OwnRun(StrEnum):
     BASELINE = "baseline run"
 
 
-class Observer(Protocol):
+class WindowObserver(Protocol):
+    """Gets the windows of a run."""
+
+    def window(self, run: Run, plan: Plan) -> None:
+        """A timed window has ended; `run` holds all windows so far."""
+
+    def ended(self, run: Run) -> None:
+        """The last window has ended; in `run`, windows before the steady state count as warm-up."""
+
+
+class Observer(WindowObserver, Protocol):
     """Gets the progress of a measurement."""
 
     def begin(self, label: str) -> None:
@@ -163,12 +173,6 @@ class Observer(Protocol):
 
     def phase(self, name: str) -> None:
         """A phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
-
-    def window(self, run: Run, plan: Plan) -> None:
-        """A timed window has ended; `run` holds all windows so far."""
-
-    def ended(self, run: Run) -> None:
-        """The last window has ended; in `run`, windows before the steady state count as warm-up."""
 
     def disturbed(self, disturbance: Disturbance) -> None:
         """Something disturbed the run that has ended."""

@@ -1,4 +1,4 @@
-"""What is read from a program's output.
+"""What is read from a program's output, and the rate that `check_command` would report.
 
 For who wants to gate a program of their own, and first sees which of its lines have a rate.
 `tfperf read`; a session is not touched.
@@ -7,13 +7,14 @@ For who wants to gate a program of their own, and first sees which of its lines 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,12 @@ from pytest_tfperf.console.output import show, word_of_a_program
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import Command, RateIs, Reads
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED
+from pytest_tfperf.core.run import Plan, Run
+from pytest_tfperf.core.throughput import run_value
+from pytest_tfperf.errors import Hung, MeasurementError
+from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.reports.numbers import counted
@@ -86,20 +92,23 @@ def _run(given: argparse.Namespace) -> int:
     )
     argv = [sys.executable if given.command[0] in ("python", "python3") else given.command[0], *given.command[1:]]
     command = Command.of(argv, name="read", unit=given.unit or "examples/s", reads=reads, terminal=given.terminal)
-    lines = _lines(command, given.seconds)
-    if not lines:
+    printed = _printed(command, given.seconds)
+    if not printed:
         show("it printed nothing. Let it print its rate to stdout or stderr, or give --seconds more")
         return EXIT_NOT_MEASURED
-    read = _best(command, lines, given.devices, unit_is_given=given.unit is not None)
+    read = _best(command, printed, given.devices, unit_is_given=given.unit is not None)
     show("\n".join(read.report()))
     return EXIT_GREEN if read.found else EXIT_NOT_MEASURED
 
 
-def _lines(command: Command, seconds: float) -> list[str]:
-    """What the program prints in so many seconds."""
+_Printed = list[tuple[float, bytes]]
+
+
+def _printed(command: Command, seconds: float) -> _Printed:
+    """What the program prints in so many seconds, and when: in seconds since its start."""
     from pytest_tfperf.workers.launcher import PreparedCommand
 
-    splitter, lines = LineSplitter(), []
+    printed = []
     with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
         prepared = PreparedCommand(
             argv=command.argv,
@@ -111,18 +120,78 @@ def _lines(command: Command, seconds: float) -> list[str]:
             terminal=command.terminal,
         )
         with closing(CommandRun(prepared)) as run:
-            end = time.monotonic() + seconds
-            while (left := end - time.monotonic()) > 0 and (data := run.read(left)):
-                lines += splitter.feed(data)
-    return [*lines, splitter.unfinished] if splitter.unfinished else lines
+            start = time.monotonic()
+            while (left := start + seconds - time.monotonic()) > 0 and (data := run.read(left)):
+                printed.append((time.monotonic() - start, data))
+    return printed
+
+
+@dataclass
+class _PrintedAgain:
+    """A program that prints once more what was printed already, at the same times."""
+
+    printed: Iterator[tuple[float, bytes]]
+    log: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    silence_seconds: float = math.inf
+    now: float = 0.0
+
+    def read(self, seconds: float) -> bytes:  # noqa: ARG002  nothing is waited for
+        """What it prints next; b"" at its end."""
+        self.now, data = next(self.printed, (self.now, b""))
+        return data
+
+    def ended_badly(self) -> str:
+        """How it ended: that was not waited for."""
+        return ""
+
+    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
+        """The error that says why it can't be measured."""
+        return MeasurementError(fact, *more, Line(next_step, "next"))
+
+    def hung(self, fact: str, *more: Line) -> Hung:
+        """As `failure`, for a program that does not end."""
+        return Hung(fact, *more)
+
+
+class _Nobody:
+    """An observer that does nothing."""
+
+    def window(self, run: Run, plan: Plan) -> None:
+        """A window has ended."""
+
+    def ended(self, run: Run) -> None:
+        """The run has ended."""
+
+
+def _measured(command: Command, printed: _Printed, devices: int) -> list[str]:
+    """The rate that a run of `check_command` reports, or why it can't."""
+    program = _PrintedAgain(iter(printed))
+    windows = CommandWindows(program, command, devices=devices, clock=lambda: program.now)
+    plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
+    try:
+        windows.warm_up(plan)
+        run = windows.time(plan, _Nobody())
+    except MeasurementError as error:
+        return [f"check_command would refuse it: {error}"]
+    rate, units = run_value(run).examples_per_sec, windows.units_in_a_step
+    step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {command.unit}."
+    return [
+        f"check_command would report {rate:,.6g} {command.unit}/s, by {counted(len(run.windows), 'reading')}. Compare "
+        f"this with what you know of the program.{step}"
+    ]
 
 
 class _Read:
     """What one way of reading makes of the lines."""
 
-    def __init__(self, command: Command, lines: Sequence[str], devices: int) -> None:
+    def __init__(self, command: Command, printed: _Printed, devices: int) -> None:
         self.command = command
         self.reader = Reader(command, devices)
+        self._measured = _measured(command, printed, devices)
+        splitter = LineSplitter()
+        lines = [line for _, data in printed for line in splitter.feed(data)]
+        lines += [splitter.unfinished] if splitter.unfinished else []
         self.found: list[tuple[str, Reading]] = []
         self._ignored: list[str] = []
         self._refusal: Unreadable | None = None
@@ -156,7 +225,10 @@ class _Read:
         return [
             *texts,
             "",
-            f"{len(self.found)} of {lines} are read, as {self.reader.read_as}. In a test:",
+            f"{len(self.found)} of {lines} are read, as {self.reader.read_as}.",
+            *self._measured,
+            "",
+            "In a test:",
             "",
             *self._test(),
         ]
@@ -175,13 +247,13 @@ class _Read:
         return [*texts, ")"]
 
 
-def _best(command: Command, lines: Sequence[str], devices: int, *, unit_is_given: bool) -> _Read:
+def _best(command: Command, printed: _Printed, devices: int, *, unit_is_given: bool) -> _Read:
     """The lines as read; where nothing can be and no unit is given, in the unit that they name."""
-    read = _Read(command, lines, devices)
+    read = _Read(command, printed, devices)
     unit = read.reader.likely_unit
     if read.found or unit_is_given or not unit:
         return read
-    other = _Read(replace(command, unit=unit), lines, devices)
+    other = _Read(replace(command, unit=unit), printed, devices)
     return other if other.found else read
 
 

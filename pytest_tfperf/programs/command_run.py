@@ -12,8 +12,10 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import Line
@@ -72,6 +74,26 @@ class BoundedLog:
                 self._file.write(f"\n[tfperf: {left_out:,} bytes are left out here]\n".encode())
             if not_written > 0:
                 self._file.write(self._last[-not_written:])
+
+
+class Program(Protocol):
+    """What `CommandWindows` reads from: a running command, or one whose output is at hand already."""
+
+    log: str
+    environment: Mapping[str, str]
+    silence_seconds: float
+
+    def read(self, seconds: float) -> bytes | None:
+        """What it prints next; b"" when its output has ended, None if nothing comes for so many seconds."""
+
+    def ended_badly(self) -> str:
+        """How it ended, in words; "" for exit status 0."""
+
+    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
+        """The error for a program that can't be measured."""
+
+    def hung(self, fact: str, *more: Line) -> Hung:
+        """The error for a program that printed nothing useful for too long."""
 
 
 class CommandRun:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, TimedFrom
 from pytest_tfperf.core.figure import FIRST_STEP, Figure
-from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Plan, Run, Window
+from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Plan, Run, Window, WindowObserver
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.lines import Line
-from pytest_tfperf.programs.command_run import CommandRun
+from pytest_tfperf.programs.averages import is_running_average
+from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.figure_lines import FigureLines, FigureValue
 from pytest_tfperf.programs.output_reader import Reader
+from pytest_tfperf.programs.patience import Patience
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
-from pytest_tfperf.programs.series import is_running_average
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
@@ -47,7 +50,7 @@ class CommandWindows:
 
     def __init__(
         self,
-        program: CommandRun,
+        program: Program,
         command: Command,
         *,
         devices: int = 1,
@@ -79,7 +82,7 @@ class CommandWindows:
         """
         self._warmup += islice(self._windows, plan.warmup_steps)
 
-    def time(self, plan: Plan, observer: Observer, enough: Enough = lambda _: False) -> Run:
+    def time(self, plan: Plan, observer: WindowObserver, enough: Enough = lambda _: False) -> Run:
         """Read until the plan's readings are spent, `enough` says so, or the program ends.
 
         A figure that is read at a later step is waited for.
@@ -91,8 +94,7 @@ class CommandWindows:
         started = self._clock()
         for window in self._windows:
             windows.append(window)
-            run = self._run(self._warmup, windows)
-            observer.window(run, plan)
+            observer.window(run := self._run(self._warmup, windows), plan)
             if self._command.reads.reads_to_the_end:
                 continue
             spent = self._clock() - started >= plan.max_seconds
@@ -166,8 +168,8 @@ class CommandWindows:
                 if reading.value == 0 and not windows.readings:
                     continue  # printed before the first step
                 self._require_possible(reading)
-                if windows.take(now, reading):
-                    self._advanced_at = now
+                with self._failures():
+                    self._advanced_at = now if windows.take(now, reading) else self._advanced_at
                 self._first_at = now if self._first_at is None else self._first_at
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
                 if (windows.readings == WARMUP_READINGS or reading is readings[-1]) and (window := windows.window(now)):
@@ -188,12 +190,27 @@ class CommandWindows:
             )
 
     def _require_recent_rates(self) -> None:
-        """Refuse rates that look like averages, unless the user has said what they are."""
-        if self._command.reads.rate_is is None and is_running_average(self._aggregator.rates):
+        """Refuse rates that disagree with the clock, or look like averages where nobody has said what they are."""
+        printed, per_step = self._aggregator, self._command.counted_per_step
+        if self._command.reads.rate_is is None and is_running_average(printed.rates, printed.units_per_step):
             raise self._program.failure(
                 "its rates look like averages since the first one, which hide most of a change",
                 "give reads=Reads(rate_is='average') to undo them, or rate_is='recent' if they are none",
             )
+        by_the_clock = self.units_in_a_step
+        if per_step is not None and by_the_clock is not None and not 1 / 2 < by_the_clock / per_step < 3:
+            raise self._program.failure(
+                f"by its rates and the time between its lines a step holds {by_the_clock:.4g} {self._command.unit}, "
+                f"and examples_per_step is {per_step}",
+                "correct that; or where the program times steps before the device has finished them, read the counter "
+                r"beside the rate, as by reads=Reads(pattern=r'step (?P<step>\d+)', examples_per_step=N)",
+            )
+
+    @property
+    def units_in_a_step(self) -> float | None:
+        """What its rates and the time between its steps make of a step; None where lines name no steps."""
+        units = self._aggregator.units_per_step
+        return statistics.median(units) if len(units) >= MIN_WINDOWS_FOR_ERROR else None
 
     def _chunks(self) -> Iterator[tuple[float, list[Reading]]]:
         """The readings of each piece of output, and when it was printed.
@@ -220,21 +237,25 @@ class CommandWindows:
 
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
         found = []
-        try:
+        with self._failures():
             for line in lines:
                 found.append(self._reader.read(line))
                 self._figures.take(line, found[-1])
             if (reading := self._reader.read_unfinished(unfinished)) is not None:
                 found.append(reading)
                 self._figures.take(unfinished, reading, is_whole=False)
-        except Unreadable as error:
-            raise self._program.failure(error.fact, error.next_step) from error
         return [reading for reading in found if reading is not None]
 
     def _take_figures(self, lines: Sequence[str]) -> None:
-        try:
+        with self._failures():
             for line in lines:
                 self._figures.take(line)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Tell what can't be read as a failure of the program, with the end of its output."""
+        try:
+            yield
         except Unreadable as error:
             raise self._program.failure(error.fact, error.next_step) from error
 
@@ -274,8 +295,8 @@ class CommandWindows:
     def _refuse_too_few(self, readings: int) -> None:
         if readings == 0:
             raise self._program.failure(
-                "it printed too little before it ended: two lines with a counter make one reading",
-                "let it print more often or run longer" + self._patience.buffering,
+                "it printed too little before it ended: three lines with a counter, in one epoch, make one reading",
+                "let it print more often or run longer; Keras' fit(verbose=2) counts epochs" + self._patience.buffering,
             )
         if not self._command.reads.reads_to_the_end:
             raise self._program.failure(
@@ -287,62 +308,3 @@ class CommandWindows:
 
     def _slowed(self, window: Window) -> Window:
         return Window(window.steps, window.seconds / (1 - self._slowdown), window.loss)
-
-
-NOTICE_LINES = 20
-NOTICE_SECONDS = 10.0
-"""After so many lines, or so many seconds with lines, the user is told that none of them could be read."""
-
-ENDS_SECONDS = 30.0
-"""So much later the program is ended, if lines still come."""
-
-_LEAST_BURSTS = 5  # a long start may print its settings at once, and compile for minutes
-_BUFFER = 4096
-_SILENCE = 2.0
-
-
-class Patience:
-    """Decides when to give up on a program's lines.
-
-    Args:
-        now: when the program was started, in seconds.
-        first_within: seconds from the first line in which a reading is expected; None: `ENDS_SECONDS` after the notice.
-        phase: called with what the user is told.
-    """
-
-    def __init__(self, now: float, first_within: float | None, phase: Callable[[str], None]) -> None:
-        self._printed_at = now
-        self._first_within = first_within
-        self._phase = phase
-        self._first_at: float | None = None
-        self._noticed_at: float | None = None
-        self._bursts = 0
-        self._is_buffered = False
-
-    def is_over(self, now: float, size: int, lines: int, *, has_read: bool) -> bool:
-        """Whether to end the program, which has just printed `size` bytes, in all `lines` lines."""
-        since, self._printed_at = now - self._printed_at, now
-        self._is_buffered |= since > _SILENCE and size >= _BUFFER
-        if has_read or lines == 0:
-            return False
-        if self._first_at is None:
-            self._first_at = now
-        if self._noticed_at is None and (lines >= NOTICE_LINES or now - self._first_at >= NOTICE_SECONDS):
-            self._noticed_at = now
-            self._phase(f"none of {lines} lines can be read yet")
-        self._bursts += self._noticed_at is not None and since >= 0.5
-        if self._first_within is not None:
-            return now - self._first_at > self._first_within
-        waited_enough = self._noticed_at is not None and now - self._noticed_at >= ENDS_SECONDS
-        return waited_enough and self._bursts >= _LEAST_BURSTS
-
-    def waited(self, now: float) -> float:
-        """Seconds since the first line."""
-        return 0.0 if self._first_at is None else now - self._first_at
-
-    @property
-    def buffering(self) -> str:
-        """A further next step for a program that prints much at once after a silence; else ""."""
-        if not self._is_buffered:
-            return ""
-        return "; its output seems to be buffered: start it by `stdbuf -oL`, or set PYTHONUNBUFFERED=1"

@@ -19,7 +19,7 @@ from pytest_tfperf.programs.own_formats import (
     value_of,
 )
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, number_in, shown
-from pytest_tfperf.programs.series import step_in
+from pytest_tfperf.programs.step_order import step_in
 
 _SHOWN_FIELDS = 5
 _NEVER_NEGATIVE = ("bytes", "s", "ms")

@@ -5,26 +5,50 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
 from pytest_tfperf.programs.formats import FORMATS, FormatLines
 from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_field
-from pytest_tfperf.programs.progress_lines import Bars, KerasLines
-from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unread, Unreadable, shown
-from pytest_tfperf.programs.series import FirstSeries, step_in
+from pytest_tfperf.programs.progress_lines import Bars, KerasLines, looks_like_progress
+from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable, shown
+from pytest_tfperf.programs.series import FirstSeries, form_of
+from pytest_tfperf.programs.step_order import counters_in, step_in
 from pytest_tfperf.programs.unit_lines import StepLines, UnitLines
 
 SHOWN_LINES = 5
 _MOST_UNREAD_SHARE = 0.1
 _MOST_OF_A_LINE = 2048  # longer ones are no line of a known format, and searching them takes long
 _LEAST_UNREAD = 3
+_MOST_SEARCHED = 200  # lines in which another unit is searched
 
-_ANY_UNIT = r"(?P<unit>(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[A-Za-z]{2,20})\s?/\s?s(?:ec(?:ond)?)?\b"
-_ANY_RATE = re.compile(rf"{NUMBER}[kKMG]?\s?{_ANY_UNIT}", re.IGNORECASE)
-_ANY_LABELLED_RATE = re.compile(rf"(?<![\w/]){_ANY_UNIT}['\")\]]{{0,2}}\s{{0,9}}[:=]?\s{{0,9}}{NUMBER}", re.IGNORECASE)
+# "632.9 img/s", "img/sec: 632.9" and "train_img_per_second: 632.9", but neither "12 MB/s" nor "5 TFLOPS/s".
+_ANY_UNIT = re.compile(
+    r"(?<![A-Za-z])(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[kKMG]?(?P<unit>[A-Za-z]{2,20})"
+    r"(?:\s?/\s?|[_ ]per[_ ])s(?:ec(?:ond)?)?(?![A-Za-z])"
+)
 
 _Read = Callable[[str], Reading | Unread | LeftOut | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """One way to read a line.
+
+    Args:
+        name: for the user.
+        read: returns what a line says.
+        unfinished: the same for a line without an end; None where such a line says nothing.
+        form: what lines of one series have in common beside what `read` finds.
+        is_guarded: it refuses lines that it is not meant for, so that no other format need be asked first.
+    """
+
+    name: str
+    read: _Read
+    unfinished: _Read | None = None
+    form: Callable[[str], str] = lambda _: ""
+    is_guarded: bool = True
 
 
 class Reader:
@@ -33,6 +57,7 @@ class Reader:
     Args:
         command: says how to read them.
         devices: how many devices it runs on, for rates "per GPU".
+        searches: for another unit, where nothing is read in the given one.
 
     Attributes:
         first_lines: the beginnings of the first lines that are not empty.
@@ -42,13 +67,13 @@ class Reader:
         unread: lines with a rate that could not be read, and why.
     """
 
-    def __init__(self, command: Command, devices: int = 1) -> None:
-        self._command = command
-        self._keras, self._bars = KerasLines(), Bars(command.unit)
+    def __init__(self, command: Command, devices: int = 1, *, searches: bool = True) -> None:
+        self._command, self._devices = command, devices
         self._field = FieldLines(command.reads.field) if command.reads.field else None
         self._formats = self._formats_of(command, devices)
         self._series = None if command.reads.parse is not None else FirstSeries(is_described=self._is_described)
         self._named_average = ""
+        self._others: dict[str, Reader] | None = {} if searches and not self._is_described else None
         self._unit_rates: Counter[str] = Counter()
         self._rate_field = ""
         self._read = 0
@@ -64,26 +89,26 @@ class Reader:
         reads = self._command.reads
         return bool(reads.pattern or reads.field or reads.parse)
 
-    def _formats_of(self, command: Command, devices: int) -> Sequence[tuple[str, _Read]]:
+    def _formats_of(self, command: Command, devices: int) -> Sequence[_Format]:
         reads, unit = command.reads, command.unit
         if self._field is not None:
-            return [("field", self._field.read)]
+            return [_Format("field", self._field.read, form=lambda line: " ".join(sorted(counters_in(line))))]
         if reads.pattern:
-            return [("pattern", PatternLines(reads.pattern).read)]
+            return [_Format("pattern", PatternLines(reads.pattern).read, form=form_of)]
         if reads.parse is not None:
-            return [("parse", ParsedLines(reads.parse).read)]
-        counts = command.reads.examples_per_step is not None
-        named = [
-            (of.name, FormatLines(of, unit, devices, counts_batches=counts).read)
-            for of in FORMATS
-            if of.can_serve(unit)
-        ]
+            return [_Format("parse", ParsedLines(reads.parse).read)]
+        counts = reads.examples_per_step is not None
+        keras, bars = KerasLines(), Bars(unit)
         return [
-            ("Keras' progress lines", self._keras.read),
-            ("a progress bar", self._bars.read),
-            *named,
-            (f"{unit}/s", UnitLines(unit, devices).read),
-            ("steps", StepLines().read),
+            _Format("Keras' progress lines", keras.read, keras.read_unfinished),
+            _Format("a progress bar", bars.read, bars.read_unfinished),
+            *(
+                _Format(of.name, FormatLines(of, unit, devices, counts_batches=counts).read)
+                for of in FORMATS
+                if of.can_serve(unit)
+            ),
+            _Format(f"{unit}/s", UnitLines(unit, devices).read, form=form_of, is_guarded=False),
+            _Format("steps", StepLines().read, form=form_of, is_guarded=False),
         ]
 
     def read(self, line: str) -> Reading | None:
@@ -99,11 +124,7 @@ class Reader:
 
     def read_unfinished(self, line: str) -> Reading | None:
         """As `read` for a line that has no end yet, as a progress line, which the next one ends."""
-        progress: dict[_Read, _Read] = {
-            self._keras.read: self._keras.read_unfinished,
-            self._bars.read: self._bars.read_unfinished,
-        }
-        formats = [(name, progress[read]) for name, read in self._formats if read in progress]
+        formats = [replace(each, read=each.unfinished) for each in self._formats if each.unfinished is not None]
         return self._recognised(line, formats, is_whole=False) if formats else None
 
     def note(self) -> str:
@@ -163,53 +184,69 @@ class Reader:
         """The unit that most lines name, where none is in the one that was given; "" for none."""
         if self._is_described or not self._unit_rates:
             return ""
-        unit = self._unit_rates.most_common(1)[0][0]
-        return "" if unit == self._command.unit else unit
+        unit, lines = self._unit_rates.most_common(1)[0]
+        return unit if lines else ""
 
-    def _recognised(self, line: str, formats: Sequence[tuple[str, _Read]], *, is_whole: bool = True) -> Reading | None:
-        for name, read in formats:
-            found = read(line)
+    def _recognised(self, line: str, formats: Sequence[_Format], *, is_whole: bool = True) -> Reading | None:
+        are_steps = False
+        for each in formats:
+            found = each.read(line)
             if found is None:
                 continue
             if isinstance(found, LeftOut):
-                return None
+                break
+            if not each.is_guarded and not are_steps and looks_like_progress(line):
+                found = Unread("it looks like a progress bar, and is not drawn as one that is known")
             if isinstance(found, Unread):
                 self._skip(line, found.why)
                 return None
             if found.kind.is_of_steps and self._command.counted_per_step is None:
-                self.saw_steps = True  # the program may print its own rate in another line
+                self.saw_steps = are_steps = True  # the program may print its own rate, too
                 continue
-            if not self._is_of_first_series(line, found, is_whole=is_whole):
+            found = replace(found, line=line)
+            if not self._is_of_first_series(found, each.form(line), is_whole=is_whole):
                 return None
-            self.read_as = name
+            self.read_as = each.name
             if is_whole:
-                self._formats = [(name, read)]
+                self._formats = [each]
             self._read += 1
             if found.is_named_average and self._command.reads.rate_is is None:
                 self._named_average = self._named_average or shown(line)
-            return self._as_average(found, line) if self._command.reads.rate_is == RateIs.AVERAGE else found
-        if not self._read:
-            self._rate_field = self._rate_field or rate_field(line)
-            if other := _ANY_RATE.search(line) or _ANY_LABELLED_RATE.search(line):
-                self._unit_rates[other["unit"]] += 1
+            return self._as_average(found) if self._command.reads.rate_is == RateIs.AVERAGE else found
+        if is_whole and not self._read:
+            self._search_another_unit(line)
         return None
 
-    def _is_of_first_series(self, line: str, found: Reading, *, is_whole: bool) -> bool:
-        is_counter = found.kind in (Kind.STEP, Kind.EXAMPLES)
+    def _is_of_first_series(self, found: Reading, form: str, *, is_whole: bool) -> bool:
         # A bar may be drawn under other names before its first step.
-        if self._series is None or (is_counter and found.value == 0):
+        if self._series is None or (found.kind.is_counter and found.value == 0):
             return True
-        said = line if self._field is None else self._field.series(line)
-        return self._series.accept(line, said, is_whole=is_whole, is_counter=is_counter)
+        said = found.line if self._field is None else self._field.series(found.line)
+        return self._series.accept(found, said, form, is_whole=is_whole)
 
-    def _as_average(self, found: Reading, line: str) -> Reading:
+    def _search_another_unit(self, line: str) -> None:
+        """Note which unit, or which field of a JSON line, would read a line that says nothing in the given one."""
+        self._rate_field = self._rate_field or rate_field(line)
+        if self._rate_field or self._others is None or self.lines > _MOST_SEARCHED:
+            return
+        for unit in {found["unit"] for found in _ANY_UNIT.finditer(line)} - {self._command.unit}:
+            if unit not in self._others:
+                self._others[unit] = Reader(replace(self._command, unit=unit), self._devices, searches=False)
+            reader = self._others[unit]
+            with suppress(Unreadable):
+                self._unit_rates[unit] += reader.read(line) is not None
+            self.unread = self.unread or reader.unread
+
+    def _as_average(self, found: Reading) -> Reading:
         """The reading as a mean since the first step; without a counter, lines stand for as many steps each."""
-        step = step_in(line) or self._read
+        step = step_in(found.line) or self._read
         match found.kind:
             case Kind.RATE:
                 return replace(found, kind=Kind.MEAN_RATE, step=step)
             case Kind.SECONDS:
                 return replace(found, kind=Kind.MEAN_SECONDS, step=step)
+            case Kind.STEP_RATE if found.value > 0:
+                return replace(found, kind=Kind.MEAN_SECONDS, value=1 / found.value, step=step)
         return found
 
     def _skip(self, line: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Reads lines that show progress and are drawn over one another: Keras', and the bars of tqdm, rich and ultralytics."""
+"""Reads lines that show progress and are drawn over one another: Keras', and the bars of tqdm, rich and others."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import re
 
 from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unreadable, loss_in, number_in, shown
 
-# "120/500 ━━━━ 12s 31ms/step - loss: 0.3", and "500/500 - 15s - 31ms/step" of verbose=2.
+# "120/500 ━━━━ 12s 31ms/step - loss: 0.3", and "500/500 - 15s - 31ms/step" of verbose=2. Keras 2 has no time of a step
+# before the end of an epoch: "120/500 [=====>....] - ETA: 12s".
 _KERAS = re.compile(
-    r"(?:^|\s)(?P<step>\d{1,12})/(?P<total>\d{1,12}|Unknown)\s(?P<between>[^/]{0,120}?)\d{1,9}(?:us|µs|ms|s)/step",
+    r"(?:^|\s)(?P<step>\d{1,12})/(?P<total>\d{1,12}|Unknown)\s"
+    r"(?:(?P<between>(?:[^/]|s/epoch){0,120}?)\d{1,9}(?:us|µs|ms|s)/step|\[[=>. ]{3,60}\] - ETA: )",
     re.ASCII,
 )
 _KERAS_EPOCH = re.compile(r"Epoch \d{1,9}/\d{1,9}\s{0,9}", re.ASCII)
@@ -27,77 +29,134 @@ class KerasLines:
 
     def __init__(self) -> None:
         self._total = ""
+        self._before_fit = ""
         self._epoch_begins = False
         self._counts_on: bool | None = None  # known from the first line on
         self._finished, self._step = 0, 0
+        self._counts_first_steps = self._is_of_fewer_steps = False
 
-    def read(self, line: str) -> Reading | None:
-        """What a line says; None for one that is no progress of `fit`."""
+    def read(self, line: str) -> Reading | LeftOut | None:
+        """What a line says; None for one that is no progress line.
+
+        Raises:
+            Unreadable: it evaluates before it trains.
+        """
         if _KERAS_EPOCH.fullmatch(line.lstrip()):
+            self._require_nothing_before(line)
             self._epoch_begins = True
             return None
-        found = _KERAS.search(line) if "/step" in line else None
-        if found is None or not self._is_of_fit(found["total"]):
+        found = _keras_in(line)
+        if found is None:
             return None
-        step = int(found["step"])
+        if not self._is_of_fit(found["total"]):
+            return LeftOut()
+        is_alone = _is_alone(found) or self._epoch_begins
         if self._counts_on is None:
-            self._counts_on = self._epoch_begins and found["step"] == found["total"]
-        if _is_whole_epoch(found) or (self._counts_on and self._epoch_begins):
+            self._counts_on = is_alone and found["step"] == found["total"]
+            self._before_fit = "" if self._epoch_begins else line
+        if self._counts_on and is_alone:
             self._finished += self._step
-        elif not self._counts_on:
-            self._finished = 0
-        self._step, self._epoch_begins = step, False
-        return Reading(Kind.STEP, self._finished + step, loss=loss_in(line))
+        self._epoch_begins = False
+        before, self._step = self._step, int(found["step"])
+        if self._step < before or not before:
+            self._counts_first_steps = self._step == 1
+        if self._step != before:
+            self._is_of_fewer_steps = _are_fewer_steps(self._step, before, found["total"])
+        if (self._counts_first_steps and self._is_of_fewer_steps) or _is_beyond(self._step, found["total"]):
+            return LeftOut()
+        return Reading(Kind.STEP, self._finished + self._step, loss=loss_in(line))
 
-    def read_unfinished(self, line: str) -> Reading | None:
+    def read_unfinished(self, line: str) -> Reading | LeftOut | None:
         """As `read` for a line that has no end yet: Keras ends its progress line with the next one."""
-        found = _KERAS.search(line) if len(line) <= _MOST_UNFINISHED else None
-        return None if found is None or _is_whole_epoch(found) else self.read(line)
+        found = _keras_in(line) if len(line) <= _MOST_UNFINISHED else None
+        return None if found is None or _is_alone(found) else self.read(line)
 
     def _is_of_fit(self, total: str) -> bool:
         if not self._total or (self._total == "Unknown" and self._epoch_begins):
             self._total = total
         return total == self._total
 
+    def _require_nothing_before(self, line: str) -> None:
+        if self._before_fit and line.strip().startswith("Epoch 1/"):
+            raise Unreadable(
+                f"progress lines stand before the first epoch, as {shown(self._before_fit)!r}",
+                "let the program evaluate after its training, or evaluate with verbose=0",
+            )
 
-def _is_whole_epoch(found: re.Match[str]) -> bool:
-    """Whether a line of Keras is the only one of its epoch, as verbose=2 prints it."""
-    return found["between"].startswith("- ")
+
+def _keras_in(line: str) -> re.Match[str] | None:
+    return _KERAS.search(line) if "/step" in line or "ETA: " in line else None
+
+
+def _are_fewer_steps(step: int, before: int, total: str) -> bool:
+    """Whether fewer steps than usual were waited for: under `steps_per_execution` a line counts the first of its steps.
+
+    So 1/50 and 21/50 are printed after 20 and 40 steps, and 41/50 after ten more.
+    """
+    steps = step - before
+    return steps > 1 and total.isdigit() and step - 1 + steps > int(total)
+
+
+def _is_beyond(step: int, total: str) -> bool:
+    """Whether a group of steps goes on after the epoch's last one: "60/50", and then "50/50"."""
+    return total.isdigit() and step > int(total)
+
+
+def _is_alone(found: re.Match[str]) -> bool:
+    """Whether a line of Keras has the form of those that are the only one of their epoch, as verbose=2 prints them."""
+    return (found["between"] or "").startswith("- ")
 
 
 # tqdm/tqdm, std.py, format_meter: "Epoch 0:  45%|████▌     | 45/100 [00:12<00:15,  3.61it/s, loss=0.5]", and without a
-# total "45it [00:12,  3.61it/s]".
+# total "45it [00:12,  3.61it/s]". People leave blanks and the rate out.
 _TQDM = re.compile(
-    r"(?:(?P<title>[^|]{0,200}?)\s{0,9}\d{1,3}%\|[^|]{0,400}\|\s{0,9})?(?P<step>[\d.]{1,15}[kMGT]?)"
-    r"(?:/(?P<total>[\d.]{1,15}[kMGT]?|\?))?\s?(?P<counted>[A-Za-z]{0,20})\s"
-    rf"\[[\d:]{{4,12}}(?:<[^,\]]{{1,20}})?,\s{{0,9}}(?:\?|(?P<rate>{NUMBER}[kMG]?))\s?(?P<per>[A-Za-z]{{1,20}}/[A-Za-z]{{1,20}})"
+    r"(?:(?P<title>[^|]{0,200}?)\s{0,9}\d{1,3}%\s?\|[^|]{0,400}\|\s{0,9})?(?P<step>[\d.]{1,15}[kMGT]?)"
+    r"(?:\s?/\s?(?P<total>[\d.]{1,15}[kMGT]?|\?))?\s?(?P<counted>[A-Za-z]{0,20})\s{0,9}"
+    r"\[\s?[\d:]{4,12}\s?(?P<left><\s?[^,\]]{1,20})?"
+    rf"(?:,\s{{0,9}}(?:\?|(?P<rate>{NUMBER}[kMG]?))\s?(?P<per>[A-Za-z]{{1,20}}/[A-Za-z]{{1,20}})|(?(left)(?:,[^\]]{{0,200}})?\]|(?!)))"
 )
-# Textualize/rich, progress.py, as Lightning arranges it: "Epoch 0/1 ━━━━━━ 45/100 0:00:12 • 0:00:15 3.61it/s".
-_RICH = re.compile(
-    r"^(?P<title>.{0,80}?)\s[━╸╺ ]{3,400}\s?(?P<step>\d{1,12})/(?P<total>\d{1,12})\s+\d+:\d\d:\d\d • [\d:-]{4,9}\s+"
-    r"(?P<rate>[\d.]{1,12})(?P<per>it/s)"
+_GLYPHS = "━╸╺─■□▓▒░█▉▊▋▌▍▎▏⣿"
+# Bars that have their counter behind them:
+# Textualize/rich, progress.py, as Lightning arranges it: "Epoch 0/1 ━━━━━━ 45/100 0:00:12 • 0:00:15 3.61it/s"
+# ultralytics/ultralytics, utils/tqdm.py: "1/3 3.5G 0.05 640: 12% ━╸────────── 1/8 4.0it/s 0.3s<1.8s"
+# fastai/fastprogress: "|████----| 45.00% [45/100 00:12<00:15]"; click, alive-progress and people's own.
+_DRAWN = re.compile(
+    rf"^(?P<title>.{{0,300}}?)\s{{0,9}}(?:\d{{1,3}}%\s{{1,3}})?"
+    rf"(?:[{_GLYPHS}][{_GLYPHS} ]{{2,400}}|[|\[][{_GLYPHS}#=>. -]{{5,400}}[|\]])\s{{0,3}}"
+    r"(?:[^\w\s]{1,4}\s)?(?:[\d.]{1,6}%\s)?\[?"
+    r"(?P<step>[\d.]{1,15}[kMGT]?)/(?P<total>[\d.]{1,15}[kMGT]?)(?P<counted>)(?![\w/])"
+    r"(?:.{0,40}?\s(?P<rate>[\d.]{1,12}[kMG]?)\s?(?P<per>[A-Za-z]{1,20}/[A-Za-z]{1,20}))?"
 )
-# ultralytics/ultralytics, utils/tqdm.py: "1/3 3.5G 0.05 640: 12% ━╸────────── 1/8 4.0it/s 0.3s<1.8s".
-_ULTRALYTICS = re.compile(
-    r"^(?P<title>.{0,300}?)\s{0,9}\d{1,3}%\s[━╸─]{3,60}\s(?P<step>[\d.]{1,15}[kMGT]?)/(?P<total>[\d.]{1,15}[kMGT]?)\s"
-    r"(?P<rate>[\d.]{1,12}[kMG]?)(?P<per>it/s|s/it)"
+# What any of these looks like.
+_LIKE_PROGRESS = re.compile(
+    rf"\d%\s?[|\[{_GLYPHS}]|[{_GLYPHS}]{{3}}|\[\s?\d+:\d\d(?::\d\d)?\s?<|\d\s?it\s?\[|[=>.]{{5}}\]|"
+    r"\d/(?:\d+|Unknown)\s.{0,120}\d(?:us|µs|ms|s)/step"
 )
+
+
+def looks_like_progress(line: str) -> bool:
+    """Whether a line looks like a progress line, whose time or rate may be an average, or of evaluation."""
+    return _LIKE_PROGRESS.search(line) is not None
+
+
 # What bars of other work are called: Lightning's validation; Hugging Face's datasets, hub and transformers; pip;
-# and what those of Hugging Face's trl and of ultralytics begin with.
+# what those of Hugging Face's trl and of ultralytics begin with; and what counts epochs.
 _OTHER_WORK = re.compile(
     r"\b(?:validat\w*|valid|val|sanity|eval\w*|test(?:ing)?|predict\w*|download\w*|fetching|loading|generating|map|filter|"
     r"tokeniz\w*|running|resolving|saving|upload\w*|writing|creating|materializing)\b|"
     r"^\W{0,9}(?:\w{1,9}:\s)?(?:scanning|caching|grouping|adding|applying|extracting|packing|truncating|converting|"
-    r"formatting|preprocess\w*|class\s+images\s+instances)\b",
+    r"formatting|preprocess\w*|class\s+images\s+instances)\b|"
+    r"\bepochs\b|^\W{0,9}epoch\W{0,3}$",
     re.IGNORECASE,
 )
 _LEAST_OF_OTHERS = 10  # lines of bars that nothing tells from training's
 _ADVANCES_IN_A_ROW = 3
+_MOST_TITLES = 50
 _STEPS = ("it", "step", "steps", "batch", "batches", "iter")
 
 
 class Bars:
-    """Reads progress bars of tqdm, rich and ultralytics.
+    """Reads progress bars.
 
     The total of the first bar is that of training. Bars with another one, such as those of evaluation, are left out. So
     are those with the name of other work. Where the first bar may be one of epochs, around those of steps, or of work
@@ -114,7 +173,8 @@ class Bars:
         self._step, self._in_a_row = 0.0, 0
         self._advances = self._is_finished = False
         self._steps = self._of_others = 0
-        self._other = self._title = ""
+        self._other = self._title = self._drawn = ""
+        self._steps_of: dict[str, str] = {}  # by title
 
     def read(self, line: str) -> Reading | LeftOut | None:
         """What a line says; None for one that is no bar.
@@ -128,10 +188,10 @@ class Bars:
         # Without a percentage the title is what stands before, maybe with a path.
         if _OTHER_WORK.search(found["title"] or line[: found.start()].rpartition("/")[2]):
             return LeftOut()
-        numerator, _, denominator = found["per"].partition("/")
+        numerator, _, denominator = (found["per"] or f"{found['counted'] or 'it'}/s").partition("/")
         counted = numerator if denominator == "s" else denominator if numerator == "s" else ""
         is_unit = counted.rstrip("s") == self._unit.rstrip("s")
-        if (not is_unit and counted not in _STEPS) or not self._is_of_training(found, line):
+        if (not is_unit and counted not in _STEPS) or self._is_at_rest(found) or not self._is_of_training(found, line):
             return LeftOut()
         if re.fullmatch(r"\d+", found["step"]):
             return Reading(Kind.EXAMPLES if is_unit else Kind.STEP, float(found["step"]), loss=loss_in(line))
@@ -144,10 +204,22 @@ class Bars:
 
     def read_unfinished(self, line: str) -> Reading | None:
         """As `read` for a line that has no end yet, if its counter says all: the next bar is drawn over it."""
-        found = self.read(line) if len(line) <= _MOST_UNFINISHED else None
+        bar = _bar_in(line) if len(line) <= _MOST_UNFINISHED else None
+        if bar is None or bar.end() == len(line):  # its last number may go on
+            return None
+        found = self.read(line)
         if not isinstance(found, Reading) or found.kind not in (Kind.STEP, Kind.EXAMPLES):
             return None
         return Reading(found.kind, found.value)
+
+    def _is_at_rest(self, found: re.Match[str]) -> bool:
+        """Whether it is one of several bars that are drawn together, and has not advanced: rich goes on drawing it."""
+        title, step = found["title"] or "", found["step"]
+        is_another, self._drawn = title != self._drawn, title
+        if len(self._steps_of) >= _MOST_TITLES:  # a title may have a loss in it
+            self._steps_of.clear()
+        before, self._steps_of[title] = self._steps_of.get(title), step
+        return is_another and step == before
 
     def _is_of_training(self, found: re.Match[str], line: str) -> bool:
         total = found["total"] or ""
@@ -188,8 +260,6 @@ def _without_digits(found: re.Match[str]) -> str:
 
 
 def _bar_in(line: str) -> re.Match[str] | None:
-    if "[" in line and "/" in line:
-        return _TQDM.search(line)
-    if "•" in line:
-        return _RICH.search(line)
-    return _ULTRALYTICS.search(line) if "─" in line or "━" in line else None
+    if "/" not in line and "it" not in line:
+        return None
+    return (_TQDM.search(line) if "[" in line else None) or _DRAWN.search(line)

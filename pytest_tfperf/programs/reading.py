@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 SEPARATORS = ",'_\u2019\u00a0\u2009\u202f"
@@ -70,6 +70,11 @@ class Kind(Enum):
         """Whether it says nothing of units until someone says how many units a step holds."""
         return self in (Kind.STEP, Kind.SECONDS, Kind.MEAN_SECONDS, Kind.STEP_RATE)
 
+    @property
+    def is_counter(self) -> bool:
+        """Whether it counts, so that its lines are timed by when they come."""
+        return self in (Kind.STEP, Kind.EXAMPLES)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -81,6 +86,7 @@ class Reading:
         step: of a mean: of how many steps.
         loss: None where the line has none.
         is_named_average: the line calls it an average, of whatever.
+        line: for messages.
     """
 
     kind: Kind
@@ -88,6 +94,7 @@ class Reading:
     step: int = 0
     loss: float | None = None
     is_named_average: bool = False
+    line: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,13 @@
-"""Tells the series of rates in one output apart: training and evaluation, several ranks, and running averages."""
+"""Tells the series of rates in one output apart: training and evaluation, several ranks, steps and their summaries."""
 
 from __future__ import annotations
 
-import math
 import re
-import statistics
 from collections import Counter
-from collections.abc import Sequence
-from itertools import pairwise
 
-from pytest_tfperf.programs.reading import Unreadable, shown
+from pytest_tfperf.programs.progress_lines import looks_like_progress
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, shown
+from pytest_tfperf.programs.step_order import StepOrder, counters_in, step_in
 
 _METRIC = r"(?:loss|acc|top|ppl|perplexity|err|metric|score|f1|auc|psnr|map)"
 # "train", "eval_step" and "eval_images", but neither "train_loss" nor "val loss".
@@ -29,19 +27,20 @@ _RANK = re.compile(
     r"|^\[(?:\d+,|default|rank)?(\d+)\](?:<std\w+>)?:",
     re.IGNORECASE,
 )
-_COUNTER = re.compile(
-    r"\b(?:step|iter|iteration|it|batch|global_step)s?\W{0,3}(\d{1,3}(?:,\d{3})+|\d{1,12})(?!\d|\.\d|\s?(?:%|[mu]?s\b))",
-    re.IGNORECASE,
-)
 _MOST_OF_OTHERS = 10  # lines of several other series
 _LEAST_OF_ANOTHER = 3  # lines of a second series; one or two may be a total at the end
-_LEAST_READINGS = 80  # from which a running average can be told
+# Numbers, and units that change with their size: "950 ms/step" and "1.1 s/step", "3.6 it/s" and "1.2 s/it".
+_VARIES = re.compile(
+    r"\d+ days?\b|[+-]?(?:\d[\d.,:]*(?:e[+-]?\d+)?(?:\s?(?:[kmg]|[mun\u00b5]?s(?:ec)?|it)(?![a-z]))?|"
+    r"(?<![a-z])(?:nan|inf)\b)(?:/(?:s|it)\b)?|\s",
+    re.IGNORECASE,
+)
+_SUMMARY = re.compile(r"epoch|mean|average|avg|total|overall|summary|final|best", re.IGNORECASE)
 
 
-def step_in(line: str) -> int | None:
-    """The step that a line names; None if it names none."""
-    found = _COUNTER.search(line)
-    return None if found is None else int(found[1].replace(",", ""))
+def form_of(line: str) -> str:
+    """What stays of a line where its numbers change."""
+    return _VARIES.sub("", line)
 
 
 def _modes_of_metrics(said: str) -> set[str]:
@@ -51,8 +50,9 @@ def _modes_of_metrics(said: str) -> set[str]:
 class FirstSeries:
     """Lets the lines of the first series pass, which is the program's.
 
-    Lines that say that they are of evaluation are left out where the first ones are not. A second series of another
-    kind is refused: an average of both would be neither.
+    Lines that say that they are of evaluation are left out where the first ones are not, and so are lines of another
+    form, such as the mean of an epoch between those of its steps. A second series of another kind is refused: an
+    average of both would be neither.
 
     Args:
         is_described: the user's own pattern or field finds the lines, so that only ranks and evaluation matter.
@@ -64,43 +64,45 @@ class FirstSeries:
     def __init__(self, *, is_described: bool = False) -> None:
         self._is_described = is_described
         self._first: tuple[str, str] | None = None
-        self._first_line = ""
+        self._first_line = self._form = ""
+        self._counters: frozenset[str] = frozenset()
+        self._is_average = False
         self._names_training = False
         self._others: Counter[tuple[str, str]] = Counter()
+        self._order = StepOrder()
         self._step: int | None = None
-        self._advanced = self._repeated = 0
+        self._of_other_form = self._in_a_row = self._taken = 0
         self.left_out = 0
 
     @property
     def others(self) -> int:
         """How many lines of another series were left out, which are too few to be one."""
-        return self._others.total()
+        return self._others.total() + self._of_other_form
 
-    def accept(self, line: str, said: str, *, is_whole: bool = True, is_counter: bool = False) -> bool:
+    def accept(self, reading: Reading, said: str, form: str, *, is_whole: bool = True) -> bool:
         """Whether a line with a rate is one of the first series.
 
         Args:
-            line: as the program printed it.
+            reading: with its line as the program printed it.
             said: what of it may say of which series it is.
+            form: of the line; "" where all its lines have one form.
             is_whole: it has its end; one that has none yet comes once more.
-            is_counter: its value is a counter, which may be printed twice.
 
         Raises:
             Unreadable: a second series is there.
         """
-        key = self._series(said)
+        key, line = self._series(said), reading.line
         if self._first is None:
-            self._first, self._first_line = key, line
+            self._first = key
             self._names_training = key[0] == "train" or bool({"train", ""} & _modes_of_metrics(said))
+            self._begin(reading, form)
         if key == self._first:
-            if is_whole and not is_counter:
-                self._require_new_step(line)
-            return True
+            return self._is_next(reading, form) if is_whole else True
         if key[0] in _EVALUATION and self._first[0] not in _EVALUATION:
             self.left_out += is_whole
             return False
         self._others[key] += is_whole
-        if self._others[key] >= _LEAST_OF_ANOTHER or self.others >= _MOST_OF_OTHERS:
+        if self._others[key] >= _LEAST_OF_ANOTHER or self._others.total() >= _MOST_OF_OTHERS:
             self._refuse(line, by_rank=key[1] != self._first[1])
         return False
 
@@ -114,20 +116,41 @@ class FirstSeries:
             mode = ""
         return mode, (rank[1] or rank[2]) if rank else ""
 
-    def _require_new_step(self, line: str) -> None:
-        """Refuse an output in which most steps stand twice: two processes print into it without saying which."""
-        step, before = step_in(line), self._step
-        if step is None:
-            return
-        self._step = step
-        self._repeated += step == before
-        self._advanced += step != before
-        # A number that never changes, as "batch 32", is no counter.
-        if min(self._repeated, self._advanced) >= _LEAST_OF_ANOTHER and self._repeated > 0.7 * self._advanced:
-            raise Unreadable(
-                f"most steps have several lines, as {shown(line)!r}: several processes seem to print into one output",
-                "let one process print the rate of all, or give reads=Reads(pattern=...) that finds one line of a step",
-            )
+    def _begin(self, reading: Reading, form: str) -> None:
+        self._first_line, self._form, self._taken = reading.line, form, 0
+        self._counters, self._is_average = counters_in(reading.line), reading.is_named_average
+
+    def _is_next(self, reading: Reading, form: str) -> bool:
+        """Whether it is the next line of the series, and no summary of what its lines have said."""
+        line = reading.line
+        if reading.kind.is_counter:
+            is_drawn_again = reading.kind is Kind.STEP and looks_like_progress(line)
+            self._order.take(reading.value, line, "" if is_drawn_again else form_of(line))
+            return True
+        step = step_in(line)
+        if form != self._form and not self._is_a_variant(reading, step, form):
+            self._of_other_form += 1
+            self._in_a_row += 1
+            if self._taken > 1 or self._in_a_row < _LEAST_OF_ANOTHER:
+                if self._in_a_row >= _MOST_OF_OTHERS:
+                    self._refuse(line, by_rank=False)
+                return False
+            self._begin(reading, form)  # the first line was alone, and a first reading is warm-up
+        self._in_a_row = 0
+        self._taken += 1
+        if step is not None:
+            self._order.take(step, line, form_of(line))
+            self._step = step
+        return True
+
+    def _is_a_variant(self, reading: Reading, step: int | None, form: str) -> bool:
+        """Whether a line of another form says more or less than the first, or counts on as that does."""
+        short, long = sorted((form, self._form), key=len)
+        if self._counters:
+            is_alike = counters_in(reading.line) == self._counters and step != self._step
+        else:
+            is_alike = long.startswith(short) and not _SUMMARY.search(long.removeprefix(short))
+        return is_alike and reading.is_named_average == self._is_average
 
     def _refuse(self, line: str, *, by_rank: bool) -> None:
         both = " and ".join(repr(shown(each)) for each in (self._first_line, line))
@@ -137,33 +160,3 @@ class FirstSeries:
         else:
             step = f"{ranks}give reads=Reads(pattern=...) that finds the lines of one of them"
         raise Unreadable(f"two series of rates are in one output: {both}", step)
-
-
-def is_running_average(rates: Sequence[float]) -> bool:
-    """Whether successive rates look like averages since the first one.
-
-    The k-th average differs from the one before by a k-th of one value's deviation: such differences shrink like 1/k.
-    Undone, the values are as scattered early as late, and neighbours are not correlated. Recent rates, undone in
-    the same way, are correlated by about -1/2; rates that settle after a cold start are correlated strongly at first.
-    benchmarks/averages.py measures both errors.
-    """
-    if len(rates) < _LEAST_READINGS:
-        return False
-    differences = [abs(b - a) for a, b in pairwise(rates)][2:]
-    third = len(differences) // 3
-    early, late = statistics.fmean(differences[:third]), statistics.fmean(differences[-third:])
-    shrinks = statistics.fmean(1 / k for k in range(4, 4 + third)) / statistics.fmean(
-        1 / k for k in range(len(rates) - third, len(rates))
-    )
-    if late <= 0 or early / late < math.sqrt(shrinks):
-        return False
-    undone = [k * b - (k - 1) * a for k, (a, b) in enumerate(pairwise(rates), 2)]
-    half = len(undone) // 2
-    return all(-0.25 < _neighbours_correlation(part) < 0.35 for part in (undone[2:half], undone[half:]))
-
-
-def _neighbours_correlation(values: Sequence[float]) -> float:
-    try:
-        return statistics.correlation(values[:-1], values[1:])
-    except statistics.StatisticsError:  # all are equal
-        return 1.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pytest_tfperf.programs.reading import BEGIN, END, NUMBER, Kind, Reading, Unread, loss_in, to_float
 
 _FLAGS = re.ASCII | re.IGNORECASE
-_PER_DEVICE = r"\s?(?:/|per\s)\s?(?:gpu|device|chip|rank|worker|replica|process|core|tpu|accelerator)s?\b"
+_PER_DEVICE = r"[\s_]?(?:/|per[\s_])\s?(?:gpu|cpu|device|chip|rank|worker|replica|process|core|tpu|accelerator)s?\b"
 _NUMBER_BEFORE = re.compile(rf"{BEGIN}(?P<number>{NUMBER})\s?(?P<factor>[kKMG]?)[\s\"']{{0,3}}$", _FLAGS)
 _NUMBER_AFTER = re.compile(
     rf"[\"')\]]{{0,2}}\s{{0,9}}(?P<sign>[:=]>?)?\s{{0,9}}[\"'(\[]?(?P<number>{NUMBER})(?P<factor>[kKMG]?){END}", _FLAGS
@@ -31,6 +31,8 @@ _COUNTER_BEFORE = re.compile(
     r"(?:\b|_)(?:steps?|it|iters?|iterations?|epochs?|batch|batches|updates?|rank|gpu|worker|device|node|of)\W{0,3}$",
     _FLAGS,
 )
+# ... but "85.3 ms/it | 750.2 samples/s" has a number of its own before it.
+_QUANTITY_BEFORE = re.compile(r"\d\s?[mun\u00b5]?s(?:ec)?\s?/\s?\w{2,10}\W{0,3}$", re.IGNORECASE)
 _AVERAGES = ("avg", "average", "mean", "overall")
 _OTHER_MEASURE = re.compile(
     rf"(?:\b|_)(?P<measure>{'|'.join(_AVERAGES)}|max|peak|best|min|median|p\d\d|std|sd)"
@@ -45,12 +47,13 @@ _LABEL_AFTER = re.compile(
     rf"\s{{1,3}}(?!{_OTHER_UNIT}\b)[a-z_][\w.]{{0,30}}[ :=]{{1,3}}{NUMBER}(?!\S{{0,9}}/|[\d.]|\s?{_OTHER_UNIT}\b)",
     _FLAGS,
 )
-_STEP = r"(?:steps?|it|iters?|iterations?|batch(?:es)?)"
+_STEP = r"(?:(?:global_)?steps?|it|iters?|iterations?|batch(?:es)?)"
 
 
 def _per_second(words: str) -> re.Pattern[str]:
     return re.compile(
-        rf"[(\[]?(?<![a-z_/.-])(?P<factor>(?-i:[kKMG])?){words}\s?(?:/|per\s)\s?s(?:ec(?:ond)?s?)?"
+        # "train/samples_per_sec" is one name, and "3 tokens/images/s" is none.
+        rf"[(\[]?(?:(?<![a-z_/.-])|(?<=[a-z][/.])(?={words}_per_))(?P<factor>(?-i:[kKMG])?){words}[\s_]?(?:/|per[\s_])\s?s(?:ec(?:ond)?s?)?"
         rf"(?P<per_device>{_PER_DEVICE})?(?![\w/]|\sper\b)",
         _FLAGS,
     )
@@ -90,7 +93,7 @@ class StepLines:
 
     _RATE = _per_second(_STEP)
     _TIME = re.compile(
-        rf"[(\[]?(?<![a-z_/.-])(?P<milli>m?)s(?:ec(?:ond)?s?)?\s?(?:/|per\s)\s?{_STEP}(?![\w/]|\sper\b)", _FLAGS
+        rf"[(\[]?(?<![a-z_/.-])(?P<milli>m?)s(?:ec(?:ond)?s?)?[\s_]?(?:/|per[\s_])\s?{_STEP}(?![\w/]|\sper\b)", _FLAGS
     )
 
     def read(self, line: str) -> Reading | Unread | None:
@@ -129,12 +132,12 @@ def _beside(line: str, mention: re.Match[str], kind: Kind) -> _Found | Unread | 
             return Unread("no number follows the unit's sign") if before or re.search(r"\d", tail) else None
         chosen = after
     elif before is not None and after is not None and _may_be_of(head[: before.start()], tail[after.end() :]):
-        if not _COUNTER_BEFORE.search(head[: before.start()]):
+        if not _counts(head[: before.start()]):
             return Unread(f"both {before['number']} and {after['number']} stand beside the unit")
         chosen = after  # "step 120 images/sec 1234.5"
     elif before is not None:
         chosen, label = before, head[: before.start()]
-        if kind is Kind.RATE and _COUNTER_BEFORE.search(label):
+        if kind is Kind.RATE and _counts(label):
             return Unread(f"{before['number']} counts something else")
         if _EXPRESSION_BEFORE.search(label):
             return Unread(f"{before['number']} is a part of an expression")
@@ -176,4 +179,9 @@ def _is_group_of_thousands(chosen: re.Match[str], label: str, tail: str) -> bool
     head = re.search(r"(?<!\S)\d{1,3}(?: \d{3})* $", label)
     if head is None or head[0].startswith("0"):
         return False
-    return not _COUNTER_BEFORE.search(label[: head.start()])
+    return not _counts(label[: head.start()])
+
+
+def _counts(label: str) -> bool:
+    """Whether the number behind such words counts steps or the like."""
+    return _COUNTER_BEFORE.search(label) is not None and not _QUANTITY_BEFORE.search(label)

@@ -6,6 +6,8 @@ import math
 
 from pytest_tfperf.core.run import Window
 from pytest_tfperf.core.throughput import worst_loss
+from pytest_tfperf.programs.clock import Clock
+from pytest_tfperf.programs.counter import Counter
 from pytest_tfperf.programs.reading import Kind, Reading
 
 _MOST_RATES_KEPT = 1000
@@ -36,33 +38,46 @@ class WindowAggregator:
         self._rates: list[float] = []
         self._steps, self._seconds = 0.0, 0.0
         self._losses: list[float | None] = []
-        self._counter: tuple[float, float] | None = None
+        self._counter = Counter()
+        self._clock = Clock(least_seconds)
         self._mean: tuple[int, float] | None = None
         self.readings = 0
         self.rates: list[float] = []
 
+    @property
+    def units_per_step(self) -> list[float]:
+        """What rates and the time between their steps make of a step, where lines name steps."""
+        return self._clock.units_per_step
+
     def take(self, now: float, reading: Reading) -> bool:
-        """Add a reading; returns whether it tells something new."""
+        """Add a reading; returns whether it tells something new.
+
+        Raises:
+            Unreadable: times of steps add up to more than has passed, or a counter has two speeds in turn.
+        """
         self._losses.append(reading.loss)
         per_step, value = self._examples_per_step, reading.value
-        self._counts = reading.kind in (Kind.STEP, Kind.EXAMPLES)
+        self._counts = reading.kind.is_counter
         match reading.kind:
             case Kind.RATE:
-                self._add(value)
+                self._add(now, value, reading.line)
             case Kind.SECONDS:
-                self._add(per_step / value)
+                self._add(now, per_step / value, reading.line)
+                self._clock.require_time(now, value, reading.line)
             case Kind.STEP_RATE:
-                self._add(value * per_step)
+                self._add(now, value * per_step, reading.line)
+                self._clock.require_time(now, 1 / value, reading.line)
             case Kind.MEAN_RATE:
                 self._undo_mean(reading.step, value)
             case Kind.MEAN_SECONDS:
                 self._undo_mean(reading.step, per_step / value)
             case Kind.STEP | Kind.EXAMPLES:
                 step = value / (per_step if reading.kind is Kind.EXAMPLES else 1)
-                if self._counter is not None and step == self._counter[0]:
-                    return False  # the same line, printed again
-                self.readings += 1
-                return self._count(now, step)
+                timed = self._counter.take(now, step, reading.line)
+                if timed is None:
+                    return False
+                self._steps += timed[0]
+                self._seconds += timed[1]
         self.readings += 1
         return True
 
@@ -74,7 +89,7 @@ class WindowAggregator:
     def rest(self, now: float) -> Window | None:
         """The window of the readings after the last one, when the program has ended; `now` is when the last one came.
 
-        Counted steps are left out: the last lines may have been printed all at once.
+        Counted steps are left out: the last ones may have been held back.
         """
         return self._window(now) if self._rates else None
 
@@ -93,8 +108,9 @@ class WindowAggregator:
         self._steps, self._seconds = 0.0, 0.0
         return window
 
-    def _add(self, rate: float) -> None:
+    def _add(self, now: float, rate: float, line: str) -> None:
         self._rates.append(rate)
+        self._clock.compare_rate(now, rate, line)
         if len(self.rates) < _MOST_RATES_KEPT:
             self.rates.append(rate)
 
@@ -111,13 +127,3 @@ class WindowAggregator:
             self._seconds += each * self._examples_per_step
         else:  # lost in the rounding; the next line covers these steps too
             self._mean = before
-
-    def _count(self, now: float, step: float) -> bool:
-        """Add the steps since the last line, and the time. A counter that falls starts again, as in Keras' epochs."""
-        before, self._counter = self._counter, (step, now)
-        if before is None:
-            return True
-        if step > before[0]:
-            self._steps += step - before[0]
-            self._seconds += now - before[1]
-        return step > before[0]

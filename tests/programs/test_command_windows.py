@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from expected import SameTexts
@@ -14,78 +14,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measurements import command
 from played import BOX, BUSY, Notes, PlayedGuard
+from played_program import PLAN, PlayedProgram, measured, per_sec
 
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.run import Plan, Run
-from pytest_tfperf.core.throughput import run_value, summarise
+from pytest_tfperf.core.run import Plan
+from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
-from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_windows import CommandWindows
 from pytest_tfperf.programs.figure_lines import FigureValue
-from pytest_tfperf.programs.reading import Kind, Reading
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
-
-PLAN = Plan(steps=40, warmup_steps=1, counts_readings=True)
-
-
-@dataclass
-class PlayedProgram:
-    """Prints each text after so many seconds, and then ends or hangs."""
-
-    script: Iterable[tuple[float, str]]
-    how_it_ended: str = ""
-    hangs: bool = False
-    silence_seconds: float = 100.0
-    log: str = "command.log"
-    environment: Mapping[str, str] = field(default_factory=dict)
-    now: float = 0.0
-    prints: Iterator[tuple[float, str]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.prints = iter(self.script)
-
-    def read(self, seconds: float) -> bytes | None:
-        after, text = next(self.prints, (math.inf if self.hangs else 0.0, ""))
-        if after > seconds:
-            self.now += seconds
-            return None
-        self.now += after
-        return text.encode()
-
-    def ended_badly(self) -> str:
-        return self.how_it_ended
-
-    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
-        return MeasurementError(fact, *more, Line(next_step, "next"))
-
-    def hung(self, fact: str, *more: Line) -> Hung:
-        return Hung(fact, *more)
-
-    def proof(self, pid: int) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    pid = 0
-
-    def close(self) -> None:
-        pass
-
-
-def measured(program: PlayedProgram, plan: Plan = PLAN, **how: object) -> Run:
-    windows = CommandWindows(program, command(**how), clock=lambda: program.now)
-    windows.warm_up(plan)
-    return windows.time(plan, Notes())
 
 
 def lines(count: int, text: str = "{rate} examples/s\n", every: float = 1.0, rate: float = 50.0) -> PlayedProgram:
     return PlayedProgram([(every, text.format(rate=rate, step=10 * n)) for n in range(1, count + 1)])
-
-
-def per_sec(run: Run) -> float:
-    return run_value(run).examples_per_sec
 
 
 def test_each_rate_is_a_window_and_the_first_is_warm_up() -> None:
@@ -115,7 +61,7 @@ def test_timing_ends_after_the_longest_time() -> None:
 
 def test_a_counter_is_timed_by_when_its_lines_arrive() -> None:
     run = measured(lines(12, "step {step}\n", every=0.5), pattern=r"step (?P<step>\d+)", examples_per_step=4)
-    assert (len(run.windows), per_sec(run)) == (10, pytest.approx(10 * 4 / 0.5))
+    assert (len(run.windows), per_sec(run)) == (9, pytest.approx(10 * 4 / 0.5))
 
 
 def test_seconds_per_step_make_a_rate() -> None:
@@ -170,7 +116,8 @@ def test_no_reading_makes_a_window_without_steps_or_time(
     aggregator, now = WindowAggregator(0.0, 8, 0.15), 0.0
     for kind, value, after, step in readings:
         now += after
-        aggregator.take(now, Reading(kind, value, step=step))
+        with suppress(Unreadable):
+            aggregator.take(now, Reading(kind, value, step=step))
         window = aggregator.window(now)
         assert window is None or (window.steps >= 1 and 0 < window.seconds < math.inf)
 
@@ -332,6 +279,48 @@ def test_rates_that_look_like_averages_are_refused_unless_they_are_said_to_be_no
 def test_rates_that_are_no_averages_pass() -> None:
     script = [(1.0, f"{rate:.6f} examples/s\n") for rate in NOISY]
     assert len(measured(PlayedProgram(script), Plan(steps=110, warmup_steps=1)).windows) == 110
+
+
+@given(st.floats(0.5, 100), st.integers(12, 60), st.integers(0, 99))
+def test_averages_that_contain_the_start_are_refused_and_undone(start: float, count: int, seed: int) -> None:
+    """Of units that take a second each, with noise of 1 %, after a start of at least half a second."""
+    noise = random.Random(seed)
+    elapsed, shown = start, []
+    for n in range(1, count + 1):
+        elapsed += noise.gauss(1, 0.01)
+        shown.append((1.0, f"{n / elapsed:.6f} examples/s\n"))
+    with pytest.raises(MeasurementError, match=re.escape("give reads=Reads(rate_is='average')")):
+        measured(PlayedProgram(shown))
+    assert per_sec(measured(PlayedProgram(shown), rate_is="average")) == pytest.approx(1, rel=0.02)
+
+
+@given(st.floats(4, 60), st.integers(1, 40), st.integers(15, 60), st.booleans())
+def test_a_rate_is_checked_by_the_time_between_its_steps(
+    start: float, first: int, count: int, is_average: bool
+) -> None:
+    """Whenever its first line comes. Each step takes 0.25 s, and ever less at first, which a recent rate may show."""
+    step, now, said = 0, start, 0.0
+    shown: list[tuple[float, str]] = []
+    for n in range(count):
+        begun, steps = now, 10 if n else first
+        step += steps
+        now += 0.25 * steps * (1 + 1 / (n + 1) + 0.01 * math.sin(n * n))
+        rate = step / now if is_average else steps / (now - begun)
+        shown.append((now - said, f"step {step}: {rate:.6f} examples/s\n"))
+        said = now
+    if is_average:
+        with pytest.raises(MeasurementError, match="look like averages"):
+            measured(PlayedProgram(shown), Plan(steps=99, warmup_steps=1))
+    else:
+        assert measured(PlayedProgram(shown), Plan(steps=99, warmup_steps=1)).windows
+
+
+@given(st.floats(0.05, 0.9), st.floats(3, 30), st.integers(25, 90), st.integers(0, 99))
+def test_rates_that_settle_are_no_averages(depth: float, within: float, count: int, seed: int) -> None:
+    noise = random.Random(seed)
+    rates = [100 * (1 - depth * math.exp(-n / within)) * noise.gauss(1, 0.01) for n in range(count)]
+    script = [(1.0, f"{rate:.6f} examples/s\n") for rate in rates]
+    assert measured(PlayedProgram(script), Plan(steps=99, warmup_steps=1)).windows
 
 
 def test_slow_readings_count() -> None:

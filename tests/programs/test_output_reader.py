@@ -45,6 +45,9 @@ def read(line: str, **how: object) -> Reading | None:
         ("12 examples/s/gpu", 24.0),  # of two devices
         ("12 examples/sec per GPU", 24.0),
         ("12 examples/s (3 examples/s/gpu)", 12.0),
+        ("examples_per_sec_per_gpu: 12", 24.0),
+        ("train/examples_per_second=12", 12.0),
+        ("eta 3 examples/step/s 12", None),
         ("v1.2.12 examples/s", None),
         ("12 more_examples/s", None),
         ("images/s: 12", None),
@@ -80,6 +83,8 @@ def test_a_number_with_its_unit_is_a_rate(line: str, rate: float | None) -> None
         ("speed 632.9 examples/s 70 watts 60 degrees", 632.9),
         ("loss 0.5 / 632.9 examples/s", 632.9),
         ("resnet50 x 632.9 examples/s", 632.9),
+        ("Iter 5 | 85.3 ms/it | 632.9 examples/s", 632.9),
+        ("ms/it 85.3 examples/s 632.9", 632.9),
         ("1\u202f234.5 examples/s", 1234.5),
     ],
 )
@@ -113,6 +118,7 @@ def test_the_number_that_belongs_to_the_unit_is_read(line: str, rate: float) -> 
         ("3.2 it/s and 4 it/s", "it has 2 rates"),
         ("3.1 it/s, data 0.1 s/it", "0.1 s a step and 3.1 steps a second"),
         ("31.2ms +/- 0.5 ms/step", "0.5 is an error"),
+        ("[00:12<00:15, 3.61it/s]", "it looks like a progress bar"),
     ],
 )
 def test_a_line_that_can_be_read_in_two_ways_is_shown_and_not_read(line: str, why: str) -> None:
@@ -316,6 +322,39 @@ def test_the_next_step_names_what_the_lines_have(line: str, how: dict[str, objec
     assert value in reader.next_step()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "632.9 samples/s",
+        "Iter #3: 12.3 img/sec per CPU",
+        "Img/sec per GPU: 122.9 +-2.3",
+        "12.3 ktokens/s/GPU",
+        "samples_per_second: 632.9",
+        "Train throughput/samples_per_sec: 632.9",
+        '{"tokens_per_second": 632.9}',
+        " 45%|##   | 45/100 [00:12<00:15,  8.10ba/s]",
+        "INFO:tensorflow:global_step/sec: 12.3",
+        "3.6 it/s",
+        "45/100 ━━ 12s 31ms/step",
+    ],
+)
+def test_a_hint_leads_to_a_reading_when_it_is_followed(line: str) -> None:
+    reader = Reader(command())
+    assert reader.read(line) is None
+    hint = reader.next_step()
+    given: dict[str, object] = dict(re.findall(r"(unit|field)='(\w+)", hint))
+    if "examples_per_step" in hint:
+        given["examples_per_step"] = 2
+    assert Reader(command(**given)).read(line) is not None, hint
+
+
+def test_a_rate_that_no_unit_makes_plain_is_shown_and_not_hinted_at() -> None:
+    reader = Reader(command())
+    assert reader.read("3847/4058 tok/s") is None
+    assert "4058 is a part of an expression" in reader.nothing_read()
+    assert "unit=" not in reader.next_step()
+
+
 afters = st.sampled_from(["", " 12 ms", ", loss: 2", ")"])
 separators = st.sampled_from(["", ",", "'", "_", "\u00a0", "\u202f"])
 befores = st.sampled_from(
@@ -443,8 +482,8 @@ def test_ultralytics_bar_is_a_counter_and_its_validation_is_left_out() -> None:
 
 
 def test_a_second_bar_that_advances_more_than_the_first_is_refused() -> None:
-    with pytest.raises(Unreadable, match=r"two progress bars advance: 'Epoch: .* and 'Iteration"):
-        steps(bar("Epoch:", 0, 20), *(bar("Iteration:", n, 100) for n in range(1, 20)))
+    with pytest.raises(Unreadable, match=r"two progress bars advance: 'Outer: .* and 'Iteration"):
+        steps(bar("Outer:", 0, 20), *(bar("Iteration:", n, 100) for n in range(1, 20)))
 
 
 def test_a_bar_of_evaluation_that_is_longer_than_what_was_trained_before_it_is_left_out() -> None:
@@ -515,7 +554,7 @@ def test_keras_line_counts_before_it_is_ended_and_other_formats_do_not() -> None
 
 def test_a_bar_counts_before_the_next_one_is_drawn_over_it() -> None:
     assert Reader(PLAIN).read_unfinished(bar("", 5, 100)) == Reading(Kind.STEP, 5)
-    assert Reader(PLAIN).read_unfinished(bar("", 5, 100)[:-8]) is None
+    assert Reader(PLAIN).read_unfinished(bar("", 5, 100).partition(" [")[0]) is None
     assert Reader(PLAIN).read_unfinished(bar("", 5, 100).replace("5/100", "1.5k/100k")) is None
 
 

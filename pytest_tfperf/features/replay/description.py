@@ -89,6 +89,9 @@ def _compared(stated: Header, workload: Workload) -> Iterator[tuple[str, str, bo
             if sums := stated.get(name):
                 ours = workload.all_reduce
                 yield name, f"all_reduce={ours.value}", sums.startswith(nccl) is (ours is AllReduce.NCCL)
+    for name, ours in ((header.SYNC, "True"), (header.STAGED, "False")):
+        if (waits := stated.get(name)) and not workload.forward_only:
+            yield name, "synchronous training", waits == ours
     if (optimizer := stated.get(header.OPTIMIZER)) and not workload.forward_only:
         yield header.OPTIMIZER, workload.optimizer.value, optimizer == workload.optimizer.value
     if dataset := stated.get(header.DATASET):

@@ -21,6 +21,7 @@ MODEL, DATASET, MODE, BATCHES = "Model", "Dataset", "Mode", "Num batches"
 BATCH, GLOBAL_BATCH = "Batch size per device", "Batch size, global"
 DEVICES, OPTIMIZER, FP16 = "Devices", "Optimizer", "--use_fp16"
 VARIABLES, ALL_REDUCE, USE_NCCL = "Variables", "AllReduce", "Use NCCL"
+SYNC, STAGED = "Sync", "Staged vars"
 
 # Several workers' lines can run into each other: a value ends before the next label.
 _END = r"(?=[\s\"\\]|$|[A-Z])"
@@ -36,14 +37,16 @@ _VALUES = {
     VARIABLES: rf"\bVariables:[ \t]+([a-z][a-z0-9_]*){_END}",
     ALL_REDUCE: r"\bAllReduce:[ \t]+([A-Za-z][\w#:/-]*)",
     USE_NCCL: r"\bUse NCCL:[ \t]+(True|False)",  # in 2017
+    SYNC: r"\bSync:[ \t]+(True|False)",  # where it has several jobs
+    STAGED: r"\bStaged vars:[ \t]+(True|False)",
     # Of a command line, not of a sentence that names the program.
     FP16: r"(?:\btf_cnn_benchmarks\.py|-m\W+[\w.]*\btf_cnn_benchmarks|/tf_cnn_benchmarks)\b"
     r".*?[\s'\"]--?(no)?use_fp16\b(?:[= ]'?\"?(\w+))?",
 }
 _PATTERNS = {name: re.compile(pattern, re.ASCII) for name, pattern in _VALUES.items()}
 _LIKELY = re.compile(
-    r"(?:Model|Dataset|Mode|Batch size|Num batches|Devices|Optimizer|Variables|AllReduce|Use NCCL):[ \t]"
-    r"|per device|tf_cnn_benchmarks"
+    r"(?:Model|Dataset|Mode|Batch size|Num batches|Devices|Optimizer|Variables|AllReduce|Use NCCL|Sync|Staged vars)"
+    r":[ \t]|per device|tf_cnn_benchmarks"
 )
 _LONG = 100_000  # characters of a line: the names of 4,000 devices
 _FALSE = ("0", "f", "false", "n", "no")

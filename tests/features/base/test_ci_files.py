@@ -173,4 +173,4 @@ def test_the_pull_requests_after_it_compare_the_projects_own_model(tmp_path: Pat
     fresh.commit("something else")
     done = fresh.pull_request(tmp_path / "clone")
     assert done.returncode == 0, done.stdout
-    assert "small_cnn-b32" in (tmp_path / "clone" / "comment.md").read_text()
+    assert "1 of 1 throughput test passed" in (tmp_path / "clone" / "comment.md").read_text()

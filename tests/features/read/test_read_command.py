@@ -33,6 +33,27 @@ def test_the_call_to_paste_measures(capsys: pytest.CaptureFixture[str]) -> None:
     assert r"reads=Reads(pattern='speed (?P<rate>\\d+)')" in call
 
 
+LINES = "import time\nfor rate in {}: print(rate, 'img/s', flush=True); time.sleep(0.2)"
+
+
+def test_the_rate_that_a_test_would_report_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the warm-up's, and in the unit that the lines name."""
+    _, text = read(capsys, LINES.format([3, 9, 9, 9, 9, 9]))
+    assert "check_command would report 9 img/s, by " in text, text
+
+
+def test_what_a_step_holds_by_the_clock_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """To be compared with the batch: a rate that is timed before the device has finished shows here."""
+    program = LINES.replace("print(", "print('step', rate, ").format([1, 2, 3, 4, 5, 6])
+    assert "By the time between its lines, a step holds" in read(capsys, program)[1]
+
+
+def test_a_test_that_would_be_refused_is_announced_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
+    _, text = read(capsys, LINES.format([3, 9]))
+    assert "check_command would refuse it: the program ended after 2 readings" in text
+    assert "\n  next        let it print more often or run longer" in text
+
+
 @pytest.mark.parametrize(
     ("program", "options", "status", "said"),
     [

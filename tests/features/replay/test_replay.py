@@ -152,11 +152,12 @@ def header(
     devices: str = "['horovod/gpu:0']",
     variables: str = "horovod",
     dataset: str = "imagenet (synthetic)",
+    also: str = "",
 ) -> str:
     return (
         f"TensorFlow:  1.15\nModel:       {model}\nDataset:     {dataset}\nMode:        {mode}\n"
         f"Batch size:  {batch * devices.count(':')} global\n             {batch} per device\nNum batches: 100\n"
-        f"Devices:     {devices}\nOptimizer:   sgd\nVariables:   {variables}\n==========\n"
+        f"Devices:     {devices}\nOptimizer:   sgd\nVariables:   {variables}\n{also}==========\n"
     )
 
 
@@ -213,8 +214,10 @@ def test_a_header_gives_the_topology_of_one_node_without_a_baseline(
         ({"devices": HOROVOD_4}, "line 8 says 4 device(s), --topology=1x1 says 1"),
         ({"variables": "distributed_replicated"}, "line 10 says Variables: distributed_replicated, --workload says"),
         ({"dataset": "imagenet"}, "line 3 says Dataset: imagenet, --workload says input_pipeline=device"),
+        ({"also": "Sync:        False\n"}, "line 11 says Sync: False, --workload says synchronous training"),
+        ({"also": "Staged vars: True\n"}, "line 11 says Staged vars: True, --workload says synchronous training"),
     ],
-    ids=lambda value: "".join(value) if isinstance(value, dict) else "",
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_a_header_that_contradicts_the_options_is_refused_with_both_sides(
     stated: dict[str, Any], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -222,6 +225,11 @@ def test_a_header_that_contradicts_the_options_is_refused_with_both_sides(
     path = Path(written(tmp_path, header(**stated) + LOG.read_text()))
     assert replay(path, *TESTS["azure-test1"]) == USAGE
     assert fault in capsys.readouterr().err
+
+
+def test_a_header_that_says_what_every_workload_does_is_no_contradiction(tmp_path: Path) -> None:
+    path = Path(written(tmp_path, header(also="Sync:        True\nStaged vars: False\n") + LOG.read_text()))
+    assert replay(path, *TESTS["azure-test1"]) == GREEN
 
 
 def test_a_precision_that_contradicts_the_workload_is_refused(

@@ -1,0 +1,66 @@
+"""Times a counter of steps by when its lines come."""
+
+from __future__ import annotations
+
+import math
+
+from pytest_tfperf.programs.reading import Unreadable, shown
+
+_ONE_STEP = 1.5  # an increment up to here is no jump; it may be a fraction of an epoch
+_LEAST_SWEEPS = 3
+_ONE_SPEED, _TWO_SPEEDS = math.log(1.1), math.log(1.25)
+
+
+class Counter:
+    """Steps and seconds between lines that are alike.
+
+    The last line of an epoch may be another: a counter that goes by many steps can jump to its total, without the time
+    of these steps, or after an evaluation. So they are held back until the counter goes on. A single step is no jump.
+    """
+
+    def __init__(self) -> None:
+        self._before: tuple[float, float] | None = None  # step and time of the last line
+        self._held = (0.0, 0.0)
+        self._jumps = False
+        self._sweep = (0.0, 0.0)  # steps and seconds since the counter began anew
+        self._speeds: list[float] = []  # of the last sweeps
+
+    def take(self, now: float, step: float, line: str) -> tuple[float, float] | None:
+        """The steps and seconds that are known now; None for a line that is printed again, or begins anew.
+
+        Raises:
+            Unreadable: it runs at two speeds in turn.
+        """
+        before = self._before
+        if before is not None and step == before[0]:
+            return None
+        self._before = (step, now)
+        if before is None:
+            return 0.0, 0.0
+        if step < before[0]:  # as in each of Keras' epochs
+            self._held, self._jumps = (0.0, 0.0), False
+            self._require_one_speed(line)
+            return None
+        held, since = self._held, (step - before[0], now - before[1])
+        self._jumps |= since[0] > _ONE_STEP
+        steps, seconds = held if self._jumps else since
+        self._held = since if self._jumps else (0.0, 0.0)
+        self._sweep = (self._sweep[0] + steps, self._sweep[1] + seconds)
+        return steps, seconds
+
+    def _require_one_speed(self, line: str) -> None:
+        """Refuse a counter of training and evaluation, which nothing tells apart but their speeds."""
+        (steps, seconds), self._sweep = self._sweep, (0.0, 0.0)
+        if steps <= 0 or seconds <= 0:
+            return
+        self._speeds = [*self._speeds[1 - _LEAST_SWEEPS :], steps / seconds]
+        if len(self._speeds) < _LEAST_SWEEPS:
+            return
+        first, second, third = map(math.log, self._speeds)
+        if abs(first - third) < _ONE_SPEED and min(abs(second - first), abs(second - third)) > _TWO_SPEEDS:
+            speeds = " and ".join(f"{speed:.4g}" for speed in self._speeds[:2])
+            raise Unreadable(
+                f"its counter runs at {speeds} steps/s in turn, before {shown(line)!r}: one seems to be of evaluation",
+                "let each bar or line say of what it is, as tqdm(desc='Validation') does, or give reads="
+                "Reads(pattern=...) that finds those of training",
+            )
