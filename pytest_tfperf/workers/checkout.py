@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pytest_tfperf.workers.git_worktree import repository_of, run_git
+from pytest_tfperf.workers.git_worktree import is_ignored, repository_of
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
@@ -55,7 +55,7 @@ class Checkout:
     def is_ignored(self, file: Path) -> bool:
         """Whether git ignores the file, so that no commit has it; where there is no git, that holds for all files."""
         tree = self._tree(file)
-        return tree is not None and _is_ignored(file, tree)
+        return tree is not None and (is_ignored(file, tree) or not _is_under_git(tree))
 
     def _tree(self, file: Path) -> Path | None:
         """The innermost of `trees` that holds the file; None for any other file, and for git's and libraries' own."""
@@ -63,11 +63,6 @@ class Checkout:
         if tree is None or any(part in file.parts for part in (*_LIBRARIES, ".git")):
             return None
         return None if _is_in_environment(file, tree) else tree
-
-
-@cache
-def _is_ignored(file: Path, tree: Path) -> bool:
-    return run_git(tree, "check-ignore", "--quiet", str(file)).returncode == 0 or not _is_under_git(tree)
 
 
 @cache

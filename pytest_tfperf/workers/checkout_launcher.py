@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
@@ -20,12 +20,10 @@ from pytest_tfperf.workers.checkout import Checkout
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand
 from pytest_tfperf.workers.own_code import OwnCode
+from pytest_tfperf.workers.paths_in_text import ENDS_PATH, absolute_paths
 from pytest_tfperf.workers.program_sources import SourceWatch
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
-
-# What ends a path inside of other text, such as a shell's.
-_ENDS_PATH: Final = r"""\s:;,'"`=|&<>()\[\]{}"""
 
 
 @final
@@ -168,14 +166,14 @@ class CheckoutLauncher:
             place = os.path.join(folder, path)  # noqa: PTH118  # a program's text may be too long for a Path
             exists = (os.sep in path and os.path.exists(place)) or os.path.isfile(place)  # noqa: PTH110, PTH113
             relative = self._relative(place) if exists or is_absolute else None
-            if relative is not None and (exists or not re.search(f"[{_ENDS_PATH}]", str(relative))):
+            if relative is not None and (exists or not re.search(f"[{ENDS_PATH}]", str(relative))):
                 slashes = len(path) - len(path.lstrip(os.sep))
                 return before + os.sep * (slashes - 1), relative  # "file:///repo/x" keeps its two
         return None
 
     def _require_elsewhere(self, text: str, what: str) -> None:
         """Refuse text with a path of the repository in it, which would lead both sides to the current code."""
-        for path in _absolute_paths(text, self._checkout.repository):
+        for path in absolute_paths(text, self._checkout.repository):
             relative = self._relative(path)
             if relative is not None and not self._checkout.is_ignored(self._checkout.repository / relative):
                 raise TfperfError(
@@ -202,15 +200,3 @@ class CheckoutLauncher:
         for text, folder in texts:
             found = (self._in_repository(part, folder) for part in self._parts(text, folder))
             yield from (relative for _, relative in filter(None, found))
-
-
-def _absolute_paths(text: str, repository: Path) -> list[str]:
-    """The absolute paths in a text, also after an option of a compiler: "-I/usr/include".
-
-    >>> _absolute_paths("cd /repo/x && ./run -I/usr 'open=/a b' src/train", Path("/repo"))
-    ['/repo/x', '/usr', '/a']
-    """
-    begins = r"""(?:(?<![^\s'"])-\w+|(?<![\w.~$*/\])}-]))"""
-    # The repository's own path may have spaces.
-    path = rf"/*{re.escape(str(repository))}(?![^/{_ENDS_PATH}])[^{_ENDS_PATH}]*|/[^{_ENDS_PATH}]*"
-    return re.findall(f"{begins}({path})", text)

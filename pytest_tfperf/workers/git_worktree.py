@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final, final
 
@@ -73,6 +74,12 @@ def require_commit(repository: Path, commit: str) -> None:
         f"{repository} has no commit {commit}, at which baselines were recorded",
         next_step="Fetch it: git fetch --all; where it was rebased away, record again with --update-baselines",
     )
+
+
+@cache
+def is_ignored(file: Path, folder: Path) -> bool:
+    """Whether git, asked in a folder of the repository, ignores the file; a process asks once for each."""
+    return run_git(folder, "check-ignore", "--quiet", str(file)).returncode == 0
 
 
 def add_worktree(repository: Path, commit: str, folder: Path) -> None:

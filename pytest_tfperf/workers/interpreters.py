@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.history_url import VARIABLE
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.workers.failures import last_lines
+from pytest_tfperf.workers.git_worktree import is_ignored
+from pytest_tfperf.workers.paths_in_text import replace_paths
 
 _PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 
@@ -98,12 +100,17 @@ class Interpreter:
         return {"command": command.digest, **packages}
 
     def environment(self) -> dict[str, str]:
-        """This process's environment variables, with PYTHONPATH for workers.
+        """This process's environment variables, whose paths lead into the other checkout where it has them.
 
-        Left out are the history's password and what starts coverage in subprocesses.
+        PYTHONPATH leads there in any case. Left out are the history's password and what starts coverage in
+        subprocesses.
         """
         folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        kept = {name: os.environ[name] for name in os.environ if name != VARIABLE and not name.startswith(_COVERAGE)}
+        kept = {
+            name: self._with_own_paths(name, value)
+            for name, value in os.environ.items()
+            if name != VARIABLE and not name.startswith(_COVERAGE)
+        }
         return {**kept, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
 
     def import_paths(self) -> list[str]:
@@ -117,6 +124,20 @@ class Interpreter:
             path for path in sys.path if path and not any(Path(path).is_relative_to(folder) for folder in installed)
         )
         return list(dict.fromkeys(self._move(path) for path in (*ours, str(Path.cwd()))))
+
+    def _with_own_paths(self, name: str, value: str) -> str:
+        """A variable as the user exported it, such as PROJECT, PATH or NODE_PATH, for this interpreter's checkout."""
+        if name == "HOME" or os.sep not in value:  # a home is no code, even if the repository is in its place
+            return value
+        for old, new in self.moved.items():
+            value = replace_paths(value, old, partial(self._own_path, new))
+        return value
+
+    def _own_path(self, new: Path, path: str) -> str:
+        """The path in the checkout `new`; what it lacks or git ignores, such as data and environments, stays."""
+        there = self._move(path)
+        has_it = there != path and os.path.exists(there) and not is_ignored(Path(there), new)  # noqa: PTH110  # may be too long
+        return there if has_it else path
 
     def _move(self, path: str) -> str:
         for old, new in self.moved.items():

@@ -18,8 +18,9 @@ _SAME: Final = (
     "nothing of this repository is in it, so both sides would be the same. Give it a model, pipeline or program of "
     "your own"
 )
-_CODE: Final = (".py", ".pyc", ".pyz", ".so", ".zip", ".whl", ".egg", ".jar")
+_CODE: Final = (".py", ".pyc", ".pyz", ".so", ".zip", ".whl", ".egg", ".jar", ".sh", ".js", ".pl", ".pm", ".rb", ".jl")
 _METADATA: Final = (".egg-info", ".dist-info")
+_OF_PROJECT: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _SOURCE_ROOTS: Final = ("", "src")
 _SHOWN: Final = 3
 
@@ -87,10 +88,10 @@ class OwnCode:
         """
         if sources.unwatched:
             raise TfperfError(
-                f"{command}: nothing tells which files this Python reads, so nothing proves that two sides are "
+                f"{command}: nothing tells which files this process reads, so nothing proves that two sides are "
                 f"compared: {sources.unwatched}",
-                next_step="Start it without -I, -E and -S, and add to PYTHONPATH instead of replacing it, as in "
-                "PYTHONPATH=src:$PYTHONPATH; it must be Python 3.8 or newer",
+                next_step="Start a Python without -I, -E and -S, as the user who runs pytest, and keep PYTHONPATH in "
+                "its environment, as in PYTHONPATH=src:$PYTHONPATH; it must be Python 3.8 or newer",
             )
         self._refuse_foreign(command, sources, environment)
         self._refuse_copies(sources.packages)
@@ -98,7 +99,10 @@ class OwnCode:
         own = [file for file in files if self._checkout.is_own(file)]
         if self._lacking is not None:
             self._look_for_lacking(command, own, sources.code, self._lacking)
-        if not self._may_be_same and not any(not self._checkout.is_ignored(file) for file in own):
+        # Code that git ignores was built here, and data was not.
+        if not self._may_be_same and not any(
+            file in sources.code or not self._checkout.is_ignored(file) for file in own
+        ):
             raise NotCompared(_SAME)
 
     def _refuse_foreign(self, command: str, sources: Sources, environment: Mapping[str, str]) -> None:
@@ -135,15 +139,20 @@ class OwnCode:
                 f"{' and '.join(names)} in its environment may lead there: give such a variable to the command itself, "
                 f"env={{{names[0]!r}: ...}}, whose paths are those of either side"
             )
-        root = (
-            _source_root(self._checkout.folder, file.relative_to(self._checkout.repository))
-            if (file.suffix == ".py" and self._checkout.is_current(file))
-            else "src"
-        )
+        is_module = file.suffix == ".py" and self._checkout.is_current(file)
+        root = self._source_root(file.relative_to(self._checkout.repository)) if is_module else "src"
         return (
             "Let paths begin where the command runs, which is cwd=. If an editable install leads there, let the import "
             f"path decide: PYTHONPATH={root} pytest ..."
         )
+
+    def _source_root(self, module: Path) -> Path:
+        """The folder from which a module's top-level package is imported, as a path from the checkout's root."""
+        parent = module.parent
+        while (self._checkout.folder / parent / "__init__.py").exists():
+            parent = parent.parent
+        # Between it and such a folder is a namespace.
+        return next((root for root in self._roots if root.name == "src" and parent.is_relative_to(root)), parent)
 
     def _refuse_copies(self, modules: Mapping[str, str]) -> None:
         """Refuse installed copies of the repository's packages, which are the same for both sides.
@@ -156,23 +165,35 @@ class OwnCode:
             copies = copies_from(self._checkout.repository, _folder_of(module, Path(file)))
             if top in copies:
                 raise self._not_two(module, file, f"the package {copies[top]} was installed from this repository")
-            if self._has_package(top):
+            if self._root_with(module) is not None:
                 raise self._not_two(module, file, "an installed copy hides it")
 
-    def _has_package(self, name: str) -> bool:
-        """Whether the code has a package or module of this name where projects keep theirs."""
-        if name in sys.stdlib_module_names or name == "pytest_tfperf":
-            return False
-        roots = (self._checkout.folder / root for root in _SOURCE_ROOTS)
-        return any((root / name / "__init__.py").exists() or (root / f"{name}.py").exists() for root in roots)
+    def _root_with(self, module: str) -> Path | None:
+        """Where projects keep their packages, the folder that has a module's; of namespaces what is in them counts."""
+        names = module.split(".")
+        if names[0] in sys.stdlib_module_names or names[0] == "pytest_tfperf":
+            return None
+        below = [Path(*names[:count]) for count in range(1, len(names) + 1)]
+        return next((root for root in self._roots if any(self._is_module(root / one) for one in below)), None)
+
+    def _is_module(self, place: Path) -> bool:
+        found = self._checkout.folder / place
+        return (found / "__init__.py").exists() or found.with_name(f"{found.name}.py").exists()
+
+    @cached_property
+    def _roots(self) -> tuple[Path, ...]:
+        """Folders from which projects import their packages, the innermost first; a repository may hold several."""
+        listed = run_git(self._checkout.folder, "ls-files", "--", *(f":(glob)**/{name}" for name in _OF_PROJECT)).stdout
+        projects = {Path(), *(Path(name).parent for name in listed.splitlines())}
+        roots = {project / root for project in projects for root in _SOURCE_ROOTS}
+        return tuple(sorted(roots, key=lambda root: len(root.parts), reverse=True))
 
     def _not_two(self, module: str, file: str, why: str) -> TfperfError:
-        top = module.partition(".")[0]
+        root = self._root_with(module) or _root_of(self._checkout.folder, module.partition(".")[0])
         return TfperfError(
             f"both sides would run the same code: at {self._checkout.name} {module} comes from {file}, and not from "
             f"{self._checkout.folder}: {why}",
-            next_step=f"Let the import path decide on both sides: "
-            f"PYTHONPATH={_root_of(self._checkout.folder, top)} pytest ...",
+            next_step=f"Let the import path decide on both sides: PYTHONPATH={root} pytest ...",
         )
 
     # Files that git ignores
@@ -235,11 +256,3 @@ def _root_of(folder: Path, top: str) -> Path:
     ).stdout.splitlines()
     nearest = min(map(Path, listed), key=lambda path: len(path.parts), default=Path(top))
     return nearest.parent.parent if nearest.name == "__init__.py" else nearest.parent
-
-
-def _source_root(folder: Path, module: Path) -> Path:
-    """The folder from which a module's top-level package is imported, as a path from the checkout's root."""
-    parent = module.parent
-    while (folder / parent / "__init__.py").exists():
-        parent = parent.parent
-    return parent

@@ -1,7 +1,7 @@
 """The files of the user's repository that a program reads, found while it runs.
 
-Its Pythons report what they open (`source_hook`). Of other processes /proc tells what they run, map and hold open, so a
-file that such a process only opens for a moment is missed.
+Its Pythons report what they open (`source_hook`). Of other processes /proc tells what they run, map, hold open and get
+as arguments, so a file that such a process only opens for a moment is missed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pytest_tfperf.workers import source_hook
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.02, 5.0  # most starts and loads happen in a program's first seconds
 _GROWTH = 1.3
 _PYTHONS = ("python", "pypy")
+_OF_PYTHON = "/lib-dynload/"  # a program of another name may have a Python inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Sources:
         code: those of `files` that were loaded or run as compiled code.
         packages: top-level names that its Pythons loaded from installed packages -> a file of each.
         pythons: the interpreters that reported.
-        unwatched: command line of a Python that did not report; "" for none.
+        unwatched: command line of a Python that did not report, or of another user's process; "" for none.
     """
 
     files: Mapping[Path, Path]
@@ -61,7 +62,8 @@ class SourceWatch:
         (self._hook / "sitecustomize.py").write_text(f"{text}\n\nwatch{arguments!r}\n", "utf-8")
         self._seen: dict[Path, Path] = {}
         self._code: set[Path] = set()
-        self._pythons: Counter[tuple[int, str]] = Counter()
+        self._must_report: Counter[tuple[str, str]] = Counter()  # by what `source_hook` reports, and the command line
+        self._of_others: set[str] = set()
         self._ended = threading.Event()
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +87,7 @@ class SourceWatch:
         files, code, packages, pythons, reported = dict(self._seen), set(self._code), {}, set(), set()
         for kind, name, path in self._reported():
             if kind == "python":
-                reported.add(int(name))
+                reported.add(name)
                 pythons.add(path)
             elif kind == "package":
                 packages[name] = path
@@ -93,13 +95,13 @@ class SourceWatch:
                 files[_source(path)] = _source(name)
                 code |= {Path(path)} if kind == "code" else set()
         # Seen twice: a Python that has only just begun, or that ends at once, reports nothing.
-        silent = (line for (pid, line), looks in self._pythons.items() if looks > 1 and pid not in reported)
+        silent = [line for (one, line), looks in self._must_report.items() if looks > 1 and one not in reported]
         return Sources(
             files={real: given for real, given in files.items() if not real.is_dir()},
             code=frozenset(code),
             packages=packages,
             pythons=frozenset(pythons),
-            unwatched=next(silent, ""),
+            unwatched=next(iter([*silent, *sorted(self._of_others)]), ""),
         )
 
     def _reported(self) -> Iterator[tuple[str, str, str]]:
@@ -119,12 +121,18 @@ class SourceWatch:
     def _look(self, parent: int) -> None:
         for pid in _below(parent):
             process = Path(f"/proc/{pid}")
-            program = _target(process / "exe")
+            program, arguments = _target(process / "exe"), _arguments(process)
             mapped = {program, *_mapped(process)}
             self._code |= {Path(path) for path in self._ours(mapped)}
-            self._seen |= {Path(path): Path(path) for path in self._ours([*mapped, *_held_open(process)])}
-            if Path(program).name.startswith(_PYTHONS):
-                self._pythons[pid, _command_line(process)] += 1
+            files = [*mapped, *_held_open(process)]
+            if Path(program).name.startswith(_PYTHONS) or any(_OF_PYTHON in path for path in mapped):
+                if (one := source_hook.this_process(str(pid))) is not None:
+                    self._must_report[one, " ".join(arguments)] += 1
+            else:
+                files += _named(process, arguments)
+            if _is_of_another_user(process):
+                self._of_others.add(" ".join(arguments))
+            self._seen |= {Path(path): Path(path) for path in self._ours(files)}
 
     def _ours(self, paths: Iterable[str]) -> Iterator[str]:
         return (path for path in paths if any(path.startswith(os.path.join(tree, "")) for tree in self._trees))  # noqa: PTH118
@@ -161,8 +169,24 @@ def _held_open(process: Path) -> Iterator[str]:
             yield path
 
 
-def _command_line(process: Path) -> str:
-    return " ".join(_read(process / "cmdline").split("\0")).strip()
+def _named(process: Path, arguments: Sequence[str]) -> Iterator[str]:
+    """The files that its arguments name, without links, such as the script of an interpreter that has closed it."""
+    folder = _target(process / "cwd")
+    for word in arguments:
+        path = os.path.join(folder, word)  # noqa: PTH118  # it may be too long for a Path
+        if folder and os.path.isfile(path):  # noqa: PTH113
+            yield os.path.realpath(path)
+
+
+def _is_of_another_user(process: Path) -> bool:
+    """Whether another user runs it, as after `sudo` or setuid(2): it may neither show nor report what it reads."""
+    with suppress(OSError):
+        return process.stat().st_uid != os.geteuid()
+    return False
+
+
+def _arguments(process: Path) -> list[str]:
+    return _read(process / "cmdline").rstrip("\0").split("\0")
 
 
 def _target(link: Path) -> str:

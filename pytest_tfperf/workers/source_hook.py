@@ -37,8 +37,8 @@ def watch(report: str, trees: Sequence[str], moved: Mapping[str, str]) -> None:
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [path if path in given else _moved(path, moved) for path in sys.path]
     reporter = _Reporter(report, trees)
-    reporter.say("python", str(os.getpid()), sys.executable)
-    os.register_at_fork(after_in_child=lambda: reporter.say("python", str(os.getpid()), sys.executable))
+    reporter.say_python()
+    os.register_at_fork(after_in_child=reporter.say_python)
     sys.addaudithook(reporter.hear)
     _run_hidden()
 
@@ -84,22 +84,30 @@ class _Reporter:
             self._note_package(real)
 
     def _note_package(self, real: str) -> None:
-        """Say once of each top-level name in which folder of the import path it was found."""
+        """Say once of each package, and of each module in none, in which folder of the import path it was found."""
         folder = os.path.dirname(real.replace(f"{os.sep}__pycache__{os.sep}", os.sep))
         if folder not in self._roots:
             roots = {os.path.realpath(path) for path in sys.path if path}
             self._roots[folder] = max((root for root in roots if _is_in(folder, [root])), key=len, default="")
         root = self._roots[folder]
-        if root and (root == folder or folder not in self._packages):
-            self._packages.add(folder)
-            inside = os.path.basename(real) if root == folder else os.path.relpath(folder, root)
-            name = inside.partition(os.sep)[0].partition(".")[0]
-            self._say_once("package", name, os.path.join(root, name))
+        if root and folder not in self._packages:
+            names = os.path.relpath(folder, root).split(os.sep) if folder != root else []
+            place = root
+            for name in [*names, os.path.basename(real).partition(".")[0]]:
+                place = os.path.join(place, name)
+                if os.path.exists(os.path.join(place, "__init__.py")):
+                    self._packages.add(folder)
+                    break  # above it are namespaces, whose packages may come from several projects
+            self._say_once("package", os.path.relpath(place, root).replace(os.sep, "."), place)
 
     def _say_once(self, kind: str, name: str, real: str) -> None:
         if (kind, name) not in self._said:
             self._said.add((kind, name))
             self.say(kind, name, real)
+
+    def say_python(self) -> None:
+        """Say that this process reports."""
+        self.say("python", this_process() or "", sys.executable)
 
     def say(self, kind: str, name: str, real: str) -> None:
         """Add a line to the report, which is closed again: the program may close all descriptors, or fork."""
@@ -108,6 +116,21 @@ class _Reporter:
             os.write(file, f"{kind}\t{name}\t{real}\n".encode(errors="surrogateescape"))
         finally:
             os.close(file)
+
+
+def this_process(name: str = "self") -> str | None:
+    """The id of a process and where its stack begins, which tells it from itself before an exec; None: it is gone.
+
+    Args:
+        name: of its folder in /proc.
+    """
+    try:
+        with open(f"/proc/{name}/stat") as file:
+            text = file.read()
+        number, after = text.partition(" ")[0], text.rpartition(")")[2].split()
+        return f"{number} {after[25]}"  # the stack's begin is field 28
+    except (OSError, IndexError):
+        return None
 
 
 def _is_written(mode: Any, flags: Any) -> bool:

@@ -22,6 +22,8 @@ from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
+USES_COST = "import cost; print(cost.__file__, cost.COST)"
+SLOW = "import time; time.sleep(0.5)"
 
 
 class Sides:
@@ -104,3 +106,10 @@ class Sides:
     def close(self) -> None:
         for launcher in self._opened:
             launcher.close()
+
+
+def script(folder: Path, text: str, name: str = "script.sh") -> str:
+    path = folder / name
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+    return str(path)

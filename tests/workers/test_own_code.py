@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from inner import Project
-from sides import CPU, Sides
+from repositories import git
+from sides import CPU, SLOW, USES_COST, Sides, script
 
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.workload import Workload
@@ -21,72 +20,6 @@ from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
 
 SAME = "both sides would run the same code"
-USES_COST = "import cost; print(cost.__file__, cost.COST)"
-
-
-@pytest.fixture
-def sides(project: Project) -> Iterator[Sides]:
-    made = Sides(project)
-    made.repository.cost(0.02)  # not committed: the base's is 0.01
-    yield made
-    made.close()
-
-
-def script(folder: Path, text: str, name: str = "script.sh") -> str:
-    path = folder / name
-    path.write_text(f"#!/bin/bash\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
-# What each side runs by itself
-
-
-def test_each_side_reads_its_own_code(sides: Sides) -> None:
-    assert sides.run("-c", USES_COST).split() == [str(sides.there / "cost.py"), "0.01"]
-    assert sides.run("-c", USES_COST, of=sides.current).split() == [str(sides.here / "cost.py"), "0.02"]
-
-
-def test_modules_that_were_compiled_before_are_proved_too(sides: Sides) -> None:
-    for _ in range(2):
-        assert sides.run("-c", USES_COST).split()[1] == "0.01"
-
-
-def test_a_folder_for_compiled_modules_hides_nothing(sides: Sides, tmp_path: Path) -> None:
-    where = {"PYTHONPYCACHEPREFIX": str(tmp_path / "cache")}
-    for _ in range(2):
-        assert sides.run("-c", USES_COST, **where).split()[1] == "0.01"
-
-
-def test_the_folder_that_a_program_is_told_is_the_one_where_it_runs(sides: Sides) -> None:
-    reads = "import os; print(open(os.environ['PWD'] + '/cost.py').read())"
-    assert sides.run("-c", reads) == "COST = 0.01\n\n"
-
-
-@pytest.mark.parametrize("flag", ["-s", "-B", "-OO", "-Xutf8"])
-def test_flags_of_python_that_hide_nothing_are_fine(sides: Sides, flag: str) -> None:
-    assert sides.run(flag, "-c", USES_COST).split()[1] == "0.01"
-
-
-def test_processes_that_a_program_starts_and_forks_are_proved(sides: Sides) -> None:
-    child = "import os, runpy; os.fork() or runpy.run_path('cost.py'); import subprocess, sys; "
-    child += f"subprocess.run([sys.executable, '-c', {USES_COST!r}])"
-    assert "0.01" in sides.run("-c", child)
-
-
-def test_a_script_of_a_shell_is_of_its_side(sides: Sides) -> None:
-    script(sides.here, "sleep 0.3; cat cost.py", "loop.sh")
-    sides.repository.git("add", "loop.sh")
-    assert sides.run("./loop.sh", program="bash", of=sides.current) == "COST = 0.02\n"
-
-
-def test_a_file_that_only_an_argument_names_is_proof_enough_of_a_program_that_is_not_python(sides: Sides) -> None:
-    assert sides.run("cost.py", program="cat") == "COST = 0.01\n"
-
-
-def test_a_sitecustomize_of_the_users_still_runs(sides: Sides, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("print('of the user')\n")
-    assert sides.run("-c", USES_COST, PYTHONPATH=str(tmp_path)).split("\n")[0] == "of the user"
 
 
 # Ways that lead both sides to one
@@ -148,14 +81,22 @@ def test_an_editable_install_by_a_finder_is_refused_with_the_import_path_that_me
         sides.run("-c", USES_COST, program=str(other_python))
 
 
-def test_a_variable_that_holds_the_repository_is_refused_and_named(
-    sides: Sides, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PROJECT", str(sides.here))
-    reads = f"import os, sys; sys.path.insert(0, os.environ['PROJECT']); {USES_COST}"
-    with pytest.raises(TfperfError, match=rf"{SAME}.*PROJECT in its environment may lead there.*env={{'PROJECT'"):
+def test_an_editable_namespace_is_refused_with_the_import_path_that_mends_it(sides: Sides, other_python: Path) -> None:
+    (sides.here / "src" / "acme").mkdir(parents=True)
+    file = sides.here / "src" / "acme" / "speed.py"
+    file.touch()
+    (packages_of(other_python) / "_finder.py").write_text(FINDER.format(file=str(file)))
+    (packages_of(other_python) / "_finder.pth").write_text("import _finder\n")
+    with pytest.raises(TfperfError, match=rf"{SAME}.*acme/speed\.py.* PYTHONPATH=src pytest"):
+        sides.run("-c", "import cost", program=str(other_python), folder=sides.here / "perf_tests")
+
+
+def test_a_home_that_holds_the_repository_is_refused_and_named(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(sides.here))
+    reads = f"import os, sys; sys.path.insert(0, os.environ['HOME']); {USES_COST}"
+    with pytest.raises(TfperfError, match=rf"{SAME}.*HOME in its environment may lead there.*env={{'HOME'"):
         sides.run("-c", reads)
-    assert sides.run("-c", reads, PROJECT=str(sides.here)).split()[1] == "0.01"
+    assert sides.run("-c", reads, HOME=str(sides.here)).split()[1] == "0.01"
 
 
 def test_a_link_that_leads_to_the_current_code_is_refused_and_named(sides: Sides) -> None:
@@ -179,11 +120,14 @@ def test_a_compiled_program_of_the_repository_is_refused(sides: Sides, tmp_path:
         sides.run("0.3", program=script(tmp_path, f"{program} 0.3"))
 
 
-def test_a_program_that_path_finds_in_the_repository_is_refused(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(sides.here / "perf_tests", "sleep 0.3", "train")
-    monkeypatch.setenv("PATH", f"{sides.here}/perf_tests", prepend=":")
-    with pytest.raises(TfperfError, match=rf"{SAME}.*/perf_tests/train"):
-        sides.run(program="train")
+def test_a_script_that_path_finds_in_a_folder_of_no_commit_is_refused(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (sides.here / "build").mkdir()
+    script(sides.here / "build", "sleep 0.3", "train.sh")
+    monkeypatch.setenv("PATH", f"{sides.here}/build", prepend=":")
+    with pytest.raises(TfperfError, match=rf"{SAME}: .* it ran .*/build/train\.sh, which is in no commit"):
+        sides.run(program="train.sh")
 
 
 def test_what_was_built_in_the_repository_can_not_be_run_by_both_sides(sides: Sides) -> None:
@@ -209,15 +153,26 @@ def test_the_current_side_may_not_read_the_bases_code(sides: Sides, monkeypatch:
 
 @pytest.mark.parametrize("how", ["-I", "-E", "-S"])
 def test_a_python_of_which_nothing_is_known_is_refused(sides: Sides, how: str) -> None:
-    slow = "import time; time.sleep(0.5)"
-    with pytest.raises(TfperfError, match=r"nothing tells which files this Python reads.*Start it without -I"):
-        sides.run(how, "-c", slow)
+    with pytest.raises(TfperfError, match=r"nothing tells which files this process reads.*without -I"):
+        sides.run(how, "-c", SLOW)
 
 
 def test_a_shell_that_replaces_the_import_path_is_refused(sides: Sides) -> None:
     text = f"PYTHONPATH=. {sys.executable} -c 'import cost, time; time.sleep(0.5)'"
-    with pytest.raises(TfperfError, match=r"instead of replacing it, as in PYTHONPATH=src:\$PYTHONPATH"):
+    with pytest.raises(TfperfError, match=r"keep PYTHONPATH in its environment, as in PYTHONPATH=src:\$PYTHONPATH"):
         sides.run("-c", text, program="bash")
+
+
+def test_a_python_that_becomes_one_of_which_nothing_is_known_is_refused(sides: Sides) -> None:
+    becomes = f"import cost, os, sys; os.execv(sys.executable, [sys.executable, '-I', '-c', {SLOW!r}])"
+    with pytest.raises(TfperfError, match=r"nothing tells which files this process reads.*-I -c import time"):
+        sides.run("-c", becomes)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_program_that_becomes_another_user_is_refused(sides: Sides) -> None:
+    with pytest.raises(TfperfError, match=r"nothing tells which files this process reads.*as the user who runs pytest"):
+        sides.run("-c", f"import cost, os; os.setuid(65534); {SLOW}")
 
 
 @pytest.mark.parametrize("argv", [("-c", "pass"), ("-c", "open('out', 'w').write('x')")])
@@ -252,6 +207,28 @@ def test_a_copy_that_came_from_an_index_is_refused(sides: Sides, other_python: P
     (packages_of(other_python) / "cost.py").write_text("COST = 1\n")
     with pytest.raises(TfperfError, match=r"cost comes from .*: an installed copy hides it"):
         sides.run("-c", "import cost", program=str(other_python), folder=sides.here / "perf_tests")
+
+
+@pytest.mark.parametrize("copied", ["speed/__init__.py", "acme/speed.py", "acme/speed/__init__.py"])
+def test_a_copy_of_a_package_or_of_a_part_of_a_namespace_is_refused_with_the_import_path_that_mends_it(
+    sides: Sides, other_python: Path, copied: str
+) -> None:
+    project = sides.there / "packages" / "core"
+    for folder in (project / "src", packages_of(other_python)):
+        (folder / copied).parent.mkdir(parents=True)
+        (folder / copied).touch()
+    (project / "pyproject.toml").touch()
+    git(sides.there, "add", ".")
+    module = copied.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+    with pytest.raises(TfperfError, match=rf"{module} comes from .*hides it.* PYTHONPATH=packages/core/src pytest"):
+        sides.run("-c", f"import {module}", program=str(other_python))
+
+
+def test_another_package_of_a_namespace_is_no_copy(sides: Sides, other_python: Path) -> None:
+    for folder, name in ((sides.there, "speed"), (packages_of(other_python), "other")):
+        (folder / "acme").mkdir()
+        (folder / "acme" / f"{name}.py").touch()
+    assert sides.run("-c", f"import acme.speed, acme.other; {USES_COST}", program=str(other_python))
 
 
 class Played:

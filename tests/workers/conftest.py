@@ -1,0 +1,17 @@
+"""What tests of workers and programs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from inner import Project
+from sides import Sides
+
+
+@pytest.fixture
+def sides(project: Project) -> Iterator[Sides]:
+    made = Sides(project)
+    made.repository.cost(0.02)  # not committed: the base's is 0.01
+    yield made
+    made.close()
