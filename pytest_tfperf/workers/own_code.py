@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final, final
 
@@ -36,7 +36,6 @@ class OwnCode:
 
     Attributes:
         shared: files that git ignores and that this side read from the user's own folder, such as data.
-        remarks: sentences about what may set the two sides apart, beside their commits.
     """
 
     def __init__(self, checkout: Checkout, *, may_be_same: bool = False, lacking: OwnCode | None = None) -> None:
@@ -44,7 +43,19 @@ class OwnCode:
         self._may_be_same = may_be_same
         self._lacking = lacking
         self.shared: set[Path] = set()
-        self.remarks: dict[str, None] = {}
+        self._remarks: dict[str, None] = {}
+        self._alike: dict[str, None] = {}
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Sentences about what sets the two sides apart beside their commits, and what their commits do not change."""
+        if not self._alike:
+            return [*self._remarks]
+        return [
+            *self._remarks,
+            f"{', '.join(self._alike)}: was not seen to read any file in which the two sides differ, so nothing shows "
+            "that it measured what this branch changes",
+        ]
 
     def require_loaded(self, modules: Mapping[str, str]) -> None:
         """Return if a worker has loaded its modules from this side's code.
@@ -99,6 +110,9 @@ class OwnCode:
         own = [file for file in files if self._checkout.is_own(file)]
         if self._lacking is not None:
             self._look_for_lacking(command, own, sources.code, self._lacking)
+            changed = self._changed_since(self._lacking)
+            if sources.pythons and changed and not any({file, *file.parents} & changed for file in own):
+                self._alike[command] = None
         # Code that git ignores was built here, and data was not.
         if not self._may_be_same and not any(
             file in sources.code or not self._checkout.is_ignored(file) for file in own
@@ -196,6 +210,14 @@ class OwnCode:
             next_step=f"Let the import path decide on both sides: PYTHONPATH={root} pytest ...",
         )
 
+    @cache  # noqa: B019  # there are two sides in a session
+    def _changed_since(self, base: OwnCode) -> frozenset[Path]:
+        """The files of this side that differ from the other's, and submodules."""
+        folder, commit = self._checkout.folder, run_git(base._checkout.folder, "rev-parse", "HEAD").stdout.strip()
+        listed = run_git(folder, "diff", "--name-only", "-z", commit, "--").stdout
+        listed += run_git(folder, "ls-files", "--others", "--exclude-standard", "-z").stdout
+        return frozenset(folder / name for name in listed.split("\0") if name)
+
     # Files that git ignores
 
     def _look_for_lacking(self, command: str, own: Sequence[Path], code: frozenset[Path], other: OwnCode) -> None:
@@ -211,7 +233,7 @@ class OwnCode:
                 next_step="Let the command build it in the folder where it runs, as in ['bash', '-c', 'make && ...']",
             )
         if lacking:
-            self.remarks[
+            self._remarks[
                 f"{command}: it reads {_shown(lacking)}, which git ignores, and {other.name} has nothing there: that "
                 "may set the two sides apart. Name it in an argument by its absolute path to give it to both"
             ] = None

@@ -286,6 +286,20 @@ def test_what_the_base_reads_from_the_users_folder_is_no_remark(sides: Sides) ->
     assert not sides.current.own_code.remarks
 
 
+@pytest.mark.parametrize(
+    ("text", "said"), [(USES_COST, False), ("import loop_of_old", True), ("open('new.json')", False)]
+)
+def test_a_program_that_reads_nothing_that_the_branch_changes_is_a_remark(sides: Sides, text: str, said: bool) -> None:
+    for folder in (sides.here, sides.there):
+        (folder / "loop_of_old.py").write_text("COST = 1\n")
+    for side in (sides.here, sides.there):
+        git(side, "add", "loop_of_old.py")
+    git(sides.there, "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "--quiet", "--message=base")
+    (sides.here / "new.json").touch()
+    sides.run("-c", text, of=sides.current)
+    assert any("any file in which the two sides differ" in one for one in sides.current.own_code.remarks) is said
+
+
 def test_the_hook_costs_a_program_no_descriptor_and_no_file(sides: Sides) -> None:
     text = "import os, cost; print(sorted(os.listdir('/proc/self/fd')), [n for n in os.environ if 'TFPERF' in n])"
     plain = subprocess.run([sys.executable, "-c", text], cwd=sides.there, capture_output=True, text=True, check=True)
