@@ -132,7 +132,7 @@ class CheckoutLauncher:
         found = self._in_repository(text, folder)
         if found is None:
             self._require_elsewhere(text, what)
-            return text
+            return self._of_environment(text, folder) or text
         before, relative = found
         self._require_elsewhere(before, what)
         there, here = self._checkout.folder / relative, self._checkout.repository / relative
@@ -145,6 +145,14 @@ class CheckoutLauncher:
         if here.exists():
             raise NotCompared(f"NEW: {self._checkout.name} has no {relative}")
         return before + str(there)  # what the program will write, on each side beside its own code
+
+    def _of_environment(self, text: str, folder: str) -> str:
+        """The absolute path of ".venv/bin/python", which only the user's own folder has; "" for any other text."""
+        here = os.path.normpath(Path(folder).resolve() / text) if folder and os.sep in text else ""
+        if not os.path.exists(here) or not Path(here).is_relative_to(self._checkout.repository):  # noqa: PTH110
+            return ""  # it may be too long for a Path
+        there = self._checkout.folder / Path(here).relative_to(self._checkout.repository)
+        return "" if there.exists() else here
 
     def _parts(self, text: str, folder: str) -> list[str]:
         """The paths of a list, and the texts between the colons of anything else."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Final, final
@@ -11,6 +11,7 @@ from typing import Final, final
 from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.workers.checkout import Checkout
 from pytest_tfperf.workers.git_worktree import run_git
+from pytest_tfperf.workers.paths_in_text import absolute_paths
 from pytest_tfperf.workers.program_sources import Sources
 from pytest_tfperf.workers.repository_packages import copies_from
 
@@ -22,6 +23,7 @@ _CODE: Final = (".py", ".pyc", ".pyz", ".so", ".zip", ".whl", ".egg", ".jar", ".
 _METADATA: Final = (".egg-info", ".dist-info")
 _OF_PROJECT: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _SOURCE_ROOTS: Final = ("", "src")
+_NAMES_NO_CODE: Final = ("PATH", "PYTHONPATH", "PWD", "OLDPWD", "TFPERF_", "PYTEST_")
 _SHOWN: Final = 3
 
 
@@ -102,7 +104,7 @@ class OwnCode:
                 f"{command}: nothing tells which files this process reads, so nothing proves that two sides are "
                 f"compared: {sources.unwatched}",
                 next_step="Start a Python without -I, -E and -S, as the user who runs pytest, and keep PYTHONPATH in "
-                "its environment, as in PYTHONPATH=src:$PYTHONPATH; it must be Python 3.8 or newer",
+                "its environment, as in PYTHONPATH=$PYTHONPATH:src; it must be Python 3.8 or newer",
             )
         self._refuse_foreign(command, sources, environment)
         self._refuse_copies(sources.packages)
@@ -136,7 +138,8 @@ class OwnCode:
                 f"{command}: both sides would run the same code: at {self._checkout.name} it ran "
                 f"{_shown(sorted(code))}, which is in no commit",
                 next_step="If it is built, let the command build it in the folder where it runs, as in ['bash', '-c', "
-                f"'make && ...']. {self._way_to(None, min(code), environment)}",
+                "'make && ...']; if it is another project's, install it, or add it as a submodule. "
+                f"{self._way_to(None, min(code), environment)}",
             )
 
     def _way_to(self, link: Path | None, file: Path, environment: Mapping[str, str]) -> str:
@@ -146,7 +149,7 @@ class OwnCode:
         names = sorted(
             name
             for name, value in environment.items()
-            if str(self._checkout.repository) in value and name not in ("PWD", "OLDPWD", "PATH", "PYTHONPATH")
+            if not name.startswith(_NAMES_NO_CODE) and any(map(self._may_lead_there, self._paths_in(value)))
         )
         if names:
             return (
@@ -159,6 +162,12 @@ class OwnCode:
             "Let paths begin where the command runs, which is cwd=. If an editable install leads there, let the import "
             f"path decide: PYTHONPATH={root} pytest ..."
         )
+
+    def _paths_in(self, value: str) -> Iterator[Path]:
+        return (Path(path).resolve() for path in absolute_paths(value, self._checkout.repository))
+
+    def _may_lead_there(self, path: Path) -> bool:
+        return self._checkout.is_current(path) and not self._checkout.is_ignored(path)
 
     def _source_root(self, module: Path) -> Path:
         """The folder from which a module's top-level package is imported, as a path from the checkout's root."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import venv
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,9 @@ def test_a_file_that_only_an_argument_names_is_proof_enough_of_a_program_that_is
 def test_a_sitecustomize_of_the_users_still_runs(sides: Sides, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('of the user')\n")
     assert sides.run("-c", USES_COST, PYTHONPATH=str(tmp_path)).split("\n")[0] == "of the user"
+
+
+def test_a_python_of_an_environment_in_the_repository_runs_each_sides_own_code(sides: Sides) -> None:
+    venv.create(sides.here / ".venv")
+    for side, cost in ((sides.base, "0.01"), (sides.current, "0.02")):
+        assert sides.run("-c", USES_COST, program=".venv/bin/python", of=side).split()[1] == cost

@@ -73,8 +73,12 @@ sys.meta_path.insert(0, Finder)
 
 
 def test_an_editable_install_by_a_finder_is_refused_with_the_import_path_that_mends_it(
-    sides: Sides, other_python: Path
+    sides: Sides, other_python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (sides.here / ".venv").mkdir()
+    (sides.here / ".venv" / "pyvenv.cfg").touch()
+    monkeypatch.setenv("VIRTUAL_ENV", f"{sides.here}/.venv")  # it leads to packages, and not to the code
+    monkeypatch.setenv("TFPERF_OF_OURS", str(sides.there))
     (packages_of(other_python) / "_finder.py").write_text(FINDER.format(file=str(sides.here / "cost.py")))
     (packages_of(other_python) / "_finder.pth").write_text("import _finder\n")
     with pytest.raises(TfperfError, match=rf"{SAME}: at main \(1a2b\) it read .*/cost\.py.* PYTHONPATH=\. pytest"):
@@ -159,7 +163,7 @@ def test_a_python_of_which_nothing_is_known_is_refused(sides: Sides, how: str) -
 
 def test_a_shell_that_replaces_the_import_path_is_refused(sides: Sides) -> None:
     text = f"PYTHONPATH=. {sys.executable} -c 'import cost, time; time.sleep(0.5)'"
-    with pytest.raises(TfperfError, match=r"keep PYTHONPATH in its environment, as in PYTHONPATH=src:\$PYTHONPATH"):
+    with pytest.raises(TfperfError, match=r"keep PYTHONPATH in its environment, as in PYTHONPATH=\$PYTHONPATH:src"):
         sides.run("-c", text, program="bash")
 
 
