@@ -47,6 +47,7 @@ class OwnCode:
         self.shared: set[Path] = set()
         self._remarks: dict[str, None] = {}
         self._alike: dict[str, None] = {}
+        self._programs: set[Path] = set()
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -110,7 +111,9 @@ class OwnCode:
         self._refuse_copies(sources.packages)
         files = sources.files if sources.pythons else [*sources.files, *(path for path in named if path.is_file())]
         own = [file for file in files if self._checkout.is_own(file)]
+        self._programs |= sources.programs
         if self._lacking is not None:
+            self._look_for_shared_build(command, self._lacking)
             self._look_for_lacking(command, own, sources.code, self._lacking)
             changed = self._changed_since(self._lacking)
             if sources.pythons and changed and not any({file, *file.parents} & changed for file in own):
@@ -218,6 +221,17 @@ class OwnCode:
             f"{self._checkout.folder}: {why}",
             next_step=f"Let the import path decide on both sides: PYTHONPATH={root} pytest ...",
         )
+
+    def _look_for_shared_build(self, command: str, base: OwnCode) -> None:
+        """Remark on programs outside of the repository that both sides run, younger than the base's checkout."""
+        checked_out = (base._checkout.folder / ".git").stat().st_mtime if base._programs else 0.0
+        for program in self._programs & base._programs:
+            is_elsewhere = not self._checkout.is_own(program) and not self._checkout.is_foreign(program)
+            if is_elsewhere and program.exists() and program.stat().st_mtime > checked_out:
+                self._remarks[
+                    f"{command}: both sides run {program}, which was built after {base.name} was checked out: if it is "
+                    "built from this repository, let the command build it in the folder where it runs"
+                ] = None
 
     @cache  # noqa: B019  # there are two sides in a session
     def _changed_since(self, base: OwnCode) -> frozenset[Path]:

@@ -34,6 +34,7 @@ class Sources:
         code: those of `files` that were loaded or run as compiled code.
         packages: top-level names that its Pythons loaded from installed packages -> a file of each.
         pythons: the interpreters that reported.
+        programs: the files of the programs other than Python that its processes ran, wherever they are.
         unwatched: command line of a Python that did not report, or of another user's process; "" for none.
     """
 
@@ -41,6 +42,7 @@ class Sources:
     code: frozenset[Path]
     packages: Mapping[str, str]
     pythons: frozenset[str]
+    programs: frozenset[Path]
     unwatched: str = ""
 
 
@@ -62,6 +64,7 @@ class SourceWatch:
         (self._hook / "sitecustomize.py").write_text(f"{text}\n\nwatch{arguments!r}\n", "utf-8")
         self._seen: dict[Path, Path] = {}
         self._code: set[Path] = set()
+        self._programs: set[Path] = set()
         self._must_report: Counter[tuple[str, str]] = Counter()  # by what `source_hook` reports, and the command line
         self._of_others: set[str] = set()
         self._ended = threading.Event()
@@ -101,6 +104,7 @@ class SourceWatch:
             code=frozenset(code),
             packages=packages,
             pythons=frozenset(pythons),
+            programs=frozenset(self._programs),
             unwatched=next(iter([*silent, *sorted(self._of_others)]), ""),
         )
 
@@ -128,7 +132,8 @@ class SourceWatch:
             if Path(program).name.startswith(_PYTHONS) or any(_OF_PYTHON in path for path in mapped):
                 if (one := source_hook.this_process(str(pid))) is not None:
                     self._must_report[one, " ".join(arguments)] += 1
-            else:
+            elif program:
+                self._programs.add(Path(program))
                 files += _named(process, arguments)
             if _is_of_another_user(process):
                 self._of_others.add(" ".join(arguments))

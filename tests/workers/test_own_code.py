@@ -304,6 +304,15 @@ def test_a_program_that_reads_nothing_that_the_branch_changes_is_a_remark(sides:
     assert any("any file in which the two sides differ" in one for one in sides.current.own_code.remarks) is said
 
 
+def test_a_program_that_both_sides_have_built_in_one_place_is_a_remark(sides: Sides, tmp_path: Path) -> None:
+    program = tmp_path / "train"
+    builds = f"test -e {program} || cp /bin/sleep {program}; {program} 0.3; true"
+    for side in (sides.base, sides.current):
+        sides.run("-c", builds, "cost.py", program="bash", of=side)
+    (remark,) = sides.current.own_code.remarks
+    assert f"both sides run {program}, which was built after main (1a2b) was checked out" in remark
+
+
 def test_the_hook_costs_a_program_no_descriptor_and_no_file(sides: Sides) -> None:
     text = "import os, cost; print(sorted(os.listdir('/proc/self/fd')), [n for n in os.environ if 'TFPERF' in n])"
     plain = subprocess.run([sys.executable, "-c", text], cwd=sides.there, capture_output=True, text=True, check=True)
