@@ -65,7 +65,7 @@ class SourceWatch:
         self._seen: dict[Path, Path] = {}
         self._code: set[Path] = set()
         self._programs: set[Path] = set()
-        self._must_report: Counter[tuple[str, str]] = Counter()  # by what `source_hook` reports, and the command line
+        self._must_report: Counter[tuple[str, str]] = Counter()  # by image and command line
         self._of_others: set[str] = set()
         self._ended = threading.Event()
 
@@ -130,8 +130,9 @@ class SourceWatch:
             self._code |= {Path(path) for path in self._ours(mapped)}
             files = [*mapped, *_held_open(process)]
             if Path(program).name.startswith(_PYTHONS) or any(_OF_PYTHON in path for path in mapped):
-                if (one := source_hook.this_process(str(pid))) is not None:
-                    self._must_report[one, " ".join(arguments)] += 1
+                image = source_hook.image_of(str(pid))
+                if image and image != source_hook.image_of(str(parent)):  # else it is forked, to become the program
+                    self._must_report[image, " ".join(arguments)] += 1
             elif program:
                 self._programs.add(Path(program))
                 files += _named(process, arguments)

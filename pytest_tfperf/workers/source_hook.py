@@ -37,8 +37,7 @@ def watch(report: str, trees: Sequence[str], moved: Mapping[str, str]) -> None:
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [path if path in given else _moved(path, moved) for path in sys.path]
     reporter = _Reporter(report, trees)
-    reporter.say_python()
-    os.register_at_fork(after_in_child=reporter.say_python)
+    reporter.say("python", image_of(), sys.executable)
     sys.addaudithook(reporter.hear)
     _run_hidden()
 
@@ -105,10 +104,6 @@ class _Reporter:
             self._said.add((kind, name))
             self.say(kind, name, real)
 
-    def say_python(self) -> None:
-        """Say that this process reports."""
-        self.say("python", this_process() or "", sys.executable)
-
     def say(self, kind: str, name: str, real: str) -> None:
         """Add a line to the report, which is closed again: the program may close all descriptors, or fork."""
         file = os.open(self._report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -118,19 +113,17 @@ class _Reporter:
             os.close(file)
 
 
-def this_process(name: str = "self") -> str | None:
-    """The id of a process and where its stack begins, which tells it from itself before an exec; None: it is gone.
+def image_of(process: str = "self") -> str:
+    """Where the stack of a process begins: it stays on fork, whose child reports, too, and changes on exec.
 
     Args:
-        name: of its folder in /proc.
+        process: its folder in /proc.
     """
     try:
-        with open(f"/proc/{name}/stat") as file:
-            text = file.read()
-        number, after = text.partition(" ")[0], text.rpartition(")")[2].split()
-        return f"{number} {after[25]}"  # the stack's begin is field 28
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[25]  # field 28
     except (OSError, IndexError):
-        return None
+        return ""
 
 
 def _is_written(mode: Any, flags: Any) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
 import venv
 from pathlib import Path
 
@@ -95,3 +98,18 @@ def test_a_python_of_an_environment_in_the_repository_runs_each_sides_own_code(s
     venv.create(sides.here / ".venv")
     for side, cost in ((sides.base, "0.01"), (sides.current, "0.02")):
         assert sides.run("-c", USES_COST, program=".venv/bin/python", of=side).split()[1] == cost
+
+
+def test_a_process_that_is_forked_and_has_not_yet_become_the_program_need_not_report(sides: Sides) -> None:
+    prepared = sides.prepared("-c", USES_COST)
+    with prepared.proof(os.getpid()):
+        subprocess.run(prepared.argv, cwd=prepared.folder, env=dict(prepared.environment), check=True, preexec_fn=_wait)
+
+
+def _wait() -> None:
+    time.sleep(0.5)
+
+
+def test_a_process_that_a_program_forks_below_its_python_need_not_report(sides: Sides) -> None:
+    forks = "import cost, ctypes, os, time; pid = ctypes.CDLL(None).fork(); time.sleep(0.5 - 0.1 * bool(pid))"
+    sides.run("-c", forks)
