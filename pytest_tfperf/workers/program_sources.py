@@ -186,9 +186,8 @@ def _named(process: Path, arguments: Sequence[str]) -> Iterator[str]:
 
 def _is_of_another_user(process: Path) -> bool:
     """Whether another user runs it, as after `sudo` or setuid(2): it may neither show nor report what it reads."""
-    with suppress(OSError):
-        return process.stat().st_uid != os.geteuid()
-    return False
+    effective = re.search(r"^Uid:\s+\d+\s+(\d+)", _read(process / "status"), re.MULTILINE)
+    return effective is not None and int(effective[1]) != os.geteuid()
 
 
 def _arguments(process: Path) -> list[str]:

@@ -176,7 +176,7 @@ def test_a_python_that_becomes_one_of_which_nothing_is_known_is_refused(sides: S
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_program_that_becomes_another_user_is_refused(sides: Sides) -> None:
     with pytest.raises(TfperfError, match=r"nothing tells which files this process reads.*as the user who runs pytest"):
-        sides.run("-c", f"import cost, os; os.setuid(65534); {SLOW}")
+        sides.run("-c", f"import cost, os; os.setuid(65534); {SLOW}; time.sleep(2)")
 
 
 @pytest.mark.parametrize("argv", [("-c", "pass"), ("-c", "open('out', 'w').write('x')")])
