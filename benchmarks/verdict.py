@@ -36,7 +36,7 @@ from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Rule, Tolerance, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.common_drift import change_of_others, common_drift
+from pytest_tfperf.judging.common_drift import MIN_OTHERS, MIN_TESTS, change_of_others, common_drift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.new_baselines import baseline_of, wants
 from pytest_tfperf.judging.noise import noise_of
@@ -209,7 +209,20 @@ LOSING = [
         )
         for loss in (0.08, 0.15)
     ),
-    Situation(name="1 of 5 tests loses 5 %, sessions differ by 2.5 %", tests=5, session_sd=0.025, losing=1, loss=0.05),
+    *(
+        Situation(
+            name=f"1 of {tests} tests loses 5 %, sessions differ by 2.5 %",
+            tests=tests,
+            session_sd=0.025,
+            losing=1,
+            loss=0.05,
+        )
+        for tests in (3, 5, 7)
+    ),
+    *(
+        Situation(name=f"the first {losing} of {tests} tests lose 5 %", tests=tests, losing=losing, loss=0.05)
+        for tests, losing in ((200, 10), (300, 15))
+    ),
     Situation(name="one run 12 % slow: its test fails", slow_first_run=0.12),
 ]
 
@@ -340,9 +353,6 @@ def run_session(
     tests = [
         SimulatedTest(key, Reference(row, noise=noise_of(row, rows.values())), past[key]) for key, row in rows.items()
     ]
-    for index, test in enumerate(tests):
-        test.measure(machine, machine.situation.slow_first_run if index < 5 else 0.0)
-    drift = common_drift([test.first_windows - math.log(rows[test.key].reference) for test in tests])
     variance = session_variance(
         ((test.reference.noise, rows[test.key].runs, test.past) for test in tests if test.reference.noise),
         tests=len(tests),
@@ -351,21 +361,32 @@ def run_session(
         throughput=_throughput([0.0]),
         reference=Reference(),
         tolerance=TOLERANCE,
-        drift=drift,
         variance=variance,
         tests=len(tests),
         has_reference_environment=rule is Rule.REFERENCE_ENVIRONMENT,
     )
+    first: dict[Key, float] = {}
 
-    def evidence(test: SimulatedTest) -> Evidence:
-        throughput = _throughput(test.runs)
-        first = [one.first_windows - math.log(rows[one.key].reference) for one in tests if one is not test]
-        others = change_of_others(first)
+    def evidence(test: SimulatedTest, *, is_drift_to_come: bool = False) -> Evidence:
         return replace(
-            whole, others=others, throughput=throughput, reference=test.reference, pairs=test.pairs, past=test.past
+            whole,
+            drift=common_drift(first.values()),
+            is_drift_to_come=is_drift_to_come,
+            others=change_of_others([change for key, change in first.items() if key != test.key]),
+            throughput=_throughput(test.runs),
+            reference=test.reference,
+            pairs=test.pairs,
+            past=test.past,
         )
 
-    verdicts = {test.key: judge(evidence(test)) for test in tests}
+    verdicts: dict[Key, Verdict] = {}
+    enough = MIN_OTHERS + 1 if whole.has_reference_environment else MIN_TESTS
+    for index, test in enumerate(tests):
+        test.measure(machine, machine.situation.slow_first_run if index < 5 else 0.0)
+        first[test.key] = test.first_windows - math.log(rows[test.key].reference)
+        verdicts[test.key] = judge(evidence(test, is_drift_to_come=len(tests) >= enough))
+    drift = common_drift(first.values())
+    verdicts |= {test.key: judge(evidence(test)) for test in tests if not verdicts[test.key].is_decided}
     suspects = [key.workload for key, verdict in verdicts.items() if not verdict.is_decided]
     whole = replace(whole, suspects=max(1, len(suspects)))
     for test in tests:
@@ -375,7 +396,9 @@ def run_session(
             while verdict.wants.what is Want.RUNS and len(test.runs) < verdict.wants.count:
                 test.measure(machine)
             verdicts[test.key] = judge(evidence(test))
-    software = _software(machine, tests, suspects, whole, number)
+    software = None
+    if whole.has_reference_environment and wants_sentinels(drift):
+        software = _software(machine, tests, suspects, number)
     measured = [_reference_pairs(test) for test in tests]
     judged = judge_machine(drift, measured, between_sessions=variance.mean)
     for test in tests:
@@ -386,10 +409,8 @@ def run_session(
 
 
 def _software(
-    machine: Machine, tests: Sequence[SimulatedTest], suspects: Sequence[str], whole: Evidence, number: int
+    machine: Machine, tests: Sequence[SimulatedTest], suspects: Sequence[str], number: int
 ) -> SoftwareVerdict | None:
-    if not (whole.has_reference_environment and wants_sentinels(whole.drift)):
-        return None
     names = sentinels([test.key.workload for test in tests], suspects, number)
     chosen = [test for test in tests if test.key.workload in names]
     found, wanted = None, 1

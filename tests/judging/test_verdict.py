@@ -108,6 +108,44 @@ def test_with_a_reference_environment_the_other_tests_do_not_count() -> None:
     assert by_pairs(-0.07, others=-0.07, **FEW).outcome is Outcome.REGRESSED
 
 
+@pytest.mark.parametrize(
+    ("change", "others", "suspected"), [(-0.015, 0.02, True), (-0.015, -0.02, False), (0.0, 0.015, False)]
+)
+def test_a_loss_that_a_faster_machine_hides_is_suspected_where_pairs_can_tell(
+    change: float, others: float, suspected: bool
+) -> None:
+    found = verdict(change, confirmed=[], others=others, **FEW)
+    assert found.wants == (Wants(Want.PAIRS, 2) if suspected else NOTHING)
+    assert verdict(change, others=others, **FEW).wants == NOTHING
+
+
+def test_pairs_decide_whatever_the_other_tests_gained() -> None:
+    found = [verdict(-0.015, confirmed=[change] * LAST_PAIR, others=0.02, **FEW) for change in (-0.05, 0.0)]
+    assert [one.outcome for one in found] == [Outcome.REGRESSED, Outcome.PASS]
+    assert [one.common_drift for one in found] == [0.0, 0.0]
+
+
+# Tests whose drift is still to come
+
+
+@pytest.mark.parametrize("confirmed", [None, []])
+@pytest.mark.parametrize(
+    ("change", "drift", "waits"),
+    [(-0.05, -0.05, True), (0.0, 0.05, True), (0.0, -0.05, True), (0.0, -0.01, False), (0.05, 0.05, False)],
+)
+def test_only_what_is_the_same_with_and_without_a_drift_for_the_worse_is_decided_before_all_tests_ran(
+    change: float, drift: float, waits: bool, confirmed: list[float] | None
+) -> None:
+    known = CommonDrift(math.log1p(drift), 8)
+    found = verdict(change, confirmed=confirmed, drift=known, is_drift_to_come=True)
+    assert found.wants == (Wants(Want.COMMON_DRIFT) if waits else NOTHING)
+    assert (found.reason is Reason.DRIFT_UNKNOWN) is waits
+
+
+def test_a_test_waits_although_it_looks_good_where_no_drift_is_known_yet() -> None:
+    assert verdict(0.0, is_drift_to_come=True).wants == Wants(Want.COMMON_DRIFT)
+
+
 # The laws
 
 changes = st.floats(-0.4, 0.4)
