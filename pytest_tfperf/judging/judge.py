@@ -42,6 +42,7 @@ from pytest_tfperf.judging.thresholds import (
     TO_BE_FOUND,
     accepted_rise,
     accepted_slowdown,
+    is_blind,
     quantile,
     screen_error,
     suspicion,
@@ -223,7 +224,7 @@ class _Case:
     def good(self) -> Verdict:
         """Not slower; maybe faster."""
         if self.by_runs.middle <= self.rise:
-            return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
+            return self.unless_blind(Outcome.PASS, Reason[self.by_runs.good_reason.name])
         if self.evidence.reference.is_floor:
             return self.verdict(Outcome.PASS, Reason.ABOVE_FLOOR)
         return self.verdict(Outcome.IMPROVED, Reason.FASTER)
@@ -237,8 +238,15 @@ class _Case:
         if outcome is Outcome.REGRESSED and len(self.confirmation.changes) == 1:
             return self.verdict(outcome, Reason.SINGLE_RUN)
         if reason is Reason.WITHIN_NOISE and self.is_shared:
-            return self.verdict(outcome, Reason.OTHERS_TOO)
-        return self.verdict(outcome, reason, wants)
+            reason = Reason.OTHERS_TOO
+        is_open = outcome is Outcome.REGRESSED or wants != NOTHING
+        return self.verdict(outcome, reason, wants) if is_open else self.unless_blind(outcome, reason)
+
+    def unless_blind(self, outcome: Outcome, reason: Reason) -> Verdict:
+        """A pass or a doubt that rests on the threshold, unless noise lets nearly anything pass."""
+        if is_blind(self.confirmation.threshold(FALSE_ALARMS), self.confirmation.accepted):
+            return self.verdict(Outcome.TOO_NOISY, Reason.TOO_NOISY)
+        return self.verdict(outcome, reason)
 
     @property
     def was_slow_before(self) -> bool:

@@ -18,10 +18,13 @@ from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import BaselineError, BaselineRefused
 from pytest_tfperf.judging.figures import detectable
 from pytest_tfperf.judging.noise import without_slow_runs
-from pytest_tfperf.judging.thresholds import DETECTION, accepted_slowdown, screen_error, suspicion
-
-TOO_NOISY_TO_GATE = 0.25
-"""A row that can't detect a slowdown of 25 % is no gate: with five runs, a standard deviation of 7 %."""
+from pytest_tfperf.judging.thresholds import (
+    DETECTION,
+    TOO_NOISY_TO_GATE,
+    accepted_slowdown,
+    screen_error,
+    suspicion,
+)
 
 
 def wants(runs: Sequence[RunValue], least: int) -> Wants:
