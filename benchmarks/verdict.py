@@ -38,7 +38,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_OTHERS, MIN_TESTS, change_of_others, common_drift
 from pytest_tfperf.judging.judge import Evidence, judge
-from pytest_tfperf.judging.new_baselines import baseline_of, wants
+from pytest_tfperf.judging.new_baselines import CONTROLS, baseline_of, controls, corrected, correction, wants
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import session_variance
@@ -72,14 +72,17 @@ class Situation:
         spell_sd: what a spell of the machine does to whatever runs in it: a run, or both runs of a pair.
         slow_starts: share of workers that are slow by 6 % as long as they live.
         is_heavy_tailed: workers differ by Student's t with 3 degrees of freedom, scaled to the same deviation.
-        losing: tests that lose something.
+        losing: tests that lose something: the first ones, or the last ones if those were recorded again.
         loss: how much.
         by_machine: the machine makes them lose it, so that the reference environment loses as much.
         slow_first_run: what the first run of five tests loses, and no other run.
         warming: what the machine loses, evenly, while each test runs once (or, when recording, five times); then it
             stays as it is.
         slow_spells: what a run shares with the run before it, as a standard deviation (AR(1), 0.9).
-        recorded_apart: each test's baseline runs were taken one after another, as by `--update-baselines -k one_test`.
+        recorded_apart: each test's baseline runs were taken one after another, as by `--update-baselines -k one_test`
+            before there were rows that could serve as controls.
+        recorded_again: how many tests, the last ones, were recorded again by themselves, on a cold machine.
+        controls: how many other rows ran beside that, as controls.
         before: sessions without a loss before it.
         lasting: sessions with the loss, which nobody mends, before those that are counted.
         sessions: sessions that are counted, of each baseline.
@@ -101,6 +104,8 @@ class Situation:
     warming: float = 0.0
     slow_spells: float = 0.0
     recorded_apart: bool = False
+    recorded_again: int = 0
+    controls: int = CONTROLS
     before: int = 0
     lasting: int = 0
     sessions: int = 1
@@ -166,6 +171,20 @@ QUIET += [
     for when, before in ((", fresh baseline", 0), (", after ten sessions", 10))
 ]
 
+QUIET += [
+    Situation(
+        name=f"24 tests, sb 0.7 %, {what}, 4 recorded again alone, {number or 'no'} controls",
+        tests=24,
+        between_runs=0.007,
+        warming=warming,
+        recorded_again=4,
+        controls=number,
+        sessions=4,
+    )
+    for what, warming in (("the machine warms up and loses 5 %", 0.05), ("the machine stays as it is", 0.0))
+    for number in (0, CONTROLS)
+]
+
 LOSING = [
     *(
         Situation(
@@ -223,6 +242,19 @@ LOSING = [
         Situation(name=f"the first {losing} of {tests} tests lose 5 %", tests=tests, losing=losing, loss=0.05)
         for tests, losing in ((200, 10), (300, 15))
     ),
+    *(
+        Situation(
+            name=f"2 of 4 that were recorded again alone lose 6 %, the machine warms up, {number or 'no'} controls",
+            tests=24,
+            between_runs=0.007,
+            warming=0.05,
+            recorded_again=4,
+            controls=number,
+            losing=2,
+            loss=0.06,
+        )
+        for number in (0, CONTROLS)
+    ),
     Situation(name="one run 12 % slow: its test fails", slow_first_run=0.12),
 ]
 
@@ -277,7 +309,8 @@ class Machine:
 
     def lose(self) -> None:
         """From now on some tests are slower."""
-        self.lost = dict.fromkeys(self.keys[: self.situation.losing], math.log1p(-self.situation.loss))
+        first = len(self.keys) - self.situation.losing if self.situation.recorded_again else 0
+        self.lost = dict.fromkeys(self.keys[first:][: self.situation.losing], math.log1p(-self.situation.loss))
 
     def spell(self, *, runs_a_test: int = 1) -> float:
         """What the machine does to all that runs now; `runs_a_test` of each take it from cold to warm."""
@@ -437,20 +470,34 @@ def record_baselines(machine: Machine) -> dict[Key, Baseline]:
     for group in groups:
         while unknown := [key for key in group if key not in rows]:  # a row that is too noisy is recorded again
             rows |= _recorded(machine, unknown)
+    if machine.situation.recorded_again:
+        machine.next_session()
+        again = machine.keys[-machine.situation.recorded_again :]
+        beside = controls(rows.values(), again[0].topology, again)[: machine.situation.controls]
+        rows |= _recorded(machine, again, beside)
     return {key: rows[key] for key in machine.keys}
 
 
-def _recorded(machine: Machine, keys: Sequence[Key]) -> dict[Key, Baseline]:
+def _recorded(machine: Machine, keys: Sequence[Key], beside: Sequence[Baseline] = ()) -> dict[Key, Baseline]:
+    """The rows of these tests; `beside` are the controls that run before each round and after the last."""
     values: dict[Key, list[float]] = {key: [] for key in keys}
+    changes: list[float] = []
+
+    def run(key: Key) -> float:
+        return machine.run(key) + machine.spell(runs_a_test=BASELINE_RUNS) + machine.windows(100)
+
     wanting = list(keys)
-    while wanting:
+    while True:
+        changes += [run(row.key) - math.log(row.reference) for row in beside]
+        if not wanting:
+            break
         for key in wanting:
-            values[key].append(machine.run(key) + machine.spell(runs_a_test=BASELINE_RUNS) + machine.windows(100))
+            values[key].append(run(key))
         wanting = [key for key in wanting if _wants_more(values[key])]
     rows = {}
     for key in keys:
         with suppress(MeasurementError):
-            rows[key] = _row(key, values[key])
+            rows[key] = corrected(_row(key, values[key]), correction(changes))
     return rows
 
 
