@@ -79,10 +79,9 @@ class Situation:
         warming: what the machine loses, evenly, while each test runs once (or, when recording, five times); then it
             stays as it is.
         slow_spells: what a run shares with the run before it, as a standard deviation (AR(1), 0.9).
-        recorded_apart: each test's baseline runs were taken one after another, as by `--update-baselines -k one_test`
-            before there were rows that could serve as controls.
+        recorded_apart: each test was recorded by itself, as by `--update-baselines -k one_test`, beside those before.
         recorded_again: how many tests, the last ones, were recorded again by themselves, on a cold machine.
-        controls: how many other rows ran beside that, as controls.
+        controls: how many other rows run beside a recording of few, as controls.
         before: sessions without a loss before it.
         lasting: sessions with the loss, which nobody mends, before those that are counted.
         sessions: sessions that are counted, of each baseline.
@@ -468,14 +467,19 @@ def record_baselines(machine: Machine) -> dict[Key, Baseline]:
     groups = [[key] for key in machine.keys] if machine.situation.recorded_apart else [machine.keys]
     rows: dict[Key, Baseline] = {}
     for group in groups:
+        beside = _beside(machine, rows, group) if machine.situation.recorded_apart else ()
         while unknown := [key for key in group if key not in rows]:  # a row that is too noisy is recorded again
-            rows |= _recorded(machine, unknown)
+            rows |= _recorded(machine, unknown, beside)
     if machine.situation.recorded_again:
         machine.next_session()
         again = machine.keys[-machine.situation.recorded_again :]
-        beside = controls(rows.values(), again[0].topology, again)[: machine.situation.controls]
-        rows |= _recorded(machine, again, beside)
+        rows |= _recorded(machine, again, _beside(machine, rows, again))
     return {key: rows[key] for key in machine.keys}
+
+
+def _beside(machine: Machine, rows: Mapping[Key, Baseline], recorded: Sequence[Key]) -> Sequence[Baseline]:
+    """The controls beside a recording of these tests."""
+    return controls(rows.values(), recorded[0].topology, recorded)[: machine.situation.controls]
 
 
 def _recorded(machine: Machine, keys: Sequence[Key], beside: Sequence[Baseline] = ()) -> dict[Key, Baseline]:
