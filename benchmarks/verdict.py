@@ -18,6 +18,7 @@ import argparse
 import itertools
 import math
 import random
+import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -469,11 +470,11 @@ def record_baselines(machine: Machine) -> dict[Key, Baseline]:
     for group in groups:
         beside = _beside(machine, rows, group) if machine.situation.recorded_apart else ()
         while unknown := [key for key in group if key not in rows]:  # a row that is too noisy is recorded again
-            rows |= _recorded(machine, unknown, beside)
+            rows |= _recorded(machine, rows, unknown, beside)
     if machine.situation.recorded_again:
         machine.next_session()
         again = machine.keys[-machine.situation.recorded_again :]
-        rows |= _recorded(machine, again, _beside(machine, rows, again))
+        rows |= _recorded(machine, rows, again, _beside(machine, rows, again))
     return {key: rows[key] for key in machine.keys}
 
 
@@ -482,7 +483,9 @@ def _beside(machine: Machine, rows: Mapping[Key, Baseline], recorded: Sequence[K
     return controls(rows.values(), recorded[0].topology, recorded)[: machine.situation.controls]
 
 
-def _recorded(machine: Machine, keys: Sequence[Key], beside: Sequence[Baseline] = ()) -> dict[Key, Baseline]:
+def _recorded(
+    machine: Machine, known: Mapping[Key, Baseline], keys: Sequence[Key], beside: Sequence[Baseline]
+) -> dict[Key, Baseline]:
     """The rows of these tests; `beside` are the controls that run before each round and after the last."""
     values: dict[Key, list[float]] = {key: [] for key in keys}
     changes: list[float] = []
@@ -498,10 +501,11 @@ def _recorded(machine: Machine, keys: Sequence[Key], beside: Sequence[Baseline] 
         for key in wanting:
             values[key].append(run(key))
         wanting = [key for key in wanting if _wants_more(values[key])]
+    by = correction(statistics.median(changes), len({*known, *keys})) if changes else 0.0
     rows = {}
     for key in keys:
         with suppress(MeasurementError):
-            rows[key] = corrected(_row(key, values[key]), correction(changes))
+            rows[key] = corrected(_row(key, values[key]), by)
     return rows
 
 

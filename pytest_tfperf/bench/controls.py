@@ -8,6 +8,7 @@ these changed against their own.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,12 +29,14 @@ class ControlledRecording:
     """What the controls beside a machine's recording of few rows showed.
 
     Args:
-        correction: what to add to the logarithms of the new references; 0 without any run of a control.
+        change: the median of their ln(run / row); 0 without any run of a control.
+        correction: what to add to the logarithms of the new references.
         controls: the workloads that ran.
         runs: how many of their runs count.
         failures: of each workload that could not serve, why.
     """
 
+    change: float
     correction: float
     controls: Sequence[str]
     runs: int
@@ -44,6 +47,8 @@ class ControlledRecording:
         """What the new rows say of it."""
         if not self.runs:
             return "recorded without controls"
+        if self.change and not self.correction:
+            return f"not corrected, although controls changed by {100 * math.expm1(self.change):+.1f} %"
         return f"corrected by {100 * math.expm1(self.correction):+.1f} % by {self.runs} runs of controls"
 
 
@@ -99,6 +104,7 @@ class _ControlsOfMachine:
         self._tests = tests
         self._rounds = 0
         self._recorded: set[Key] = set()
+        self._known: set[Key] = set()
         self._changes: list[tuple[Key, float]] = []
         self._failures: dict[Key, str] = {}
 
@@ -111,8 +117,10 @@ class _ControlsOfMachine:
     def found(self) -> ControlledRecording:
         """What they showed; a row that turned out to be recorded, too, is no control."""
         counted = [(key, change) for key, change in self._changes if key not in self._recorded]
+        change = statistics.median(change for _, change in counted) if counted else 0.0
         return ControlledRecording(
-            correction=correction([change for _, change in counted]),
+            change=change,
+            correction=correction(change, len(self._known | self._recorded)),
             controls=list(dict.fromkeys(key.workload for key, _ in counted)),
             runs=len(counted),
             failures={key.workload: why for key, why in self._failures.items()},
@@ -128,6 +136,7 @@ class _ControlsOfMachine:
         """One run of each control; one that fails is replaced in the next round, so that it costs no recording."""
         if not self.is_needed:
             return
+        self._known = {key for key, row in rows.items() if row.is_measured}
         able = controls(rows.values(), self._first.topology.shape, {*self._recorded, *self._failures})
         for row in able[:CONTROLS]:
             try:

@@ -17,6 +17,7 @@ from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want, Wants
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import BaselineError, BaselineRefused
+from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.figures import detectable
 from pytest_tfperf.judging.noise import without_slow_runs
 from pytest_tfperf.judging.thresholds import (
@@ -29,6 +30,10 @@ from pytest_tfperf.judging.thresholds import (
 
 CONTROLS = 3
 """Other recorded workloads that run before each round of a recording of few rows, and after the last round."""
+
+
+MOST_ALONE = -math.log1p(-0.05)
+"""The most, in log throughput, that controls correct where a machine's rows are too few to show a common drift."""
 
 
 def controls(rows: Iterable[Baseline], topology: str, recorded: Collection[Key]) -> list[Baseline]:
@@ -54,13 +59,21 @@ def controls(rows: Iterable[Baseline], topology: str, recorded: Collection[Key])
     return sorted(able, key=lambda row: row.between_runs or 0.0)
 
 
-def correction(changes: Sequence[float]) -> float:
-    """What to add to the logarithms of new references, from ln(run / row) of the controls beside them; 0 for none.
+def correction(change: float, rows: int) -> float:
+    """What to add to the logarithms of new references, from the median of ln(run / row) of the controls beside them.
 
     Runs of few tests follow one another, and share what the machine does then. Without it they are as comparable with
     the machine's other rows as if all had been recorded together.
+
+    With too few rows for a common drift, each test is held against its row alone. A correction by more than sessions
+    differ would then undo a slowdown of all tests that its user accepts test by test.
+
+    Args:
+        change: the median; 0 without controls.
+        rows: how many the machine has, the new ones among them.
     """
-    return -statistics.median(changes) if changes else 0.0
+    is_too_large = rows < MIN_TESTS and not -MOST_ALONE <= change <= MOST_ALONE
+    return 0.0 if is_too_large else -change
 
 
 def corrected(row: Baseline, log: float) -> Baseline:

@@ -169,12 +169,17 @@ def _controlled(machine: str, found: ControlledRecording) -> str:
             "them: what the machine did in these minutes, such as its temperature, is part of the new figures alone"
             f"{failed}. To record all alike: pytest --update-baselines"
         )
-    moved = change(math.expm1(-found.correction))
-    return (
-        f"new rows of {machine}: corrected by {change(math.expm1(found.correction))}, because meanwhile "
-        f"{counted(len(found.controls), 'other recorded workload')} gave {moved} of their rows, in the median of "
+    others = counted(len(found.controls), "other recorded workload")
+    moved = (
+        f"meanwhile {others} changed by {change(math.expm1(found.change))} against their rows, in the median of "
         f"{counted(found.runs, 'run')}: {', '.join(found.controls)}{failed}"
     )
+    if found.change and not found.correction:
+        return (
+            f"new rows of {machine}: not corrected, although {moved}. That is more than sessions differ, so all tests "
+            "may have changed: record them in one session: pytest --update-baselines"
+        )
+    return f"new rows of {machine}: corrected by {change(math.expm1(found.correction))}, because {moved}"
 
 
 def _warmed(warmed: Warmed) -> str:

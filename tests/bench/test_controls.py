@@ -76,10 +76,22 @@ def test_a_round_of_several_tests_has_its_controls_once() -> None:
     assert Recording(steady(50.0), tests=2, recorded=2).ran == [*[*beside, "1", "2"] * RUNS, *beside]
 
 
+LOST = [80.0, 90.0, 95.0, 50.0] * RUNS
+MANY = ROWS | {
+    Key(f"program-{number}", "1x1"): baseline(1.0, key=Key(f"program-{number}", "1x1")) for number in range(MIN_TESTS)
+}
+
+
 def test_the_new_rows_are_corrected_by_what_the_controls_lost() -> None:
-    found = Recording(steady(*[80.0, 90.0, 95.0, 50.0] * RUNS, 90.0)).found["box"]
+    found = Recording(steady(*LOST, 90.0), rows=MANY).found["box"]
     assert found.correction == pytest.approx(0.10536, abs=1e-4)  # ln(100 / 90)
     assert (found.runs, len(found.controls), found.note) == (18, 3, "corrected by +11.1 % by 18 runs of controls")
+
+
+def test_where_rows_are_too_few_for_a_common_drift_no_more_than_sessions_differ_is_corrected() -> None:
+    found = Recording(steady(*LOST, 90.0)).found["box"]
+    assert (found.correction, found.note) == (0.0, "not corrected, although controls changed by -10.0 %")
+    assert Recording(steady(96.0)).found["box"].note == "corrected by +4.2 % by 18 runs of controls"
 
 
 @pytest.mark.parametrize("tests", [MIN_TESTS, MIN_TESTS + 1])
@@ -138,8 +150,10 @@ def test_a_row_is_no_control_that_is(row: dict[str, object], why: str) -> None:
 
 # What is written
 
-FOUND = ControlledRecording(correction=math.log(1.1), controls=["a", "b", "c"], runs=18, failures={})
-NONE = ControlledRecording(correction=0.0, controls=[], runs=0, failures={})
+FOUND = ControlledRecording(
+    change=-math.log(1.1), correction=math.log(1.1), controls=["a", "b", "c"], runs=18, failures={}
+)
+NONE = ControlledRecording(change=0.0, correction=0.0, controls=[], runs=0, failures={})
 TIME, MEMORY = Figure(FIRST_STEP), Figure(PEAK_MEMORY)
 
 
