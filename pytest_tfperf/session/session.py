@@ -257,10 +257,7 @@ class Session:
         return time.monotonic() - self._began
 
     def judge(self) -> list[SessionVerdict]:
-        """Judge software and machine as a whole when all tests have run, or correct what was recorded by its controls.
-
-        Returns the verdicts that fail the session.
-        """
+        """Judge software and machine when all tests have run, or end a recording; returns the verdicts that fail."""
         if self.keeps_history and self.settings.update_baselines:
             from pytest_tfperf.session.recording import end_recording
 
