@@ -39,9 +39,8 @@ from pytest_tfperf.core.verdict import Outcome, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.judging.figures import FigureEvidence, detectable, judge_figure
-from pytest_tfperf.judging.new_baselines import TOO_NOISY_TO_GATE
 from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.thresholds import screen_error
+from pytest_tfperf.judging.thresholds import TOO_NOISY_TO_GATE, screen_error
 from pytest_tfperf.workers.local import LocalLauncher
 
 TESTS = 20

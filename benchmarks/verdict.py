@@ -18,6 +18,7 @@ import argparse
 import itertools
 import math
 import random
+import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,9 +37,9 @@ from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Rule, Tolerance, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.common_drift import change_of_others, common_drift
+from pytest_tfperf.judging.common_drift import MIN_OTHERS, MIN_TESTS, change_of_others, common_drift
 from pytest_tfperf.judging.judge import Evidence, judge
-from pytest_tfperf.judging.new_baselines import baseline_of, wants
+from pytest_tfperf.judging.new_baselines import CONTROLS, baseline_of, controls, corrected, correction, wants
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import session_variance
@@ -72,14 +73,16 @@ class Situation:
         spell_sd: what a spell of the machine does to whatever runs in it: a run, or both runs of a pair.
         slow_starts: share of workers that are slow by 6 % as long as they live.
         is_heavy_tailed: workers differ by Student's t with 3 degrees of freedom, scaled to the same deviation.
-        losing: tests that lose something.
+        losing: tests that lose something: the first ones, or the last ones if those were recorded again.
         loss: how much.
         by_machine: the machine makes them lose it, so that the reference environment loses as much.
         slow_first_run: what the first run of five tests loses, and no other run.
         warming: what the machine loses, evenly, while each test runs once (or, when recording, five times); then it
             stays as it is.
         slow_spells: what a run shares with the run before it, as a standard deviation (AR(1), 0.9).
-        recorded_apart: each test's baseline runs were taken one after another, as by `--update-baselines -k one_test`.
+        recorded_apart: each test was recorded by itself, as by `--update-baselines -k one_test`, beside those before.
+        recorded_again: how many tests, the last ones, were recorded again by themselves, on a cold machine.
+        controls: how many other rows run beside a recording of few, as controls.
         before: sessions without a loss before it.
         lasting: sessions with the loss, which nobody mends, before those that are counted.
         sessions: sessions that are counted, of each baseline.
@@ -101,6 +104,8 @@ class Situation:
     warming: float = 0.0
     slow_spells: float = 0.0
     recorded_apart: bool = False
+    recorded_again: int = 0
+    controls: int = CONTROLS
     before: int = 0
     lasting: int = 0
     sessions: int = 1
@@ -166,6 +171,20 @@ QUIET += [
     for when, before in ((", fresh baseline", 0), (", after ten sessions", 10))
 ]
 
+QUIET += [
+    Situation(
+        name=f"24 tests, sb 0.7 %, {what}, 4 recorded again alone, {number or 'no'} controls",
+        tests=24,
+        between_runs=0.007,
+        warming=warming,
+        recorded_again=4,
+        controls=number,
+        sessions=4,
+    )
+    for what, warming in (("the machine warms up and loses 5 %", 0.05), ("the machine stays as it is", 0.0))
+    for number in (0, CONTROLS)
+]
+
 LOSING = [
     *(
         Situation(
@@ -209,7 +228,33 @@ LOSING = [
         )
         for loss in (0.08, 0.15)
     ),
-    Situation(name="1 of 5 tests loses 5 %, sessions differ by 2.5 %", tests=5, session_sd=0.025, losing=1, loss=0.05),
+    *(
+        Situation(
+            name=f"1 of {tests} tests loses 5 %, sessions differ by 2.5 %",
+            tests=tests,
+            session_sd=0.025,
+            losing=1,
+            loss=0.05,
+        )
+        for tests in (3, 5, 7)
+    ),
+    *(
+        Situation(name=f"the first {losing} of {tests} tests lose 5 %", tests=tests, losing=losing, loss=0.05)
+        for tests, losing in ((200, 10), (300, 15))
+    ),
+    *(
+        Situation(
+            name=f"2 of 4 that were recorded again alone lose 6 %, the machine warms up, {number or 'no'} controls",
+            tests=24,
+            between_runs=0.007,
+            warming=0.05,
+            recorded_again=4,
+            controls=number,
+            losing=2,
+            loss=0.06,
+        )
+        for number in (0, CONTROLS)
+    ),
     Situation(name="one run 12 % slow: its test fails", slow_first_run=0.12),
 ]
 
@@ -264,7 +309,8 @@ class Machine:
 
     def lose(self) -> None:
         """From now on some tests are slower."""
-        self.lost = dict.fromkeys(self.keys[: self.situation.losing], math.log1p(-self.situation.loss))
+        first = len(self.keys) - self.situation.losing if self.situation.recorded_again else 0
+        self.lost = dict.fromkeys(self.keys[first:][: self.situation.losing], math.log1p(-self.situation.loss))
 
     def spell(self, *, runs_a_test: int = 1) -> float:
         """What the machine does to all that runs now; `runs_a_test` of each take it from cold to warm."""
@@ -340,9 +386,6 @@ def run_session(
     tests = [
         SimulatedTest(key, Reference(row, noise=noise_of(row, rows.values())), past[key]) for key, row in rows.items()
     ]
-    for index, test in enumerate(tests):
-        test.measure(machine, machine.situation.slow_first_run if index < 5 else 0.0)
-    drift = common_drift([test.first_windows - math.log(rows[test.key].reference) for test in tests])
     variance = session_variance(
         ((test.reference.noise, rows[test.key].runs, test.past) for test in tests if test.reference.noise),
         tests=len(tests),
@@ -351,21 +394,32 @@ def run_session(
         throughput=_throughput([0.0]),
         reference=Reference(),
         tolerance=TOLERANCE,
-        drift=drift,
         variance=variance,
         tests=len(tests),
         has_reference_environment=rule is Rule.REFERENCE_ENVIRONMENT,
     )
+    first: dict[Key, float] = {}
 
-    def evidence(test: SimulatedTest) -> Evidence:
-        throughput = _throughput(test.runs)
-        first = [one.first_windows - math.log(rows[one.key].reference) for one in tests if one is not test]
-        others = change_of_others(first)
+    def evidence(test: SimulatedTest, *, is_drift_to_come: bool = False) -> Evidence:
         return replace(
-            whole, others=others, throughput=throughput, reference=test.reference, pairs=test.pairs, past=test.past
+            whole,
+            drift=common_drift(first.values()),
+            is_drift_to_come=is_drift_to_come,
+            others=change_of_others([change for key, change in first.items() if key != test.key]),
+            throughput=_throughput(test.runs),
+            reference=test.reference,
+            pairs=test.pairs,
+            past=test.past,
         )
 
-    verdicts = {test.key: judge(evidence(test)) for test in tests}
+    verdicts: dict[Key, Verdict] = {}
+    enough = MIN_OTHERS + 1 if whole.has_reference_environment else MIN_TESTS
+    for index, test in enumerate(tests):
+        test.measure(machine, machine.situation.slow_first_run if index < 5 else 0.0)
+        first[test.key] = test.first_windows - math.log(rows[test.key].reference)
+        verdicts[test.key] = judge(evidence(test, is_drift_to_come=len(tests) >= enough))
+    drift = common_drift(first.values())
+    verdicts |= {test.key: judge(evidence(test)) for test in tests if not verdicts[test.key].is_decided}
     suspects = [key.workload for key, verdict in verdicts.items() if not verdict.is_decided]
     whole = replace(whole, suspects=max(1, len(suspects)))
     for test in tests:
@@ -375,7 +429,9 @@ def run_session(
             while verdict.wants.what is Want.RUNS and len(test.runs) < verdict.wants.count:
                 test.measure(machine)
             verdicts[test.key] = judge(evidence(test))
-    software = _software(machine, tests, suspects, whole, number)
+    software = None
+    if whole.has_reference_environment and wants_sentinels(drift):
+        software = _software(machine, tests, suspects, number)
     measured = [_reference_pairs(test) for test in tests]
     judged = judge_machine(drift, measured, between_sessions=variance.mean)
     for test in tests:
@@ -386,10 +442,8 @@ def run_session(
 
 
 def _software(
-    machine: Machine, tests: Sequence[SimulatedTest], suspects: Sequence[str], whole: Evidence, number: int
+    machine: Machine, tests: Sequence[SimulatedTest], suspects: Sequence[str], number: int
 ) -> SoftwareVerdict | None:
-    if not (whole.has_reference_environment and wants_sentinels(whole.drift)):
-        return None
     names = sentinels([test.key.workload for test in tests], suspects, number)
     chosen = [test for test in tests if test.key.workload in names]
     found, wanted = None, 1
@@ -414,22 +468,44 @@ def record_baselines(machine: Machine) -> dict[Key, Baseline]:
     groups = [[key] for key in machine.keys] if machine.situation.recorded_apart else [machine.keys]
     rows: dict[Key, Baseline] = {}
     for group in groups:
+        beside = _beside(machine, rows, group) if machine.situation.recorded_apart else ()
         while unknown := [key for key in group if key not in rows]:  # a row that is too noisy is recorded again
-            rows |= _recorded(machine, unknown)
+            rows |= _recorded(machine, rows, unknown, beside)
+    if machine.situation.recorded_again:
+        machine.next_session()
+        again = machine.keys[-machine.situation.recorded_again :]
+        rows |= _recorded(machine, rows, again, _beside(machine, rows, again))
     return {key: rows[key] for key in machine.keys}
 
 
-def _recorded(machine: Machine, keys: Sequence[Key]) -> dict[Key, Baseline]:
+def _beside(machine: Machine, rows: Mapping[Key, Baseline], recorded: Sequence[Key]) -> Sequence[Baseline]:
+    """The controls beside a recording of these tests."""
+    return controls(rows.values(), recorded[0].topology, recorded)[: machine.situation.controls]
+
+
+def _recorded(
+    machine: Machine, known: Mapping[Key, Baseline], keys: Sequence[Key], beside: Sequence[Baseline]
+) -> dict[Key, Baseline]:
+    """The rows of these tests; `beside` are the controls that run before each round and after the last."""
     values: dict[Key, list[float]] = {key: [] for key in keys}
+    changes: list[float] = []
+
+    def run(key: Key) -> float:
+        return machine.run(key) + machine.spell(runs_a_test=BASELINE_RUNS) + machine.windows(100)
+
     wanting = list(keys)
-    while wanting:
+    while True:
+        changes += [run(row.key) - math.log(row.reference) for row in beside]
+        if not wanting:
+            break
         for key in wanting:
-            values[key].append(machine.run(key) + machine.spell(runs_a_test=BASELINE_RUNS) + machine.windows(100))
+            values[key].append(run(key))
         wanting = [key for key in wanting if _wants_more(values[key])]
+    by = correction(statistics.median(changes), len({*known, *keys})) if changes else 0.0
     rows = {}
     for key in keys:
         with suppress(MeasurementError):
-            rows[key] = _row(key, values[key])
+            rows[key] = corrected(_row(key, values[key]), by)
     return rows
 
 

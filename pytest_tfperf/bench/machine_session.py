@@ -18,6 +18,7 @@ from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Against, Noise
 from pytest_tfperf.judging.common_drift import (
+    MIN_OTHERS,
     MIN_TESTS,
     CommonDrift,
     change_of_others,
@@ -140,8 +141,13 @@ class MachineSession:
             suspects=max(1, len(self.suspects)),
             has_reference_environment=self.has_reference(task),
             hold=self._hold,
-            is_drift_to_come=not self._all_ran_once and drift.tests < MIN_TESTS <= self._tests,
+            is_drift_to_come=self._is_drift_to_come(task),
         )
+
+    def _is_drift_to_come(self, task: Task) -> bool:
+        """Whether tests are still to run that tell what the session does to this one, too."""
+        enough = MIN_OTHERS + 1 if self.has_reference(task) else MIN_TESTS
+        return not self._all_ran_once and self._tests >= enough
 
     def _change_of_others(self, task: Task) -> float | None:
         return change_of_others([change for call, change in self._first_changes.items() if call != task.call])

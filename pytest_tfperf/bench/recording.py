@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
+from pytest_tfperf.bench.controls import ControlledRecording
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import BaselineError, BaselineRefused
@@ -24,6 +26,7 @@ class BaselineRecorder:
     Attributes:
         changes: the rows that were written.
         warnings: why their reference environments will differ or can't be built; each once, in order.
+        controlled: of each machine where few rows were recorded, what the controls showed.
     """
 
     def __init__(self, store: BaselineStore, references: References | None = None) -> None:
@@ -31,8 +34,10 @@ class BaselineRecorder:
         self._references = references
         self.changes: list[BaselineUpdate] = []
         self.warnings: dict[str, None] = {}
+        self.controlled: dict[str, ControlledRecording] = {}
+        self._recorded: list[tuple[Measurement, str]] = []
 
-    def record(self, measurement: Measurement, load: str = "") -> None:
+    def record(self, measurement: Measurement, load: str = "", controls: ControlledRecording | None = None) -> None:
         """Record a measurement as its machine's baselines; bounds that a user wrote into the old row are kept.
 
         What is refused, the throughput or a figure, leaves the others recorded.
@@ -40,6 +45,7 @@ class BaselineRecorder:
         Args:
             measurement: of at least two runs.
             load: what the rows' notes say of the load that they were recorded under; "" for none.
+            controls: what the controls beside a recording of few rows showed so far; None where it takes none.
 
         Raises:
             BaselineRefused: some of its rows, because its runs differ too much, there is only one, or reading the file
@@ -47,15 +53,17 @@ class BaselineRecorder:
             BaselineError: the file can't be read whole or written.
         """
         machine = measurement.machine
-        rows, refusals = new_baselines(measurement)
+        rows, refusals = new_baselines(measurement, controls.correction if controls else 0.0)
         old = self._store.load(machine)
+        note = "; ".join(filter(None, (load, controls.note if controls else "")))
         completed = []
-        for row in (self._completed(row, load, old.get(row.key)) for row in rows):
+        for row in (self._completed(row, note, old.get(row.key)) for row in rows):
             try:
                 require_plausible(row)  # else the file could not be read again
                 completed.append(row)
             except BaselineError as error:
                 refusals.append(error.of_type(BaselineRefused).at(" ".join(filter(None, row.key))))
+        self._recorded.append((measurement, load))
         self.changes += self._store.update(machine, {row.key: row for row in completed})
         if self._references is not None and completed:
             rows_now = [*self._store.load(machine).values(), *self._store.figures(machine).values()]
@@ -64,17 +72,36 @@ class BaselineRecorder:
             first, *others = refusals
             raise first.and_below(*(line for error in others for line in (Line(""), *error.lines)))
 
-    def _completed(self, row: Baseline, load: str, old: Baseline | None) -> Baseline:
-        """A new row with its load, its lock, and the bounds of the row that it replaces."""
-        row = replace(row, note="; ".join(filter(None, (load, row.note))))
+    def correct(self, machine: str, controls: ControlledRecording) -> None:
+        """Write the rows that were recorded on a machine again, by what all runs of the controls showed.
+
+        Raises:
+            BaselineError: the file can't be read whole or written; the rows then stay as they were recorded.
+        """
+        self.controlled[machine] = controls
+        known = {(one.new.machine, one.new.key): one.old for one in self.changes}
+        again = [one for one in self._recorded if one[0].machine == machine]
+        self._recorded, self.changes = [], [one for one in self.changes if one.new.machine != machine]
+        for measurement, load in again:
+            with suppress(BaselineRefused):  # said when it was recorded
+                self.record(measurement, load, controls)
+        self.changes = [replace(one, old=known.get((one.new.machine, one.new.key), one.old)) for one in self.changes]
+
+    def _completed(self, row: Baseline, note: str, old: Baseline | None) -> Baseline:
+        """A new row with its note, its lock, and the bounds of the row that it replaces."""
+        row = replace(row, note="; ".join(filter(None, (note, row.note))))
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
         return row if self._references is None else self._references.lock(row)
 
     @property
     def apart(self) -> tuple[int, int]:
-        """How many workloads were recorded, and how many others of these machines have a measured row already."""
-        recorded = {(one.new.machine, one.new.key.workload, one.new.key.topology) for one in self.changes}
+        """How many workloads were recorded, and how many others of these machines have a measured row already.
+
+        Machines whose recording took controls are left out.
+        """
+        changes = [one.new for one in self.changes if one.new.machine not in self.controlled]
+        recorded = {(row.machine, row.key.workload, row.key.topology) for row in changes}
         rows = [row for machine in {one[0] for one in recorded} for row in self._store.load(machine).values()]
         measured = {(row.machine, row.key.workload, row.key.topology) for row in rows if row.is_measured}
         return len(recorded), len(measured - recorded)

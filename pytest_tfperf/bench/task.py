@@ -16,7 +16,8 @@ from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import BAD_NEWS, Outcome, Tolerance
+from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.figures import ComparedFigure, FigureEvidence, judge_compared, judge_figure
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.noise import noise_of
@@ -93,8 +94,22 @@ def judged_figures(
         of_rate: what the throughput is judged by; shares of false alarms and the reference environment are the same.
         rows: the machine's baselines of figures.
     """
-    judged = (judge_figure(_evidence(figure, task, runs, pairs, of_rate, rows)) for figure in task.plan.also)
+    judged = (_judged(figure, task, runs, pairs, of_rate, rows) for figure in task.plan.also)
     return tuple(_held(one, of_rate) for one in judged)
+
+
+def _judged(
+    figure: Figure,
+    task: Task,
+    runs: Sequence[Run],
+    pairs: Sequence[Pair],
+    of_rate: Evidence,
+    rows: Mapping[Key, Baseline],
+) -> FigureVerdict:
+    """The verdict by the session's drift, unless another drift that is possible so far raises a suspicion."""
+    drifts = of_rate.possible_drifts if figure.with_speed else [of_rate.drift]
+    found = [judge_figure(_evidence(figure, task, runs, pairs, of_rate, drift, rows)) for drift in drifts]
+    return next((one for one in found if one.outcome in BAD_NEWS), found[0])
 
 
 def _held(found: FigureVerdict, of_rate: Evidence) -> FigureVerdict:
@@ -145,6 +160,7 @@ def _evidence(
     runs: Sequence[Run],
     pairs: Sequence[Pair],
     of_rate: Evidence,
+    drift: CommonDrift,
     rows: Mapping[Key, Baseline],
 ) -> FigureEvidence:
     name, figures = figure.name, len(task.plan.also)
@@ -158,7 +174,7 @@ def _evidence(
         places=_places(figure, [*runs, *(run for pair in pairs for run in (pair.a, pair.b))]),
         baseline=row,
         noise=None if row is None else noise_of(row, alike),
-        expected_factor=math.exp(figure.with_speed * of_rate.drift.log),
+        expected_factor=math.exp(figure.with_speed * drift.log),
         # Of the baseline's session and today's.
         session_sd=math.sqrt(2) * of_rate.variance.upper if figure.with_speed else 0.0,
         tests=of_rate.tests * figures,

@@ -68,6 +68,11 @@ def _of(outcome: Outcome | None, verdict: Verdict | None, *, require_baseline: b
             return if_slower
         case Outcome.INCONCLUSIVE:
             return if_slower if strict or lacks_baseline else Consequence.WARNS
+        case Outcome.TOO_NOISY:
+            if lacks_baseline:
+                return Consequence.FAILS
+            is_error = require_baseline or (strict and if_slower is Consequence.FAILS)
+            return Consequence.ERRORS if is_error else Consequence.WARNS
         case Outcome.NO_BASELINE:
             return Consequence.FAILS if require_baseline else Consequence.PASSES
         case Outcome.INVALID:

@@ -42,7 +42,7 @@ class FigureVerdict:
         value: the Hodges-Lehmann median of the runs; None if a run could not tell it.
         rank: of several ranks, the one whose value the last run has; "" for one worker.
         places: where the program printed the values, as "at step 400", each place once; none for what is measured.
-        outcome: one of six; None where nothing was judged.
+        outcome: one of seven; None where nothing was judged.
         reason: why.
         rule: what a change is confirmed against.
         baseline: the row that it was judged against; None where there was none.

@@ -153,6 +153,7 @@ class OwnRun(StrEnum):
     FIRST = "run"
     CONFIRMATION = "confirmation run"
     BASELINE = "baseline run"
+    CONTROL = "control run"
 
 
 class WindowObserver(Protocol):

@@ -48,7 +48,7 @@ class SoftwareVerdict:
     """The current environment against the reference environment, over the sentinel tests of a session.
 
     Args:
-        outcome: REGRESSED, INCONCLUSIVE or PASS.
+        outcome: REGRESSED, INCONCLUSIVE, TOO_NOISY or PASS.
         change: the middle over the sentinels, as a fraction, -0.03 for 3 % slower; None without any pair.
         low, high: its 95 % confidence interval; infinite without any pair.
         threshold: the slowdown, a positive fraction, from which the session fails; None where any drop is accepted.
@@ -91,7 +91,7 @@ class MachineVerdict:
     """How far the machine moved since its baselines were recorded; one for a session.
 
     Args:
-        outcome: PASS, REGRESSED, IMPROVED, or INCONCLUSIVE where too few tests show a slowdown.
+        outcome: PASS, REGRESSED, IMPROVED, TOO_NOISY, or INCONCLUSIVE where too few tests show a slowdown.
         change: the middle over tests, as a fraction, -0.08 for 8 % slower.
         low, high: its 95 % confidence interval.
         threshold: the slowdown, a positive fraction, from which the session fails.

@@ -91,7 +91,9 @@ class Settings:
         "the nightly gate: fail a test without a baseline, exit with 6 if nothing was measured",
         of_one_session=True,
     )
-    strict: bool = _option(False, parse.flag, "fail INCONCLUSIVE tests too", of_one_session=True)
+    strict: bool = _option(
+        False, parse.flag, "fail INCONCLUSIVE tests too; TOO_NOISY ones are errors", of_one_session=True
+    )
     hold: bool = _option(
         False,
         parse.flag,

@@ -1,4 +1,4 @@
-"""One outcome of six, what is accepted, and the numbers that led to it."""
+"""One outcome of seven, what is accepted, and the numbers that led to it."""
 
 from __future__ import annotations
 
@@ -103,12 +103,13 @@ class Noise:
 
 
 class Outcome(StrEnum):
-    """The six outcomes."""
+    """The seven outcomes."""
 
     PASS = "PASS"
     IMPROVED = "IMPROVED"
     REGRESSED = "REGRESSED"
     INCONCLUSIVE = "INCONCLUSIVE"
+    TOO_NOISY = "TOO_NOISY"
     NO_BASELINE = "NO_BASELINE"
     INVALID = "INVALID"
 
@@ -117,13 +118,14 @@ WORST_FIRST: Final = (
     Outcome.REGRESSED,
     Outcome.INVALID,
     Outcome.INCONCLUSIVE,
+    Outcome.TOO_NOISY,
     Outcome.NO_BASELINE,
     Outcome.IMPROVED,
     Outcome.PASS,
 )
 """The outcomes in the order in which they need action; a check's outcome is the worst of its throughput and figures."""
 
-BAD_NEWS: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
+BAD_NEWS: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY)
 """The outcomes that somebody must look into."""
 
 
@@ -146,7 +148,8 @@ class Reason(StrEnum):
     SUSPECTED = "a slowdown is suspected, not confirmed"
     CONFIRMED = "the slowdown is confirmed"
     SINGLE_RUN = "the slowdown is larger than noise explains, but only one run is known"
-    WITHIN_NOISE = "slower by more than the tolerance, but not by more than noise explains"
+    WITHIN_NOISE = "within noise: slower by more than the tolerance, but not by more than noise explains"
+    TOO_NOISY = "too noisy to judge: noise widens the threshold so far that a slowdown by a quarter would pass"
     OTHERS_TOO = (
         "slower by more than the tolerance, as the session's other tests are; they are too few to tell whether the "
         "machine is the cause"
@@ -279,7 +282,7 @@ class Verdict:
     """One outcome, with the numbers that led to it.
 
     Args:
-        outcome: one of six.
+        outcome: one of seven.
         reason: why.
         rule: which of the two rules decided (docs/statistics.md).
         baseline: the row that the test was judged against; None where there was none.

@@ -248,7 +248,7 @@ def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
     figures = "  ".join(map(change, d.changes))
     yield f"{counted(len(d.changes), what)} {'was' if len(d.changes) == 1 else 'were'} taken: {figures}"
     yield f"Their middle (Hodges-Lehmann median) is {change(d.middle)}. {_against_threshold(verdict, d)}"
-    if verdict.outcome is Outcome.PASS and len(d.changes) < d.last:
+    if verdict.outcome in (Outcome.PASS, Outcome.TOO_NOISY) and len(d.changes) < d.last:
         yield f"That is not suspicious any more, so the {what}s that were left ({d.last} at most) were not needed."
     elif d.middle < -d.threshold:
         yield f"{d.showing} of {len(d.changes)} show at least half of the threshold, and {d.showing_needed} must."
@@ -294,6 +294,8 @@ def _threshold(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
             else "makes one session{among} in 100 warn"
         )
         yield f"At this threshold noise alone {action.format(among=among)}."
+    if verdict.outcome is Outcome.TOO_NOISY:
+        yield "So a slowdown by a quarter would pass. It is TOO_NOISY, because a pass would say nothing."
     noise, sd = verdict.noise, d.deviations
     assert noise is not None, "a decision has its noise"
     freedom = f", {noise.degrees_of_freedom:.0f} degrees of freedom" if math.isfinite(noise.degrees_of_freedom) else ""

@@ -106,7 +106,7 @@ class Confirmation:
     def decided(self) -> tuple[Outcome, Conclusion, Wants]:
         """What the pairs or runs of a suspect so far lead to, and what they still want."""
         if self.is_cleared:
-            return Outcome.PASS, Conclusion.WITHIN_TOLERANCE, NOTHING
+            return Outcome.PASS, self.good_reason, NOTHING
         if self.next_stage:
             what = Want.PAIRS if self.rule is Rule.REFERENCE_ENVIRONMENT else Want.RUNS
             return Outcome.INCONCLUSIVE, Conclusion.SUSPECTED, Wants(what, self.next_stage)
@@ -117,6 +117,11 @@ class Confirmation:
         outcome, level = (Outcome.INCONCLUSIVE, FALSE_ALARMS) if self.is_doubtful else (Outcome.PASS, DOUBTS)
         disagree = self.middle < -self.threshold(level)
         return outcome, Conclusion.RUNS_DISAGREE if disagree else Conclusion.WITHIN_NOISE, NOTHING
+
+    @property
+    def good_reason(self) -> Conclusion:
+        """Why changes that are not suspicious pass."""
+        return Conclusion.WITHIN_TOLERANCE if self.middle >= -self.accepted else Conclusion.WITHIN_NOISE
 
     def suspicion(self, count: int) -> float:
         """The slowdown from which the middle of so many changes is suspected."""

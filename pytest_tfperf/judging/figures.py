@@ -208,7 +208,7 @@ class _Direction:
         is_better = self.evidence.figure.better is not Better.SAME and runs.middle > max(runs.accepted, noise)
         if is_better:
             return Outcome.IMPROVED, FigureReason.BETTER, Wants()
-        return Outcome.PASS, FigureReason.WITHIN_TOLERANCE, Wants()
+        return Outcome.PASS, FigureReason[runs.good_reason.name], Wants()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

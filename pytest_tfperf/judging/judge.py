@@ -42,6 +42,7 @@ from pytest_tfperf.judging.thresholds import (
     TO_BE_FOUND,
     accepted_rise,
     accepted_slowdown,
+    is_blind,
     quantile,
     screen_error,
     suspicion,
@@ -72,7 +73,7 @@ class Evidence:
         max_runs: the most runs that can be measured, 1 for a log; no further pairs then either. None: no limit.
         hold: fail only what one of the two sessions before did not pass either.
         others: what the other tests did, in log throughput, where they are too few for a common drift; else None.
-        is_drift_to_come: tests that show the common drift are still to run.
+        is_drift_to_come: tests that show the common drift, or what the others did, are still to run.
     """
 
     throughput: Throughput
@@ -95,6 +96,26 @@ class Evidence:
         """Those of which `hold` asks that one did not pass either."""
         return self.past[-_SESSIONS_HELD:]
 
+    @property
+    def has_pairs(self) -> bool:
+        """Whether pairs decide: there are some, or they can be measured."""
+        return self.has_reference_environment and (self.max_runs is None or bool(self.pairs))
+
+    @property
+    def possible_drifts(self) -> Sequence[CommonDrift]:
+        """The drifts under which a test must raise no suspicion; the measured one comes first.
+
+        The tests that ran first may have lost something by themselves, so a drift for the worse clears no other test
+        before all have run. And where too few tests show a common drift, they may still have become faster together,
+        which would hide the loss of one; pairs then tell.
+        """
+        drifts = [self.drift]
+        if self.is_drift_to_come and self.drift.log < 0:
+            drifts.append(replace(self.drift, log=0.0))
+        if self.has_pairs and self.others is not None and self.others > 0:
+            drifts.append(replace(self.drift, log=self.others))
+        return drifts
+
 
 def judge(evidence: Evidence) -> Verdict:
     """Judge one test.
@@ -111,12 +132,14 @@ def judge(evidence: Evidence) -> Verdict:
     # Earlier sessions may have counted another unit. A row that did was refused before.
     if reference.against is Against.EARLIER_SESSIONS and baseline.unit != evidence.throughput.unit:
         return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
-    case = _Case.of(evidence if reference.is_own_row else _by_itself(evidence), baseline, noise)
-    if evidence.is_drift_to_come and reference.is_own_row:
-        return case.verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, Wants(Want.COMMON_DRIFT))
-    if not case.by_runs.is_suspected:
-        return case.good()
-    return case.confirmed()
+    evidence = evidence if reference.is_own_row else _by_itself(evidence)
+    cases = [_Case.of(evidence, drift, baseline, noise) for drift in evidence.possible_drifts]
+    suspect = next((case for case in cases if case.by_runs.is_suspected), None)
+    if evidence.is_drift_to_come:
+        depends = suspect is not None or len({case.good().outcome for case in cases}) > 1
+        if depends or not evidence.drift.is_known:
+            return cases[0].verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, Wants(Want.COMMON_DRIFT))
+    return cases[0].good() if suspect is None else suspect.confirmed()
 
 
 def may_stop_early(
@@ -137,7 +160,15 @@ def may_stop_early(
 
 def _by_itself(evidence: Evidence) -> Evidence:
     """Without drift, history and reference environment, which belong to the machine's own rows only."""
-    alone = replace(evidence, drift=CommonDrift(), others=None, past=(), hold=False, has_reference_environment=False)
+    alone = replace(
+        evidence,
+        drift=CommonDrift(),
+        is_drift_to_come=False,
+        others=None,
+        past=(),
+        hold=False,
+        has_reference_environment=False,
+    )
     if evidence.reference.against is not Against.EARLIER_SESSIONS:
         return alone
     return replace(alone, max_runs=min(MOST_RUNS, evidence.max_runs or MOST_RUNS))
@@ -148,11 +179,13 @@ class _Case:
     """One test, its runs' changes against the baseline, and how a slowdown of it is confirmed.
 
     Args:
+        drift: what is taken out of its runs' changes, one of `Evidence.possible_drifts`.
         is_shared: its runs are slower by more than the tolerance, and so are the session's other tests, which are too
             few to take that out. The threshold then allows for more of what sessions may do.
     """
 
     evidence: Evidence
+    drift: CommonDrift
     baseline: Baseline
     noise: Noise
     learnt: LearntReference
@@ -161,12 +194,12 @@ class _Case:
     is_shared: bool
 
     @classmethod
-    def of(cls, evidence: Evidence, baseline: Baseline, noise: Noise) -> _Case:
+    def of(cls, evidence: Evidence, drift: CommonDrift, baseline: Baseline, noise: Noise) -> _Case:
         accepted = accepted_slowdown(evidence.tolerance)
-        has_pairs = evidence.has_reference_environment and (evidence.max_runs is None or bool(evidence.pairs))
+        has_pairs = evidence.has_pairs
         past = () if has_pairs else evidence.past  # today's pairs need no history
         learnt = learnt_reference(noise, baseline.runs, past, evidence.variance.mean)
-        expected = math.log(baseline.reference) + evidence.drift.log + learnt.offset
+        expected = math.log(baseline.reference) + drift.log + learnt.offset
         changes = [run.log_rate - expected for run in evidence.throughput.runs]
         is_shared = not has_pairs and _is_shared(changes, accepted, noise, evidence.others)
         runs = by_runs(
@@ -175,7 +208,7 @@ class _Case:
             noise,
             accepted,
             learnt=learnt,
-            drift=evidence.drift,
+            drift=drift,
             session_sd=evidence.variance.mean,
             most_session_sd=evidence.variance.upper_of_shared if is_shared else evidence.variance.upper,
             tests=evidence.tests,
@@ -186,12 +219,12 @@ class _Case:
         pairs = by_pairs(
             evidence.pairs, noise, accepted, suspects=evidence.suspects, can_have_more=evidence.max_runs is None
         )
-        return cls(evidence, baseline, noise, learnt, runs, pairs if has_pairs else runs, is_shared)
+        return cls(evidence, drift, baseline, noise, learnt, runs, pairs if has_pairs else runs, is_shared)
 
     def good(self) -> Verdict:
         """Not slower; maybe faster."""
         if self.by_runs.middle <= self.rise:
-            return self.verdict(Outcome.PASS, Reason.WITHIN_TOLERANCE)
+            return self.unless_blind(Outcome.PASS, Reason[self.by_runs.good_reason.name])
         if self.evidence.reference.is_floor:
             return self.verdict(Outcome.PASS, Reason.ABOVE_FLOOR)
         return self.verdict(Outcome.IMPROVED, Reason.FASTER)
@@ -205,8 +238,15 @@ class _Case:
         if outcome is Outcome.REGRESSED and len(self.confirmation.changes) == 1:
             return self.verdict(outcome, Reason.SINGLE_RUN)
         if reason is Reason.WITHIN_NOISE and self.is_shared:
-            return self.verdict(outcome, Reason.OTHERS_TOO)
-        return self.verdict(outcome, reason, wants)
+            reason = Reason.OTHERS_TOO
+        is_open = outcome is Outcome.REGRESSED or wants != NOTHING
+        return self.verdict(outcome, reason, wants) if is_open else self.unless_blind(outcome, reason)
+
+    def unless_blind(self, outcome: Outcome, reason: Reason) -> Verdict:
+        """A pass or a doubt that rests on the threshold, unless noise lets nearly anything pass."""
+        if is_blind(self.confirmation.threshold(FALSE_ALARMS), self.confirmation.accepted):
+            return self.verdict(Outcome.TOO_NOISY, Reason.TOO_NOISY)
+        return self.verdict(outcome, reason)
 
     @property
     def was_slow_before(self) -> bool:
@@ -229,7 +269,7 @@ class _Case:
     def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
         """The verdict with the figures that led to it."""
         evidence, found = self.evidence, self.confirmation
-        reference = self.baseline.reference * math.exp(evidence.drift.log + self.learnt.offset)
+        reference = self.baseline.reference * math.exp(self.drift.log + self.learnt.offset)
         is_bounded = evidence.tolerance.lower is not None
         threshold = found.threshold(FALSE_ALARMS)
         is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
@@ -259,7 +299,7 @@ class _Case:
         counts = PAIR_STAGES if found.rule is Rule.REFERENCE_ENVIRONMENT else _COUNTS_SHOWN
         within = mean_square(run.error for run in self.evidence.throughput.runs)
         return Decision(
-            expected=self.baseline.reference * math.exp(self.evidence.drift.log + self.learnt.offset),
+            expected=self.baseline.reference * math.exp(self.drift.log + self.learnt.offset),
             first_change=_fraction(runs.changes[0]),
             suspected_from=-_fraction(-runs.suspicion(1)),
             changes=tuple(map(_fraction, found.changes)),

@@ -4,24 +4,81 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pytest_tfperf.core.baseline import READ, Baseline, Provenance
-from pytest_tfperf.core.command import Command
+from pytest_tfperf.core.baseline import READ, Baseline, Key, Provenance
+from pytest_tfperf.core.command import Command, parse_subject
 from pytest_tfperf.core.figure import LOSS, Figure, at_fixed_steps
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want, Wants
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import BaselineError, BaselineRefused
+from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.figures import detectable
 from pytest_tfperf.judging.noise import without_slow_runs
-from pytest_tfperf.judging.thresholds import DETECTION, accepted_slowdown, screen_error, suspicion
+from pytest_tfperf.judging.thresholds import (
+    DETECTION,
+    TOO_NOISY_TO_GATE,
+    accepted_slowdown,
+    screen_error,
+    suspicion,
+)
 
-TOO_NOISY_TO_GATE = 0.25
-"""A row that can't detect a slowdown of 25 % is no gate: with five runs, a standard deviation of 7 %."""
+CONTROLS = 3
+"""Other recorded workloads that run before each round of a recording of few rows, and after the last round."""
+
+
+MOST_ALONE = -math.log1p(-0.05)
+"""The most, in log throughput, that controls correct where a machine's rows are too few to show a common drift."""
+
+
+def controls(rows: Iterable[Baseline], topology: str, recorded: Collection[Key]) -> list[Baseline]:
+    """The rows that can serve as controls beside a recording, the best one first.
+
+    A control is trained again from what its row says: programs, which it only names, can't be. On as many devices it
+    does the same to the machine, and the rows whose runs differ least show best what the machine does.
+
+    Args:
+        rows: the machine's.
+        topology: what the recording runs on.
+        recorded: the rows that this session records, which are none.
+    """
+    able = [
+        row
+        for row in rows
+        if row.is_measured
+        and row.between_runs is not None
+        and row.key not in recorded
+        and row.key.topology == topology
+        and isinstance(parse_subject(row.key.workload), Workload)
+    ]
+    return sorted(able, key=lambda row: row.between_runs or 0.0)
+
+
+def correction(change: float, rows: int) -> float:
+    """What to add to the logarithms of new references, from the median of ln(run / row) of the controls beside them.
+
+    Runs of few tests follow one another, and share what the machine does then. Without it they are as comparable with
+    the machine's other rows as if all had been recorded together.
+
+    With too few rows for a common drift, each test is held against its row alone. A correction by more than sessions
+    differ would then undo a slowdown of all tests that its user accepts test by test.
+
+    Args:
+        change: the median; 0 without controls.
+        rows: how many the machine has, the new ones among them.
+    """
+    is_too_large = rows < MIN_TESTS and not -MOST_ALONE <= change <= MOST_ALONE
+    return 0.0 if is_too_large else -change
+
+
+def corrected(row: Baseline, log: float) -> Baseline:
+    """The row with this added to the logarithm of its reference."""
+    return replace(row, reference=float(f"{row.reference * math.exp(log):.6g}")) if log else row
 
 
 def wants(runs: Sequence[RunValue], least: int) -> Wants:
@@ -33,18 +90,20 @@ def wants(runs: Sequence[RunValue], least: int) -> Wants:
     return Wants(Want.RUNS, count) if count > len(runs) else NOTHING
 
 
-def new_baselines(measurement: Measurement) -> tuple[list[Baseline], list[BaselineRefused]]:
+def new_baselines(measurement: Measurement, log: float = 0.0) -> tuple[list[Baseline], list[BaselineRefused]]:
     """The rows of the throughput and of each figure, and for each without a row the error.
 
-    What is too noisy to record leaves the others recorded: memory does not depend on the machine's load.
+    What is too noisy to record leaves the others recorded: memory does not depend on the machine's load. `log` is the
+    `correction` of what goes with the machine's speed.
     """
-    making = [partial(baseline_of, measurement)]
+    making = [(partial(baseline_of, measurement), 1)]
     if len(measurement.throughput.runs) > 1:  # else one error suffices
-        making += [partial(figure_baseline, measurement, one.figure) for one in measurement.figures]
+        figures = [one.figure for one in measurement.figures]
+        making += [(partial(figure_baseline, measurement, figure), figure.with_speed) for figure in figures]
     rows, refusals = [], []
-    for make in making:
+    for make, with_speed in making:
         try:
-            rows.append(make())
+            rows.append(corrected(make(), with_speed * log))
         except BaselineRefused as refusal:
             refusals.append(refusal)
     return rows, refusals

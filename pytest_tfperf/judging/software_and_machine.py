@@ -25,6 +25,7 @@ from pytest_tfperf.judging.thresholds import (
     MEDIAN_VARIANCE,
     accepted_rise,
     accepted_slowdown,
+    is_blind,
     quantile,
     reference_variance,
     suspicion,
@@ -94,7 +95,8 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
     wanted = next((stage for stage in SENTINEL_STAGES if stage > count), 0)
     showing, needed = sum(change < -threshold / 2 for change in changes), math.ceil(_AGREE * len(changes))
     doubt = None
-    if middle >= -suspicion(accepted, error):
+    too_noisy = is_blind(threshold, accepted)
+    if middle >= -suspicion(accepted, error) and not too_noisy:
         outcome, wanted = Outcome.PASS, 0
     elif wanted:
         outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.UNDECIDED)
@@ -105,7 +107,7 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
     elif middle < -max(accepted, quantile(freedom, DOUBTS) * error):
         outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.WITHIN_NOISE)
     else:
-        outcome = Outcome.PASS
+        outcome = Outcome.TOO_NOISY if too_noisy else Outcome.PASS
     half = quantile(freedom, 0.025) * error
     return SoftwareVerdict(
         outcome=outcome,
@@ -145,8 +147,8 @@ def judge_machine(
         middle, error, freedom, tests = drift.log, drift.error, math.inf, drift.tests
     else:
         return None
-    explained = quantile(freedom, FALSE_ALARMS) * error
-    threshold = max(accepted_slowdown(MACHINE_TOLERANCE), explained)
+    explained, accepted = quantile(freedom, FALSE_ALARMS) * error, accepted_slowdown(MACHINE_TOLERANCE)
+    threshold = max(accepted, explained)
     doubt = None
     if middle < -threshold:
         if not drift.is_known:
@@ -154,8 +156,10 @@ def judge_machine(
         elif tests < SENTINELS:
             doubt = Doubt(DoubtKind.FEW_WITH_PAIRS, tests, SENTINELS)
         outcome = Outcome.INCONCLUSIVE if doubt else Outcome.REGRESSED
+    elif middle > max(accepted_rise(MACHINE_TOLERANCE), explained):
+        outcome = Outcome.IMPROVED
     else:
-        outcome = Outcome.IMPROVED if middle > max(accepted_rise(MACHINE_TOLERANCE), explained) else Outcome.PASS
+        outcome = Outcome.TOO_NOISY if is_blind(threshold, accepted) else Outcome.PASS
     half = quantile(freedom, 0.025) * error
     return MachineVerdict(
         outcome=outcome,

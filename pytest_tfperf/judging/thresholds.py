@@ -27,6 +27,9 @@ DETECTION = 2.05
 """Standard errors beyond the threshold at which a slowdown is detected: 98 times in 100 by the screen and again by the
 decision, so about 95 in 100 by both. benchmarks/verdict.py holds the result against simulated sessions."""
 
+TOO_NOISY_TO_GATE = 0.25
+"""What can't detect a slowdown of 25 % is no gate: a row whose runs differ so much (with five runs, a standard
+deviation of 7 %), and a threshold that noise, and not the tolerance, puts beyond it."""
 
 MEDIAN_VARIANCE = 1.07
 """The variance of a Hodges-Lehmann median of normal values, in variances of their mean."""
@@ -40,6 +43,11 @@ def accepted_slowdown(tolerance: Tolerance) -> float:
 def accepted_rise(tolerance: Tolerance) -> float:
     """The tolerance's upper bound as a logarithm; inf where any rise is accepted."""
     return math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
+
+
+def is_blind(threshold: float, accepted: float) -> bool:
+    """Whether noise widens a threshold so far beyond the tolerance that a pass says nothing; both are logarithms."""
+    return threshold > max(accepted, -math.log1p(-TOO_NOISY_TO_GATE))
 
 
 def suspicion(accepted: float, error: float, to_be_found: float = math.inf) -> float:

@@ -14,10 +14,10 @@ from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence, judge
-from pytest_tfperf.judging.new_baselines import TOO_NOISY_TO_GATE
 from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.reference import Reference, provisional_baseline, reference_for
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+from pytest_tfperf.judging.thresholds import TOO_NOISY_TO_GATE
 
 _RUNS_RECORDED = 5
 

@@ -18,6 +18,7 @@ _SAYS: Final = {
     Outcome.REGRESSED: "regressed",
     Outcome.INVALID: "could not be measured",
     Outcome.INCONCLUSIVE: "stayed inconclusive",
+    Outcome.TOO_NOISY: "stayed too noisy to judge",
     Outcome.NO_BASELINE: "had no baseline",
     Outcome.IMPROVED: "improved",
     Outcome.PASS: "passed",

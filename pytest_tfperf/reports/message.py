@@ -31,6 +31,7 @@ from pytest_tfperf.reports.telemetry import telemetry_lines
 _WORTH_SHOWING = 0.001
 _TOO_GOOD = 2.0  # as a change: three times the baseline
 _IS_TOO_GOOD = "more than 3 times the baseline: is it of another workload (precision, batch, devices, mode)?"
+_STEADIER = "free the machine of other work, or measure more steps; then record the baseline again, from more runs"
 _FAILED_LATER = "the reference environment failed in a later pair"
 
 
@@ -160,6 +161,8 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield Line(hint, "next")
     if verdict.outcome is Outcome.IMPROVED and (verdict.change or 0.0) > _TOO_GOOD:
         yield Line(_IS_TOO_GOOD, "next")
+    if verdict.outcome is Outcome.TOO_NOISY:
+        yield Line(_STEADIER, "next")
     if verdict.outcome is Outcome.INVALID:
         yield from advice_on_measurement(m, verdict)
     yield from next_commands(m, rerun)

@@ -36,6 +36,7 @@ def before(
     *,
     most_seconds: float = 0.0,
     recording: int = 0,
+    controls: int = 0,
     baselines: str = "",
     smoke: bool = False,
     inject_slowdown: float = 0.0,
@@ -44,15 +45,18 @@ def before(
 ) -> list[str]:
     """The machine, the number of tests, the expected time, and what is special about this session.
 
-    `recording` is the number of fresh runs of each test under --update-baselines, 0 without it; `never_timed` counts
-    the tests whose time the history does not know; `most_seconds` is the expected time where a test is in doubt, or
-    where runs of a recording differ. The others are the options of the same names.
+    `recording` is the number of fresh runs of each test under --update-baselines, 0 without it, and `controls` how many
+    workloads run beside them; `never_timed` counts the tests whose time the history does not know; `most_seconds` is
+    the expected time where a test is in doubt, or where runs of a recording differ. The others are the options of the
+    same names.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
     time = f"about {duration(seconds)}{unknown}{_at_most(seconds, most_seconds, is_recording=bool(recording))}"
     lines = [f"{machine}, {counted(tests, 'throughput test')}, {time}"]
     if recording:
         lines.append(f"recording baselines, {recording} fresh runs of each test, into {baselines}")
+    if controls:
+        lines.append(f"few tests, so up to {controls} other recorded workloads run before each round and at the end")
     if smoke:
         lines.append("smoke run: one window of each test, no verdicts")
     if inject_slowdown:

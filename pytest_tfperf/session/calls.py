@@ -56,8 +56,14 @@ class CallRunner:
             return self._check_against(measuring.launchers.other_side, subject, on, accepted, plan, name)
         task = self._task(subject, on, accepted, plan, name)
         if settings.update_baselines:
-            return self._measured(task, lambda earlier: measuring.bench.record(task, settings.runs, earlier))
+            return self._measured(task, lambda earlier: self._recorded(task, earlier))
         return self._measured(task, lambda earlier: measuring.bench.check(task, earlier))
+
+    def _recorded(self, task: Task, earlier: Measurement | None) -> Measurement:
+        """One more run towards a baseline, after those of the controls where it begins a round."""
+        measuring = self._session.measuring
+        measuring.controls.before_run(task, len(earlier.runs) if earlier else 0)
+        return measuring.bench.record(task, self._session.settings.runs, earlier)
 
     def measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
         """Measure, and judge nothing."""

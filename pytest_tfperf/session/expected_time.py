@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
+from pytest_tfperf.judging.new_baselines import CONTROLS
 from pytest_tfperf.judging.reference import MOST_RUNS
 from pytest_tfperf.session.session import Session
 
@@ -43,6 +45,17 @@ def most_seconds(session: Session, each: Mapping[str, float]) -> float:
     # A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
     longest = max((session.longest_seconds.get(test, 0.0) for test in each), default=0.0)
     return expected + (_most_runs(session) - 1) * longest
+
+
+def seconds_of_controls(session: Session) -> float:
+    """Seconds that the controls of a recording of few rows will probably take, by what a run of its tests takes.
+
+    0 where none is taken: other sessions, many tests, and a machine without rows.
+    """
+    each, settings = seconds_of_each_run(session), session.settings
+    if not (settings.update_baselines and 0 < len(each) < MIN_TESTS and session.has_rows):
+        return 0.0
+    return (settings.runs + 1) * CONTROLS * statistics.fmean(each.values())
 
 
 def _most_runs(session: Session) -> int:

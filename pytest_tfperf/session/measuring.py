@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.comparing import OtherSide
+from pytest_tfperf.bench.controls import Controls
 from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
@@ -181,6 +182,7 @@ class Measuring:
         launchers: what starts training.
         tasks: makes the task of each call.
         engine: takes every run of the session.
+        controls: run beside a recording of few rows.
         judge: judges the session as a whole.
     """
 
@@ -209,6 +211,12 @@ class Measuring:
             str(settings.data_dir or ""),
             sampled=not settings.smoke,
             warm_up_seconds=settings.gpu_warmup,
+        )
+        self.controls = Controls(
+            self.engine,
+            baselines.load,
+            self.machine.runnable_on,
+            Plan(steps=settings.steps, warmup_steps=settings.warmup_steps, max_seconds=settings.max_time),
         )
         self.judge = SessionJudge(settings, session, self.machine, self.engine, baselines, self._earlier, history)
 

@@ -113,7 +113,9 @@ class Outcomes:
         for index, result in enumerate(self.results):
             if isinstance(result, Measurement) and result.recording is not None:
                 try:
-                    self.session.recorder.record(result, load_note(load_of(result.runs), len(result.runs)))
+                    load = load_note(load_of(result.runs), len(result.runs))
+                    controls = self.session.measuring.controls.found_on(result.machine)
+                    self.session.recorder.record(result, load, controls)
                 except BaselineRefused as error:
                     refused.append(error)
                     self.session.queue.keep(self.test, index, replace(result, is_refused=True))

@@ -194,7 +194,7 @@ class Session:
         settings = self.settings
         if not self.selection or settings.collects_only:
             return
-        from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
+        from pytest_tfperf.workers.git_worktree import refusal_of
 
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
         self.history.prepare()
@@ -208,15 +208,9 @@ class Session:
         if references is not None and not (settings.smoke or settings.update_baselines):
             self.remarks += references.check([row for row in rows if row.is_measured])
         if settings.update_baselines:
-            from pytest_tfperf.bench.disturbance_guard import look_before_recording
-            from pytest_tfperf.reports.invalid import accepted_load, refused_load
+            from pytest_tfperf.session.recording import before_recording
 
-            commit = commit_of(settings.root, besides=settings.baselines)
-            self.remarks += filter(None, [references.before_recording(commit) if references else ""])
-            load, limits = look_before_recording(settings.disturbance_limits), settings.disturbance_limits
-            if load.refused is not None:
-                raise refused_load(load.refused, limits)
-            self.remarks += [accepted_load(load.accepted, limits)] if load.accepted is not None else []
+            self.remarks += before_recording(self)
 
     def choose(self, failed: Collection[str]) -> Choice | None:
         """Choose the tests that there is time for, where a feature limits it; `failed` did so last time."""
@@ -263,9 +257,12 @@ class Session:
         return time.monotonic() - self._began
 
     def judge(self) -> list[SessionVerdict]:
-        """Judge software and machine as a whole when all tests have run; returns the verdicts that fail the session."""
-        settings = self.settings
-        if self.selection and not (settings.collects_only or settings.smoke or settings.update_baselines):
+        """Judge software and machine when all tests have run, or end a recording; returns the verdicts that fail."""
+        if self.keeps_history and self.settings.update_baselines:
+            from pytest_tfperf.session.recording import end_recording
+
+            self.output_lines += end_recording(self)
+        elif self.keeps_history:
             self.progress.test, self.progress.why = "software and machine", ""
             self.verdicts += self.measuring.judge.judge(self.results)
         return self._failing

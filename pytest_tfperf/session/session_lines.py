@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 
+from pytest_tfperf.bench.controls import ControlledRecording
 from pytest_tfperf.bench.gpu_warm_up import Warmed
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.comparison import Comparison
@@ -12,14 +14,21 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.common_drift import MIN_TESTS
+from pytest_tfperf.judging.new_baselines import CONTROLS
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import Shown
-from pytest_tfperf.reports.numbers import counted, duration
+from pytest_tfperf.reports.numbers import change, counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.summary import required, unrecorded
-from pytest_tfperf.session.expected_time import expected_seconds, most_seconds, seconds_left, seconds_of_each_run
+from pytest_tfperf.session.expected_time import (
+    expected_seconds,
+    most_seconds,
+    seconds_left,
+    seconds_of_controls,
+    seconds_of_each_run,
+)
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session import Session
 
@@ -32,15 +41,17 @@ def header(session: Session) -> list[str]:
         return remarks
     measuring = session.measuring
     each = expected_seconds(session)
+    of_controls = seconds_of_controls(session)
     known = each if settings.smoke else session.known_seconds
     session.progress.expect(len(measuring.machine.runnable), lambda: seconds_left(session))
     lines = summary.before(
         measuring.machine.topology.machine,
         len(measuring.machine.runnable),
-        math.fsum(each.values()),
+        math.fsum(each.values()) + of_controls,
         sum(test not in known for test in each),
-        most_seconds=most_seconds(session, each),
+        most_seconds=most_seconds(session, each) + of_controls,
         recording=settings.runs if settings.update_baselines else 0,
+        controls=CONTROLS if of_controls else 0,
         baselines=settings.shown_baselines,
         smoke=settings.smoke,
         inject_slowdown=settings.inject_slowdown,
@@ -88,6 +99,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *([""] if compared and measured else []),
         *measured,
         *(f"reference environment: {warning}" for warning in session.recorder.warnings),
+        *starmap(_controlled, session.recorder.controlled.items()),
         *_recorded_apart(*session.recorder.apart),
         *_not_recorded(session, measurements),
         *map(_warmed, session.measuring.engine.warm_up.done),
@@ -146,6 +158,28 @@ def _recorded_apart(recorded: int, others: int) -> list[str]:
         f"{rows} recorded apart from the {others} others of this machine: what it did in these minutes, such as its "
         "temperature, is part of the new figures alone. To record all alike: pytest --update-baselines"
     ]
+
+
+def _controlled(machine: str, found: ControlledRecording) -> str:
+    """What the controls beside a recording of few rows showed, or that there were none."""
+    failed = "".join(f". {name} could not serve as a control: {why}" for name, why in found.failures.items())
+    if not found.runs:
+        return (
+            f"new rows of {machine}: recorded without controls, because no other recorded workload could run beside "
+            "them: what the machine did in these minutes, such as its temperature, is part of the new figures alone"
+            f"{failed}. To record all alike: pytest --update-baselines"
+        )
+    others = counted(len(found.controls), "other recorded workload")
+    moved = (
+        f"meanwhile {others} changed by {change(math.expm1(found.change))} against their rows, in the median of "
+        f"{counted(found.runs, 'run')}: {', '.join(found.controls)}{failed}"
+    )
+    if found.change and not found.correction:
+        return (
+            f"new rows of {machine}: not corrected, although {moved}. That is more than sessions differ, so all tests "
+            "may have changed: record them in one session: pytest --update-baselines"
+        )
+    return f"new rows of {machine}: corrected by {change(math.expm1(found.correction))}, because {moved}"
 
 
 def _warmed(warmed: Warmed) -> str:

@@ -25,6 +25,7 @@ _COLOURS = {
     Outcome.PASS: "green",
     Outcome.IMPROVED: "green",
     Outcome.INCONCLUSIVE: "yellow",
+    Outcome.TOO_NOISY: "yellow",
     Outcome.NO_BASELINE: "yellow",
     Outcome.REGRESSED: "red",
     Outcome.INVALID: "red",

@@ -17,7 +17,7 @@ from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, as_written_now, is_possible
@@ -199,12 +199,18 @@ def session_changes(session: object, changes: object, outcome: str) -> SessionCh
 def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
     """The few fields that a reference needs; building whole measurements would take seconds in a large history.
 
+    None of what can't be one: undecided, refused as a baseline or not recorded to its end, disturbed, or slowed on
+    purpose.
+
     Raises:
         TfperfError: one is missing; names `place`.
     """
     try:
         verdict, environment = as_written_now(whole)["verdict"], whole["environment"]
         if verdict and not build(Verdict, verdict, place, newer=True).is_decided:
+            return None
+        recording = whole.get("recording")
+        if whole.get("is_refused") or (recording and build(Wants, recording, place, newer=True) != NOTHING):
             return None
         values = zip(whole["runs"], whole["throughput"]["runs"], strict=True)
         runs = tuple(

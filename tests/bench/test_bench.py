@@ -227,10 +227,45 @@ def test_from_eight_tests_on_what_all_lost_is_no_tests_own_loss() -> None:
     session = PlayedSession(tests=MIN_TESTS)
     tasks = [session.task(steady(96.0), test=f"a.py::test[{i}]") for i in range(MIN_TESTS)]
     first = [session.bench.check(task) for task in tasks]
-    assert [found.is_decided for found in first] == [False] * (MIN_TESTS - 1) + [True]
+    assert not any(found.is_decided for found in first)
     again = [session.bench.check(task, found) for task, found in zip(tasks, first, strict=True)]
     assert {outcome_of(found)[0] for found in again} == {Outcome.PASS}
     assert {len(found.runs) for found in again} == {1}
+
+
+def checked(session: PlayedSession, tasks: list[Task]) -> list[Measurement]:
+    """As a session does: all tests once, and then again those that are not decided."""
+    first = [session.bench.check(task) for task in tasks]
+    found = []
+    for task, one in zip(tasks, first, strict=True):
+        while not one.is_decided:
+            one = session.bench.check(task, one)
+        found.append(one)
+    return found
+
+
+@pytest.mark.parametrize("has_reference", [True, False])
+def test_tests_that_ran_first_and_lost_something_do_not_clear_each_other(has_reference: bool) -> None:
+    rates = [85.0] * (MIN_TESTS + 2) + [100.0] * (MIN_TESTS + 3)
+    session = PlayedSession(tests=len(rates))
+    reference = steady(100.0) if has_reference else None
+    tasks = [session.task(steady(rate), reference, test=f"a.py::test[{i}]") for i, rate in enumerate(rates)]
+    outcomes = [outcome_of(found)[0] for found in checked(session, tasks)]
+    assert outcomes == [Outcome.REGRESSED if rate < 100.0 else Outcome.PASS for rate in rates]
+
+
+@pytest.mark.parametrize(("others", "lost"), [(103.0, Outcome.REGRESSED), (100.0, Outcome.PASS)])
+def test_a_test_that_ran_before_the_others_is_held_against_what_they_gained(others: float, lost: Outcome) -> None:
+    session = PlayedSession(tests=3)
+    tasks = [session.task(steady(98.5), steady(103.0), test="a.py::first")]
+    tasks += [session.task(steady(others), steady(others), test=f"a.py::test[{i}]") for i in range(2)]
+    found = checked(session, tasks)
+    assert [outcome_of(one)[0] for one in found] == [lost, Outcome.PASS, Outcome.PASS]
+
+
+def test_a_test_alone_waits_for_no_others() -> None:
+    session = PlayedSession(tests=1)
+    assert session.bench.check(session.task(steady(100.0), steady(100.0))).is_decided
 
 
 # Disturbed runs

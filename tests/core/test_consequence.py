@@ -19,6 +19,7 @@ PASSES, WARNS, FAILS, ERRORS = Consequence
         (Outcome.IMPROVED, PASSES, PASSES, PASSES),
         (Outcome.REGRESSED, FAILS, FAILS, FAILS),
         (Outcome.INCONCLUSIVE, WARNS, WARNS, FAILS),
+        (Outcome.TOO_NOISY, WARNS, ERRORS, ERRORS),
         (Outcome.NO_BASELINE, PASSES, FAILS, PASSES),
         (Outcome.INVALID, ERRORS, ERRORS, ERRORS),
     ],
@@ -33,7 +34,13 @@ def test_an_outcome_means_what_the_table_of_outcomes_says(
 
 
 @pytest.mark.parametrize(
-    ("outcome", "plain"), [(Outcome.PASS, PASSES), (Outcome.IMPROVED, PASSES), (Outcome.INCONCLUSIVE, WARNS)]
+    ("outcome", "plain"),
+    [
+        (Outcome.PASS, PASSES),
+        (Outcome.IMPROVED, PASSES),
+        (Outcome.INCONCLUSIVE, WARNS),
+        (Outcome.TOO_NOISY, WARNS),
+    ],
 )
 def test_a_floor_is_no_baseline_for_the_nightly_gate(outcome: Outcome, plain: Consequence) -> None:
     result = measurement(verdict=verdict(outcome, is_floor=True))
@@ -48,6 +55,7 @@ def test_a_floor_is_no_baseline_for_the_nightly_gate(outcome: Outcome, plain: Co
         (Outcome.IMPROVED, PASSES),
         (Outcome.REGRESSED, WARNS),
         (Outcome.INCONCLUSIVE, WARNS),
+        (Outcome.TOO_NOISY, WARNS),
         (Outcome.INVALID, ERRORS),
     ],
 )

@@ -35,6 +35,18 @@ def test_a_figure_within_its_tolerance_passes_at_the_first_run() -> None:
     assert judged(MEMORY, 16.2 * GIB, reference=16 * GIB).outcome is Outcome.PASS
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"), [(16.2, FigureReason.WITHIN_TOLERANCE), (17.5, FigureReason.WITHIN_NOISE)]
+)
+def test_a_figure_beyond_its_tolerance_that_noise_explains_is_called_within_noise(
+    value: float, reason: FigureReason
+) -> None:
+    row = baseline(16 * GIB, key=KEY._replace(figure="peak_memory"), unit="bytes")
+    noisy = Noise(between_runs=0.1, degrees_of_freedom=40)
+    found = judge_figure(FigureEvidence(figure=MEMORY, values=[value * GIB], baseline=row, noise=noisy))
+    assert (found.outcome, found.reason) == (Outcome.PASS, reason)
+
+
 def test_a_suspected_figure_wants_fresh_runs() -> None:
     assert judged(MEMORY, 17.5 * GIB, reference=16 * GIB).wants == Wants(Want.RUNS, 3)
 

@@ -148,6 +148,14 @@ def test_what_the_first_run_and_the_confirmation_both_show_is_detectable() -> No
     assert found.min_detectable_slowdown > found.threshold + 2 * 0.01  # two standard errors between runs and more
 
 
+def test_a_noisy_session_is_no_reference_that_anything_passes() -> None:
+    restless = reference(earlier(1000.0, error=0.3))
+    found = [
+        judge(Evidence(throughput=throughput(rate), reference=restless, tolerance=Tolerance())) for rate in (551, 1000)
+    ]
+    assert [(one.outcome, one.reason) for one in found] == [(Outcome.TOO_NOISY, Reason.TOO_NOISY)] * 2
+
+
 def test_one_slow_run_is_cleared_by_two_more() -> None:
     assert judged(800.0, 1000.0, 1001.0).outcome is Outcome.PASS
 

@@ -117,6 +117,15 @@ def test_pairs_that_scatter_more_than_recorded_show_less() -> None:
     assert [found and found.outcome for found in (calm, wild)] == [Outcome.REGRESSED, Outcome.PASS]
 
 
+def test_pairs_or_rows_that_scatter_beyond_a_quarter_clear_neither_software_nor_machine() -> None:
+    measured = [pairs(0.0, 0.0, 0.0, 0.0, noise=Noise(between_runs=0.4, degrees_of_freedom=200))] * 4
+    found = judge_sentinels(measured, TWO_PERCENT), judge_machine(KNOWN, measured)
+    assert [one and one.outcome for one in found] == [Outcome.TOO_NOISY] * 2
+    accepting = judge_sentinels(measured, Tolerance.of(0.5))
+    assert accepting is not None
+    assert accepting.outcome is Outcome.PASS
+
+
 def test_one_pair_of_each_clears_the_software_but_never_condemns_it() -> None:
     assert (software(*[0.0] * 4, count=1).outcome, software(*[0.0] * 4, count=1).wants.count) == (Outcome.PASS, 0)
     slower = [software(*[-0.2] * 4, count=count) for count in (1, 2, 4)]

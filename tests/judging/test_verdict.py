@@ -30,7 +30,8 @@ ONE_PER_CENT = Noise(between_runs=0.01, degrees_of_freedom=200, rows=50)
 QUIET = Noise(between_runs=0.001, degrees_of_freedom=200, rows=50)
 NOISY = Noise(between_runs=0.05, degrees_of_freedom=200, rows=50)
 SAME_EVERY_SESSION = SessionVariance((1.0, *[0.0] * (len(GRID) - 1)))
-WORST_FIRST = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.IMPROVED)
+BLIND = Noise(between_runs=0.3, degrees_of_freedom=200, rows=50)
+WORST_FIRST = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY, Outcome.PASS, Outcome.IMPROVED)
 LAST_PAIR, LAST_RUN = PAIR_STAGES[-1], RUN_STAGES[-1]
 
 
@@ -108,6 +109,44 @@ def test_with_a_reference_environment_the_other_tests_do_not_count() -> None:
     assert by_pairs(-0.07, others=-0.07, **FEW).outcome is Outcome.REGRESSED
 
 
+@pytest.mark.parametrize(
+    ("change", "others", "suspected"), [(-0.015, 0.02, True), (-0.015, -0.02, False), (0.0, 0.015, False)]
+)
+def test_a_loss_that_a_faster_machine_hides_is_suspected_where_pairs_can_tell(
+    change: float, others: float, suspected: bool
+) -> None:
+    found = verdict(change, confirmed=[], others=others, **FEW)
+    assert found.wants == (Wants(Want.PAIRS, 2) if suspected else NOTHING)
+    assert verdict(change, others=others, **FEW).wants == NOTHING
+
+
+def test_pairs_decide_whatever_the_other_tests_gained() -> None:
+    found = [verdict(-0.015, confirmed=[change] * LAST_PAIR, others=0.02, **FEW) for change in (-0.05, 0.0)]
+    assert [one.outcome for one in found] == [Outcome.REGRESSED, Outcome.PASS]
+    assert [one.common_drift for one in found] == [0.0, 0.0]
+
+
+# Tests whose drift is still to come
+
+
+@pytest.mark.parametrize("confirmed", [None, []])
+@pytest.mark.parametrize(
+    ("change", "drift", "waits"),
+    [(-0.05, -0.05, True), (0.0, 0.05, True), (0.0, -0.05, True), (0.0, -0.01, False), (0.05, 0.05, False)],
+)
+def test_only_what_is_the_same_with_and_without_a_drift_for_the_worse_is_decided_before_all_tests_ran(
+    change: float, drift: float, waits: bool, confirmed: list[float] | None
+) -> None:
+    known = CommonDrift(math.log1p(drift), 8)
+    found = verdict(change, confirmed=confirmed, drift=known, is_drift_to_come=True)
+    assert found.wants == (Wants(Want.COMMON_DRIFT) if waits else NOTHING)
+    assert (found.reason is Reason.DRIFT_UNKNOWN) is waits
+
+
+def test_a_test_waits_although_it_looks_good_where_no_drift_is_known_yet() -> None:
+    assert verdict(0.0, is_drift_to_come=True).wants == Wants(Want.COMMON_DRIFT)
+
+
 # The laws
 
 changes = st.floats(-0.4, 0.4)
@@ -151,7 +190,7 @@ def test_one_wild_pair_does_not_hide_what_the_others_show(wild: float) -> None:
     assert verdict(-0.3, confirmed=[*others, wild]).outcome is Outcome.REGRESSED
 
 
-@given(situations, alike, st.none() | alike, st.floats(0.001, 0.3), st.floats(0, 0.3))
+@given(situations, alike, st.none() | alike, st.floats(0.001, 0.3), st.floats(0, 0.2))
 def test_a_wider_tolerance_never_fails_what_a_narrower_one_does_not(
     situation: dict[str, Any], runs: list[float], confirmed: list[float] | None, narrow: float, more: float
 ) -> None:
@@ -202,6 +241,38 @@ def test_any_drop_passes_where_any_drop_is_accepted(situation: dict[str, Any], r
     assert (found.lower, found.threshold, found.min_detectable_slowdown) == (None, None, None)
 
 
+accepting = st.floats(-0.5, -0.005).map(lambda lower: (lower, None))
+of_any_noise = st.builds(
+    lambda sd, df: Noise(between_runs=sd, degrees_of_freedom=df), st.floats(0.001, 0.5), st.floats(1, 300)
+)
+
+
+@given(situations, of_any_noise, accepting, alike, st.none() | alike)
+def test_nothing_passes_that_may_have_lost_a_quarter_unless_the_tolerance_accepts_it(
+    situation: dict[str, Any],
+    noise: Noise,
+    tolerance: tuple[float, None],
+    runs: list[float],
+    confirmed: list[float] | None,
+) -> None:
+    found = verdict(*runs, confirmed=confirmed, **situation | {"noise": noise, "tolerance": tolerance})
+    is_wide = (found.threshold or 0.0) > max(0.25, -tolerance[0]) + 1e-12
+    if found.outcome in (Outcome.PASS, Outcome.TOO_NOISY) and found.reason is not Reason.ABOVE_FLOOR:
+        assert (found.outcome is Outcome.TOO_NOISY) is is_wide
+    if found.outcome is Outcome.INCONCLUSIVE and found.is_decided:
+        assert not is_wide
+
+
+@given(st.floats(0.02, 0.2), st.floats(-0.2, 0.1), st.integers(1, LAST_RUN), st.none() | st.just(1))
+def test_what_lost_more_than_the_tolerance_is_never_called_within_it(
+    between_runs: float, change: float, count: int, max_runs: int | None
+) -> None:
+    noise = Noise(between_runs=between_runs, degrees_of_freedom=200)
+    found = by_runs(change, count, noise=noise, max_runs=max_runs)
+    if found.outcome is Outcome.PASS:
+        assert (found.reason is Reason.WITHIN_TOLERANCE) is (change >= -0.02)
+
+
 # One example of each reason
 
 
@@ -223,6 +294,16 @@ def test_any_drop_passes_where_any_drop_is_accepted(situation: dict[str, Any], r
         (verdict(-0.2, max_runs=1), Outcome.REGRESSED, Reason.SINGLE_RUN),
         (verdict(-0.13, max_runs=1, noise=NOISY, tests=50), Outcome.PASS, Reason.WITHIN_NOISE),
         (by_runs(-0.06, noise=NOISY), Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE),
+        (verdict(-0.06, noise=NOISY), Outcome.PASS, Reason.WITHIN_NOISE),
+        (by_runs(-0.04, 3, noise=NOISY), Outcome.PASS, Reason.WITHIN_NOISE),
+        (verdict(0.0, noise=BLIND), Outcome.TOO_NOISY, Reason.TOO_NOISY),
+        (by_runs(-0.15, 3, noise=BLIND), Outcome.TOO_NOISY, Reason.TOO_NOISY),
+        (by_runs(-0.4, noise=BLIND, tests=20), Outcome.TOO_NOISY, Reason.TOO_NOISY),
+        (verdict(-0.3, max_runs=1, noise=BLIND), Outcome.TOO_NOISY, Reason.TOO_NOISY),
+        (verdict(-0.02, is_floor=True, noise=BLIND), Outcome.TOO_NOISY, Reason.TOO_NOISY),
+        (verdict(2.0, is_floor=True, noise=BLIND), Outcome.PASS, Reason.ABOVE_FLOOR),
+        (verdict(2.0, noise=BLIND), Outcome.IMPROVED, Reason.FASTER),
+        (verdict(-0.3, noise=BLIND, tolerance=0.5), Outcome.PASS, Reason.WITHIN_TOLERANCE),
         (verdict(-0.3, confirmed=[-0.06] * 8 + [0.0] * 4), Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE),
         (verdict(-0.3, confirmed=[-0.06] * 7 + [0.0] * 5), Outcome.PASS, Reason.RUNS_DISAGREE),
         (verdict(*[-0.37] * 6, 0.0, 0.0), Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE),

@@ -94,6 +94,7 @@ MESSAGES = {
     "a baseline of one run": judged(1600.0, baseline=ONE_RUN),
     "assumed noise": judged(1600.0, noise=SURE),
     "runs that disagree": judged(*MIXED, outcome=Outcome.INCONCLUSIVE, reason=Reason.RUNS_DISAGREE),
+    "too noisy": judged(1402.0, outcome=Outcome.TOO_NOISY, reason=Reason.TOO_NOISY, threshold=0.31),
     "a single run": judged(1402.0, reason=Reason.SINGLE_RUN, **LESS),
     "confirmed by runs": judged(*MIXED, confirmed_change=LOST, **LESS),
     "pairs": judged(1402.0, more=PAIRS, **REFERENCE),

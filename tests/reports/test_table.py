@@ -123,7 +123,17 @@ def outcomes(lines: list[str]) -> list[str]:
 
 def test_rows_that_need_action_come_first() -> None:
     kinds = [*reversed(Outcome), Outcome.REGRESSED]
-    expected = ["REGRESSED", "REGRESSED", "INVALID", "INCONCLUSIVE", "NO_BASELINE", "IMPROVED", "PASS", "measured"]
+    expected = [
+        "REGRESSED",
+        "REGRESSED",
+        "INVALID",
+        "INCONCLUSIVE",
+        "TOO_NOISY",
+        "NO_BASELINE",
+        "IMPROVED",
+        "PASS",
+        "measured",
+    ]
     assert outcomes(lines_of_table([measurement(), *(judged(kind, 0.0) for kind in kinds)])) == expected
 
 

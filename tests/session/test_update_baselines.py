@@ -87,8 +87,11 @@ def test_other_rows_and_those_of_failed_tests_stay_as_they_were(recorded: Finish
     assert (rows[UNTOUCHED].reference, rows[UNTOUCHED].note) == (123, "as it was")
 
 
-def test_a_few_rows_that_were_recorded_apart_from_the_others_are_said_to_be(recorded: Finished) -> None:
-    assert "1 workload recorded apart from the 2 others of this machine" in recorded.text
+def test_a_few_rows_that_were_recorded_without_controls_are_said_to_be(recorded: Finished) -> None:
+    assert (
+        "new rows of box: recorded without controls, because no other recorded workload could run beside"
+        in recorded.text
+    )
 
 
 def test_old_and_new_are_shown(recorded: Finished) -> None:

@@ -36,7 +36,7 @@ from pytest_tfperf.core.measurement import EnvironmentChange, Measurement
 from pytest_tfperf.core.past import PastResult, SessionChanges
 from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.telemetry import Telemetry
-from pytest_tfperf.core.verdict import Outcome, Verdict, Want, Wants
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.data_frame import load_history
@@ -383,6 +383,8 @@ def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, 
         ),
         pytest.param({"verdict": verdict(Outcome.INVALID)}, id="invalid"),
         pytest.param({"verdict": verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))}, id="undecided"),
+        pytest.param({"recording": NOTHING, "verdict": None, "is_refused": True}, id="refused as a baseline"),
+        pytest.param({"recording": Wants(Want.RUNS, 5), "verdict": None}, id="a recording that was cut short"),
         pytest.param({"environment": {"injected_slowdown": "0.2"}}, id="slowed on purpose"),
         pytest.param({"runs": (run(disturbance=BUSY),)}, id="disturbed"),
         pytest.param({"machine": "another"}, id="another machine"),

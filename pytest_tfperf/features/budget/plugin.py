@@ -12,7 +12,7 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.selection import Choice, Selection
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import BAD_NEWS
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import hookimpl
 
@@ -74,8 +74,6 @@ def remarks(settings: Settings, left_out: Mapping[str, float], in_brief: bool) -
 LONG: Final = timedelta(days=7)
 """A test that was not measured for this long comes before important ones, so that no test waits for ever."""
 
-_UNSETTLED = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -85,7 +83,7 @@ class Candidate:
         test: pytest's node id.
         seconds: how long it will probably take, with its confirmation.
         is_important: it is marked `important`.
-        is_unsettled: it failed, regressed, stayed inconclusive or was INVALID last time.
+        is_unsettled: its last outcome was bad news, or it failed.
         measured: when it was last measured; None for never.
     """
 
@@ -164,7 +162,7 @@ def candidates(
 def _is_unsettled(one: PastResult | Comparison) -> bool:
     from pytest_tfperf.core.comparison import Comparison
 
-    return any(outcome in _UNSETTLED for outcome in ([one.outcome] if isinstance(one, Comparison) else one.outcomes))
+    return any(outcome in BAD_NEWS for outcome in ([one.outcome] if isinstance(one, Comparison) else one.outcomes))
 
 
 def _rank(one: Candidate, now: datetime) -> tuple[int, float]:

@@ -11,7 +11,7 @@ from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import BAD_NEWS, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import plain, printable, without_passwords
 from pytest_tfperf.reports.comparisons import message_of, sides
@@ -23,8 +23,6 @@ from pytest_tfperf.reports.session_verdicts import text_of
 
 Result = Measurement | Comparison
 Row = dict[str, str | None]
-
-_NEEDS_ACTION = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE)
 
 _MOST_CHARACTERS = 200  # of a test's id, which may have ten thousand, and of other short texts
 _MOST_BYTES = 500_000  # in all messages; GitHub drops a summary of more than 1 MiB
@@ -62,7 +60,7 @@ def markdown(
     figures = figure_rows(measured, all_of_them=True)
     of_sides = compared_figure_rows(compared, all_of_them=True)
     blocks += [_table(rows) for rows in (_measured(measured), figures, _compared(compared), of_sides) if rows]
-    needed = [one for one in ordered if _decided(one) in _NEEDS_ACTION and one.test not in failed]
+    needed = [one for one in ordered if _decided(one) in BAD_NEWS and one.test not in failed]
     messages = [(outcome(one), one.test, plain(message_of(one, rerun))) for one in needed]
     messages += [("NOT MEASURED", test, str(error)) for test, error in failed.items()]
     messages += [("REFUSED", test, str(error)) for test, error in (refused or {}).items()]
@@ -162,7 +160,7 @@ def _details(word: str, test: str, text: str) -> str:
 
 # The comment on a pull request
 
-_MOVED: Final = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
+_MOVED: Final = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY)
 _MOST_ROWS: Final = 15
 
 

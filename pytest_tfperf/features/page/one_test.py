@@ -31,7 +31,7 @@ _JUDGED = (
 )
 _DRIFT_WORTH_SHOWING = 0.003
 _LOAD_WORTH_SHOWING = DisturbanceLimits().other_cpu_fraction
-_MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE)
+_MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY)
 """The outcomes of a test that is not as fast as its baseline; the page says since when."""
 
 
@@ -137,7 +137,7 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
     is_of_baseline = verdict.rule is not Rule.REFERENCE_ENVIRONMENT or verdict.confirmed_change is None
     if is_of_baseline and abs(judged["raw_change"] - change) >= _DRIFT_WORTH_SHOWING:
         text += f", {compared(change)} expected with the common drift"
-    if verdict.outcome is Outcome.INCONCLUSIVE:
+    if verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.TOO_NOISY):
         return f"{text}; {verdict.reason}"
     sessions = began["sessions"]
     text += ", new in this session" if sessions == 1 else f", since {day(began['time'])}, {sessions} sessions"

@@ -23,7 +23,7 @@ _STATUSES = STATUSES | {
     EXIT_GREEN: "all are PASS, IMPROVED or INCONCLUSIVE",
     EXIT_REGRESSED: "one is REGRESSED",
     EXIT_USAGE: "an option, a file or a name is wrong, and nothing was judged",
-    EXIT_NOT_MEASURED: "none is REGRESSED, but one is INVALID, has no baseline or could not be read; "
+    EXIT_NOT_MEASURED: "none is REGRESSED, but one is INVALID or TOO_NOISY, has no baseline or could not be read; "
     "or no memory, space or permission",
 }
 
@@ -134,4 +134,5 @@ def _status(done: Replay) -> int:
         return EXIT_REGRESSED
     if done.refused and not done.judged:
         return EXIT_USAGE
-    return EXIT_NOT_MEASURED if done.refused or outcomes & {Outcome.INVALID, Outcome.NO_BASELINE} else EXIT_GREEN
+    unmeasured = {Outcome.INVALID, Outcome.NO_BASELINE, Outcome.TOO_NOISY}
+    return EXIT_NOT_MEASURED if done.refused or outcomes & unmeasured else EXIT_GREEN

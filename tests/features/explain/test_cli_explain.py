@@ -97,6 +97,12 @@ def test_noise_that_widens_the_threshold_is_named_with_its_sources() -> None:
     assert "between fresh runs  5.00 %  from 9 rows of this machine, 36 degrees of freedom" in text
 
 
+def test_what_is_too_noisy_to_judge_says_what_would_pass() -> None:
+    text = text_of(judged(-0.05, noise=Noise(between_runs=0.3, degrees_of_freedom=36, rows=9)))
+    assert "\nTOO_NOISY: too noisy to judge" in text
+    assert "So a slowdown by a quarter would pass. It is TOO_NOISY, because a pass would say nothing." in text
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [

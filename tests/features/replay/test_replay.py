@@ -18,7 +18,7 @@ from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.features.replay.replay import Request
 from pytest_tfperf.features.replay.replay import replay as replay_files
@@ -376,6 +376,12 @@ def test_a_measurement_without_a_baseline_is_told_where_one_may_come_from(
     path = exported(tmp_path, [run_at(900.0)], Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE))
     assert cli.main(["replay", str(path)]) == NOT_MEASURED
     assert "it was measured without a baseline: name a folder that has one" in capsys.readouterr().out
+
+
+def test_what_noise_hides_is_no_green(tmp_path: Path) -> None:
+    noise = Noise(between_runs=0.3, degrees_of_freedom=200)
+    path = exported(tmp_path, [run_at(900.0)], verdict(tolerance=Tolerance(), noise=noise))
+    assert cli.main(["replay", str(path)]) == NOT_MEASURED
 
 
 def test_a_row_in_another_unit_is_refused_for_the_measurement_that_counts_otherwise(

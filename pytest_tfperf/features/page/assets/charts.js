@@ -188,7 +188,7 @@ function label(time, index, all) {
 
 function outcomeColour(word) {
   if (word.startsWith("REGRESSED") || word.startsWith("INVALID")) return "bad";
-  if (word.startsWith("INCONCLUSIVE")) return "doubt";
+  if (word.startsWith("INCONCLUSIVE") || word.startsWith("TOO_NOISY")) return "doubt";
   return word.startsWith("IMPROVED") ? "good" : "line";
 }
 

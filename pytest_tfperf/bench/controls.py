@@ -1,0 +1,155 @@
+"""Controls: other recorded workloads that run beside a recording of few rows, to show what the machine does meanwhile.
+
+Runs of few tests follow one another, and share what the machine does in these minutes, such as its temperature. So
+before each round of a recording, and after the last, three others run once each. The new rows are corrected by what
+these changed against their own.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.bench.run_engine import RunEngine, Side
+from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core.baseline import Baseline, Key
+from pytest_tfperf.core.command import parse_subject
+from pytest_tfperf.core.run import OwnRun, Plan
+from pytest_tfperf.core.throughput import run_value
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.judging.common_drift import MIN_TESTS
+from pytest_tfperf.judging.new_baselines import CONTROLS, controls, correction
+from pytest_tfperf.judging.reference import refuse_other_devices, require_same_unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledRecording:
+    """What the controls beside a machine's recording of few rows showed.
+
+    Args:
+        change: the median of their ln(run / row); 0 without any run of a control.
+        correction: what to add to the logarithms of the new references.
+        controls: the workloads that ran.
+        runs: how many of their runs count.
+        failures: of each workload that could not serve, why.
+    """
+
+    change: float
+    correction: float
+    controls: Sequence[str]
+    runs: int
+    failures: Mapping[str, str]
+
+    @property
+    def note(self) -> str:
+        """What the new rows say of it."""
+        if not self.runs:
+            return "recorded without controls"
+        if self.change and not self.correction:
+            return f"not corrected, although controls changed by {100 * math.expm1(self.change):+.1f} %"
+        return f"corrected by {100 * math.expm1(self.correction):+.1f} % by {self.runs} runs of controls"
+
+
+class Controls:
+    """The controls of a session that records; for each machine its own.
+
+    Args:
+        engine: takes their runs.
+        rows: returns a machine's rows.
+        tests: returns how many tests the session will probably record on a machine.
+        plan: the steps of a control.
+    """
+
+    def __init__(
+        self,
+        engine: RunEngine,
+        rows: Callable[[str], Mapping[Key, Baseline]],
+        tests: Callable[[str], int],
+        plan: Plan,
+    ) -> None:
+        self._engine = engine
+        self._rows = rows
+        self._tests = tests
+        self._plan = plan
+        self._machines: dict[str, _ControlsOfMachine] = {}
+
+    def before_run(self, task: Task, taken: int) -> None:
+        """Run the controls if a task's next run, after so many, begins a round of a recording of few rows."""
+        name = task.topology.machine
+        if name not in self._machines:
+            self._machines[name] = _ControlsOfMachine(self._engine, self._plan, task, self._tests(name))
+        self._machines[name].before_run(task, taken, self._rows(name))
+
+    def found_on(self, machine: str) -> ControlledRecording | None:
+        """What the controls showed so far; None where the session records no few rows on the machine."""
+        one = self._machines.get(machine)
+        return None if one is None or not one.is_needed else one.found
+
+    def after_last_run(self) -> Mapping[str, ControlledRecording]:
+        """Run the controls once more; returns what they showed on each machine where few rows were recorded."""
+        for name, one in self._machines.items():
+            one.run(self._rows(name))
+        return {name: one.found for name, one in self._machines.items() if one.is_needed}
+
+
+class _ControlsOfMachine:
+    """The controls of one machine; they run on what the first task runs on."""
+
+    def __init__(self, engine: RunEngine, plan: Plan, first: Task, tests: int) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._first = first
+        self._tests = tests
+        self._rounds = 0
+        self._recorded: set[Key] = set()
+        self._known: set[Key] = set()
+        self._changes: list[tuple[Key, float]] = []
+        self._failures: dict[Key, str] = {}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the session records too few rows here to share what the machine does."""
+        return self._tests < MIN_TESTS and len(self._recorded) < MIN_TESTS
+
+    @property
+    def found(self) -> ControlledRecording:
+        """What they showed; a row that turned out to be recorded, too, is no control."""
+        counted = [(key, change) for key, change in self._changes if key not in self._recorded]
+        change = statistics.median(change for _, change in counted) if counted else 0.0
+        return ControlledRecording(
+            change=change,
+            correction=correction(change, len(self._known | self._recorded)),
+            controls=list(dict.fromkeys(key.workload for key, _ in counted)),
+            runs=len(counted),
+            failures={key.workload: why for key, why in self._failures.items()},
+        )
+
+    def before_run(self, task: Task, taken: int, rows: Mapping[Key, Baseline]) -> None:
+        self._recorded.add(Key(task.workload.id, task.topology.shape))
+        if taken >= self._rounds:
+            self._rounds += 1
+            self.run(rows)
+
+    def run(self, rows: Mapping[Key, Baseline]) -> None:
+        """One run of each control; one that fails is replaced in the next round, so that it costs no recording."""
+        if not self.is_needed:
+            return
+        self._known = {key for key, row in rows.items() if row.is_measured}
+        able = controls(rows.values(), self._first.topology.shape, {*self._recorded, *self._failures})
+        for row in able[:CONTROLS]:
+            try:
+                self._changes += [(row.key, change) for change in self._change(row)]
+            except TfperfError as error:
+                self._failures[row.key] = error.brief
+
+    def _change(self, row: Baseline) -> list[float]:
+        """ln(run / row) of one run; nothing of a disturbed one."""
+        topology = self._first.topology
+        refuse_other_devices(row, topology)
+        side = Side(workload=parse_subject(row.key.workload), launcher=self._first.side.launcher)
+        run = self._engine.run(side, topology, self._plan, label=OwnRun.CONTROL)
+        require_same_unit(row, run.unit)
+        change = run_value(run).log_rate - math.log(row.reference)
+        return [change] if run.disturbance is None and math.isfinite(change) else []
