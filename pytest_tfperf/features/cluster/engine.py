@@ -57,6 +57,11 @@ LOCAL: Final = "local"
 NAMES: Final = sorted(path.stem for path in (Path(__file__).parent / "engines").glob("[!_]*.py"))
 
 
+def is_empty(option: str) -> bool:
+    """Whether an option lacks its value, as where a variable in it is not set: "--host=", or nothing at all."""
+    return not option.strip() or (option.startswith("--") and option.endswith("="))
+
+
 def split_launcher(text: str) -> tuple[str, list[str]]:
     """Split the setting into the engine's name and its options.
 
@@ -71,7 +76,7 @@ def split_launcher(text: str) -> tuple[str, list[str]]:
         raise ValueError(f"is not a launcher. {known_names(name, [LOCAL, *NAMES])}")
     if name == LOCAL and options:
         raise ValueError(f"has options, and {LOCAL} takes none")
-    if empty := [option for option in options if option.endswith("=") or not option.strip()]:
+    if empty := [option for option in options if is_empty(option)]:
         raise ValueError(f"has an option without its value: {empty[0]!r}")
     return name, options
 
