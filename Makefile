@@ -39,7 +39,7 @@ endif
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-slow test-lowest test-services test-nodes horovod otava lint clean
+.PHONY: perf baselines test test-slow test-lowest test-services test-nodes mutants horovod otava lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -73,6 +73,12 @@ test-services: $(VENV)/.installed-dev
 test-nodes: $(VENV)/.installed-dev
 	$(PYTEST) tests/nodes -n 4 --dist loadfile $(ARGS)
 
+# Small changes of the package, each of which a test should notice: `make mutants MUTANTS=judging/thresholds.py`, all of
+# judging/ bench/ programs/, or some of them with SAMPLE=150. tests/survivors.toml names those that none notices, and why.
+MUTANTS ?= judging
+mutants: $(VENV)/.installed-mutants
+	$(BIN)/python -m tools.mutants $(MUTANTS) $(if $(SAMPLE),--sample $(SAMPLE))
+
 # Horovod has no wheel for today's TensorFlow: builds one, or takes the one that was built before.
 horovod: $(VENV)/.installed-dev
 	tools/build_horovod.sh $(BIN)/python
@@ -97,6 +103,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,tensorflow]'
+	@touch $@
+
+$(VENV)/.installed-mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
 	@touch $@
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from expected import same_texts
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from projects import played, played_project, project, shared
 
 __all__ = ["played", "played_project", "project", "same_texts", "shared"]
@@ -22,4 +22,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("no clock", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 # HYPOTHESIS_PROFILE=long .venv/bin/python -m pytest tests/session/test_fuzz.py
 settings.register_profile("long", settings.get_profile("no clock"), max_examples=3000)
+# The same examples in each run, and the first that fails suffices (tools/mutants).
+settings.register_profile(
+    "mutants",
+    settings.get_profile("no clock"),
+    max_examples=20,
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "no clock"))

@@ -53,7 +53,9 @@ def test_a_run_installs_and_tests_everything(checkout: Checkout) -> None:
     finished = checkout.run()
     assert (finished.returncode, finished.stdout) == (0, "")
     suites = ["test", "test-slow", "test-services", "test-nodes", "test-lowest"]
-    assert checkout.called("make ") == [f"make {goal}" for goal in ["lint", "horovod", "otava", *suites]]
+    assert checkout.called("make ") == [
+        f"make {goal}" for goal in ["lint", "horovod", "otava", *suites, "mutants SAMPLE=100"]
+    ]
 
 
 def test_lint_comes_first(checkout: Checkout) -> None:

@@ -1,0 +1,105 @@
+"""Which small changes `make mutants` makes, and whether a test notices them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+pytest.importorskip("mutmut", reason="mutmut is not installed: make mutants installs it")
+pytest.importorskip("coverage", reason="coverage is not installed: make mutants installs it")
+
+from tools.mutants.__main__ import PACKAGE, named_survivors
+from tools.mutants.mutations import mutants_of
+
+SOURCE = """
+    from functools import cache
+
+    LIMIT = 0.25
+    NAMES: dict[str, int] = {}
+
+    class Judge:
+        least: int = 2
+
+        @property
+        def is_bad(self):
+            return self.value > LIMIT
+
+        @cache
+        def share(self, error, tests):
+            if tests <= 0:
+                raise ValueError("no tests: give 1 or more", tests + 1)
+            return dict(zip([error], [tests], strict=True))
+"""
+
+
+def changes(tmp_path: Path, source: str = SOURCE) -> set[tuple[str, str]]:
+    (tmp_path / "judge.py").write_text(dedent(source))
+    return {(mutant.before, mutant.after) for mutant in mutants_of(tmp_path, "judge.py")}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("LIMIT = 0.25", "LIMIT = 0.5"),
+        ("least: int = 2", "least: int = 3"),
+        ("return self.value > LIMIT", "return self.value >= LIMIT"),
+        ("if tests <= 0:", "if tests < 0:"),
+    ],
+    ids=["a constant", "a field", "a property", "a decorated method"],
+)
+def test_all_code_is_changed(tmp_path: Path, change: tuple[str, str]) -> None:
+    assert change in changes(tmp_path)
+
+
+def test_what_raises_annotations_and_assertions_stay(tmp_path: Path) -> None:
+    made = changes(tmp_path)
+    assert not [before for before, _ in made if "raise" in before or "NAMES" in before]
+    assert not [after for _, after in made if "strict=False" in after]
+
+
+def test_a_name_stays_the_same_when_lines_above_are_added(tmp_path: Path) -> None:
+    assert changes(tmp_path) == changes(tmp_path, "\n\n" + SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("expected", "noticed"), [(0.25, True), (None, False)], ids=["a test", "no test that can fail"]
+)
+def test_a_mutant_is_noticed_by_a_test_that_fails_with_it(
+    tmp_path: Path, expected: float | None, noticed: bool
+) -> None:
+    """In a process of its own: trials fork it, and it must not have imported the package."""
+    package = tmp_path / "small"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "limits.py").write_text("LIMIT = 0.25\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_it.py").write_text(
+        f"from small.limits import LIMIT\ndef test_it():\n    assert {expected} in (None, LIMIT)\n"
+    )
+    (tmp_path / "tests" / "conftest.py").write_text(
+        "from hypothesis import settings\nsettings.register_profile('mutants')\n"
+    )
+    script = dedent(f"""
+        from pathlib import Path
+        from tools.mutants.mutations import mutants_of
+        from tools.mutants.trial import Trials
+
+        package = Path({str(package)!r})
+        trials = ((mutant, [{str(tmp_path / "tests")!r}], 1.0) for mutant in mutants_of(package, "limits.py"))
+        print([noticed for _, noticed in Trials(package, 1).run(trials)])
+    """)
+    environment = {"PYTHONPATH": f"{PACKAGE.parent}:{tmp_path}", "PATH": "/usr/bin:/bin"}
+    found = subprocess.run(
+        [sys.executable, "-c", script], env=environment, cwd=tmp_path, text=True, capture_output=True, check=False
+    )
+    assert found.stdout.splitlines()[-1:] == [str([noticed])], found
+
+
+def test_each_named_survivor_has_its_reason_and_its_file() -> None:
+    for name, reason in named_survivors().items():
+        assert (PACKAGE / name.partition(" ")[0]).is_file(), name
+        assert len(reason.split()) >= 3, name
