@@ -93,7 +93,7 @@ def _next_alarm(values: Values, start: int, seen: int, carried: SeriesNoise) -> 
     points = values[start:]
     least = length = max(_LEAST_BEFORE + _LEAST_AFTER, seen - start)
     while least <= len(points):
-        until = min(max(length + 1, length * 3 // 2), len(points))
+        until = min(length * 3 // 2, len(points))
         z, near, scale = _standardised(points[:until], learn=length)
         known = SeriesNoise(
             carried.variance / scale**2, carried.freedom, _correlation(_levelled(z[:length]), carried.correlation)
@@ -248,7 +248,7 @@ def shapes(values: Values, alarms: Sequence[Alarm]) -> list[Shape]:
 
 def _shapes_one_way(near: Values, edges: Sequence[int], run: Sequence[int], alarms: Sequence[Alarm]) -> Iterator[Shape]:
     """Of neighbouring alarms the same way: one slow change of all, or each by itself."""
-    if len(run) > 1 and (together := _slow(near, edges, run, alarms)) is not None:
+    if (together := _slow(near, edges, run, alarms)) is not None:
         yield together
         return
     for index in run:

@@ -57,6 +57,14 @@ def test_one_slow_run_is_cleared_by_fresh_ones() -> None:
     assert outcome_of(found)[0] is Outcome.PASS
 
 
+@pytest.mark.parametrize(("figures", "cold"), [((), False), (("loss",), False), (("loss", "first_step"), True)])
+def test_a_worker_whose_first_step_is_judged_compiles_without_caches(figures: tuple[str, ...], cold: bool) -> None:
+    launcher, session = steady(100.0), PlayedSession()
+    task = session.task(launcher)
+    session.bench.check(replace(task, plan=replace(task.plan, also=tuple(map(Figure, figures)))))
+    assert [job.cold_caches for job in launcher.jobs] == [cold]
+
+
 def test_without_a_baseline_one_run_is_measured() -> None:
     session = PlayedSession(row=None)
     found = session.decided(session.task(steady(80.0)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.comparison import Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
@@ -209,6 +212,22 @@ def test_a_failure_in_a_later_pair_is_named_too() -> None:
 )
 def test_the_ratio_decides(b: tuple[float, ...], outcome: Outcome) -> None:
     assert compared(*sides(b=b)).outcome is outcome
+
+
+class RestlessLauncher(PlayedLauncher):
+    """Its workers' steps differ much, but their runs do not."""
+
+    def start(self, job: Job, progress: Callable[[str], None]) -> PlayedRun:
+        run = super().start(job, progress)
+        seconds = run.step_seconds(0)
+        return replace(run, step_seconds=lambda step: seconds * (1 + random.Random(step).random()))
+
+
+def test_restless_windows_make_a_comparison_less_sure() -> None:
+    calm = compared(*sides(), max_pairs=3)
+    a, b = sides()
+    restless = compared(a, RestlessLauncher(b.script, b.name, b.machine), max_pairs=3)
+    assert restless.high / restless.low > 1.02 * calm.high / calm.low
 
 
 @pytest.mark.parametrize("workload", [TRIVIAL, HOST])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.figure import COLD_CACHES, Better, Figure, figures_of, with_default
+from pytest_tfperf.core.figure import COLD_CACHES, Better, Figure, figures_of, with_cold_caches, with_default
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.errors import WorkloadError
 
@@ -121,3 +121,12 @@ def test_our_example_of_a_pattern_reads_a_number_with_an_exponent() -> None:
     found = re.search(example[1], "eval loss 1.2e-3 after 5 epochs")
     assert found
     assert found["x"] == "1.2e-3"
+
+
+def test_a_program_whose_first_step_is_judged_compiles_without_caches() -> None:
+    assert with_cold_caches([Figure("loss"), Figure("first_step")], {"A": "b"}) == {**COLD_CACHES, "A": "b"}
+    assert with_cold_caches([Figure("loss")], {"A": "b"}) == {"A": "b"}
+
+
+def test_a_test_that_sets_a_cache_itself_has_its_way() -> None:
+    assert with_cold_caches([Figure("first_step")], {"TRITON_ALWAYS_COMPILE": "0"})["TRITON_ALWAYS_COMPILE"] == "0"

@@ -16,6 +16,7 @@ from pytest_tfperf.core.run import Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers.training_run import OfRank
 
 TRIVIAL = Workload(model="trivial", batch_size=1)
 BOX = Topology(
@@ -37,6 +38,7 @@ class PlayedRun:
     examples_per_step: int = 1
     unit: str = "images"
     compile_seconds: float = 1.0
+    first_step: OfRank = OfRank(1.0, "")
     fetches: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: {"tensorflow": "2.21.0"})
     log: str = "worker.log"

@@ -49,6 +49,12 @@ def test_what_happens_to_all_tests_moves_the_drift_by_as_much(changes: list[floa
     assert after.error == pytest.approx(before.error)
 
 
+def test_four_times_as_many_tests_halve_the_error_of_the_drift() -> None:
+    changes = [-0.03, -0.02, -0.01, 0.0, 0.0, 0.01, 0.02, 0.03]
+    assert common_drift(changes * 4).error == pytest.approx(common_drift(changes).error / 2)
+    assert common_drift(changes).error == pytest.approx(0.0222 * 1.2533 / 8**0.5, rel=0.01)
+
+
 @pytest.mark.parametrize("later", [0.5, 0.05])
 def test_a_run_counts_by_its_first_windows_however_long_it_went_on(later: float) -> None:
     """A run stops early on good news only: its whole value would be better than the machine is."""

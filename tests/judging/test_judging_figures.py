@@ -72,6 +72,22 @@ def test_a_change_is_one_from_what_the_reference_environment_gives_today() -> No
     assert (verdict.confirmed_change, verdict.confirmed_from) == (20.0, 20.0)
 
 
+@pytest.mark.parametrize(("now", "outcome"), [(208.0, Outcome.PASS), (220.0, Outcome.REGRESSED)])
+def test_the_tolerance_of_pairs_is_that_of_what_the_reference_environment_gives_today(
+    now: float, outcome: Outcome
+) -> None:
+    """5 % of its 200 are 10; of the row's 100 they would be 5."""
+    evidence = {"pairs": [(200.0, now)] * 12, "has_reference_environment": True}
+    assert judged(Figure("size", field="size"), now, reference=100.0, **evidence).outcome is outcome
+
+
+def test_two_pairs_clear_what_their_own_noise_explains() -> None:
+    """A pair's change has the noise of two runs: 0.12 of 100 is 1.2 of the standard errors of two such pairs."""
+    evidence = {"pairs": [(100.0, 100.12)] * 2, "has_reference_environment": True}
+    strict = Figure("size", field="size", tolerance=0.0, absolute=1e-9)
+    assert judged(strict, 150.0, reference=100.0, **evidence).outcome is Outcome.PASS
+
+
 def test_pairs_that_do_not_show_the_change_clear_it() -> None:
     evidence = {"pairs": [(17.5 * GIB, 17.5 * GIB)] * 2, "has_reference_environment": True}
     assert judged(MEMORY, 17.5 * GIB, reference=16 * GIB, **evidence).outcome is Outcome.PASS
@@ -95,6 +111,12 @@ def test_both_tolerances_must_be_exceeded() -> None:
 
 def test_less_memory_is_an_improvement() -> None:
     assert judged(MEMORY, 12 * GIB, reference=16 * GIB).outcome is Outcome.IMPROVED
+
+
+def test_a_gain_that_noise_explains_among_many_tests_is_no_improvement() -> None:
+    figure = Figure("size", field="size", tolerance=0.0, absolute=1e-9)
+    assert judged(figure, 99.7, reference=100.0).outcome is Outcome.IMPROVED
+    assert judged(figure, 99.7, reference=100.0, tests=1000).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("value", [1.8, 2.2])
@@ -126,7 +148,7 @@ def test_a_reference_of_zero_has_its_absolute_tolerance() -> None:
 def test_a_limit_needs_no_baseline() -> None:
     figure = Figure("loss", limit=3.0)
     assert judged(figure, 2.0).outcome is Outcome.PASS
-    assert judged(figure, 4.0).wants == Wants(Want.RUNS, 3)
+    assert (judged(figure, 4.0).outcome, judged(figure, 4.0).wants) == (Outcome.INCONCLUSIVE, Wants(Want.RUNS, 3))
     assert judged(figure, 4.0, 4.0, 4.0).reason is FigureReason.BEYOND_LIMIT
 
 

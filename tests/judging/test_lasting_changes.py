@@ -157,6 +157,36 @@ def test_a_figure_that_may_be_negative_changes_by_a_fraction_of_its_level_before
     assert (change.is_worse, change.size) == (True, pytest.approx(-0.5, abs=0.01))
 
 
+def test_the_interval_of_a_figure_that_may_be_negative_is_in_the_same_unit_as_its_change() -> None:
+    noise = np.random.default_rng(3).normal(0, 0.02, 40)
+    values = list(np.array([-2.0] * 20 + [-3.0] * 20) + noise)
+    change = only(changes_of(past_figure(Figure("score", field="score", better="higher", absolute=0.1), values)))
+    assert change.low < change.size < change.high
+    assert (change.low, change.high) == (pytest.approx(-0.5, abs=0.03), pytest.approx(-0.5, abs=0.03))
+
+
+def test_a_figure_within_its_tolerance_does_not_hide_the_test_after_it() -> None:
+    slower = quiet_tests(1, 40)
+    slower["test_0"][20:] -= 0.05
+    assert only(changes_of([*memory(500.0, 550.0), *past_results(slower)])).test == "test_0"
+
+
+@pytest.mark.parametrize(("course", "kind"), [(-0.08, ChangeKind.DECLINE), (0.08, ChangeKind.RISE)])
+def test_a_slow_change_has_its_direction(course: float, kind: ChangeKind) -> None:
+    series = quiet_tests(1, SESSIONS)
+    series["test_0"] += course * np.clip((np.arange(SESSIONS) - 20) / 40, 0, 1)
+    assert only(changes_of(past_results(series))).kind is kind
+
+
+def test_a_session_of_few_tests_does_not_end_the_machines_course() -> None:
+    series = quiet_tests(10, SESSIONS)
+    rates = np.column_stack(list(series.values())) - 0.05 * (np.arange(SESSIONS) >= AT)[:, None]
+    rates[5, 3:] = np.nan
+    drifts = common_drifts(rates)
+    assert np.isnan(drifts[5])
+    assert drifts[-1] == pytest.approx(-0.05, abs=0.01)
+
+
 def test_figures_take_no_part_in_the_drift_of_a_machine() -> None:
     rates = past_results(quiet_tests(10, 40))
     assert changes_of([*rates, *memory(8000.0, 8800.0)])[0].test == "test_0"

@@ -47,6 +47,11 @@ def test_runs_are_added_until_enough_of_them_agree(rates: list[float], wanted: W
     assert wants(values(rates), 5) == wanted
 
 
+@pytest.mark.parametrize("least", [1, 2])
+def test_two_runs_that_agree_suffice_where_no_more_are_asked_for(least: int) -> None:
+    assert (wants(values([1000.0]), least), wants(values([1000.0, 1001.0]), least)) == (runs(2), NOTHING)
+
+
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20), st.integers(1, 10))
 def test_recording_ends_after_twice_as_many_runs(rates: list[float], least: int) -> None:
     assert wants(values(rates), least).count <= 2 * least
@@ -55,6 +60,7 @@ def test_recording_ends_after_twice_as_many_runs(rates: list[float], least: int)
 def test_the_row_holds_the_runs_middle_and_deviation() -> None:
     made = row(CALM)
     assert (made.reference, made.runs, made.is_measured) == (pytest.approx(1000.0, rel=1e-4), 5, True)
+    assert new_baselines(of_sizes(scattered(0.02), tolerance=0.1))[0][1].between_runs == pytest.approx(0.02, rel=0.01)
     assert row([1000.0, 1000.0 * math.exp(0.02)]).between_runs == pytest.approx(0.02 / math.sqrt(2), rel=0.01)
 
 
@@ -82,6 +88,58 @@ def test_the_row_tells_where_it_comes_from() -> None:
 def test_runs_that_show_too_little_are_no_baseline(rates: list[float], says: str) -> None:
     with pytest.raises(MeasurementError, match=says):
         row(rates)
+
+
+def scattered(deviation: float) -> list[float]:
+    """Five values around 1,000 with this standard deviation, and no outlier."""
+    return [1000.0 * math.exp(deviation * z) for z in (-1.27, -0.63, 0.0, 0.63, 1.27)]
+
+
+def test_a_row_is_refused_from_a_standard_deviation_of_seven_per_cent() -> None:
+    assert wants(values(scattered(0.06)), 5) == NOTHING
+    assert row(scattered(0.06)).runs == 5
+    assert wants(values(scattered(0.08)), 5) == runs(6)
+    with pytest.raises(MeasurementError, match="too noisy for a baseline"):
+        row(scattered(0.08))
+
+
+@pytest.mark.parametrize(("deviation", "refused"), [(0.06, 0), (0.08, 1)])
+def test_a_figure_is_refused_from_the_same_deviation(deviation: float, refused: int) -> None:
+    rows, refusals = new_baselines(of_sizes(scattered(deviation), tolerance=0.02))
+    assert (len(rows), len(refusals)) == (2 - refused, refused)
+
+
+@pytest.mark.parametrize(("deviation", "refused"), [(0.12, 0), (0.2, 1)])
+def test_a_figure_with_a_wide_tolerance_may_scatter_until_twice_that_is_not_detected(
+    deviation: float, refused: int
+) -> None:
+    assert len(new_baselines(of_sizes(scattered(deviation), tolerance=0.3))[1]) == refused
+
+
+def test_a_time_of_a_slow_spell_is_left_out_as_a_slow_run_is() -> None:
+    figure = Figure("p50", field="p50", unit="ms")
+    times = [20.0, 20.2, 19.9, 20.1, 20.0, 26.0]
+    given = tuple(run_at(1000.0, figures={"p50": time}) for time in times)
+    of_time = FigureVerdict(figure=figure, value=20.0)
+    made = new_baselines(measurement(throughput(*ONE_SLOW), runs=given, figures=(of_time,)))[0][1]
+    assert (made.runs, made.reference) == (5, pytest.approx(20.05, abs=0.01))
+    assert made.between_runs == pytest.approx(0.0057, rel=0.01)
+
+
+@pytest.mark.parametrize(("losses", "refused"), [((2.0, 2.099), 0), ((2.0, 2.11), 1)])
+def test_a_loss_that_differs_between_runs_by_more_than_its_tolerance_makes_no_row(
+    losses: tuple[float, float], refused: int
+) -> None:
+    given = tuple(run_at(1000.0, figures={"loss": loss}) for loss in (losses[0], *losses, *losses))
+    of_loss = FigureVerdict(figure=Figure("loss"), value=2.0)
+    assert len(new_baselines(measurement(throughput(*CALM), runs=given, figures=(of_loss,)))[1]) == refused
+
+
+def of_sizes(sizes: list[float], *, tolerance: float) -> Measurement:
+    """Five runs of a steady throughput, and a figure of these values."""
+    figure = Figure("size", field="size", tolerance=tolerance)
+    given = tuple(run_at(1000.0, figures={"size": size}) for size in sizes)
+    return measurement(throughput(*CALM), runs=given, figures=(FigureVerdict(figure=figure, value=1.0),))
 
 
 def test_a_script_that_is_too_noisy_is_advised_more_readings() -> None:

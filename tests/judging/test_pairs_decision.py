@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.pairs import MIN_PAIRS, decide
+from pytest_tfperf.judging.pairs import MIN_PAIRS, decide, share, trimmed_mean
 from pytest_tfperf.judging.thresholds import FALSE_ALARMS
 
 TWO_PERCENT = Tolerance(-0.02, 0.02)
@@ -94,6 +94,20 @@ def test_three_pairs_that_happen_to_agree_are_not_certain() -> None:
 def test_what_is_expected_yields_to_many_pairs() -> None:
     few, many = (decide([0.001, -0.001] * n, TWO_PERCENT, 400, window_error=0.1) for n in (5, 200))
     assert math.log(many.high / many.low) < math.log(few.high / few.low) / 20
+
+
+@pytest.mark.parametrize(("most", "expected"), [(3, 0.01), (4, 0.005), (5, 0.01 / 3), (18, 0.01 / 8)])
+def test_few_looks_share_the_error_evenly_and_many_by_the_root_of_their_number(most: int, expected: float) -> None:
+    assert share(0.01, most) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(9, 10 / 9), (10, 0.0)])
+def test_from_ten_on_one_value_at_either_end_is_cut_off(count: int, expected: float) -> None:
+    assert trimmed_mean([10.0, *[0.0] * (count - 1)]) == pytest.approx(expected)
+
+
+def test_the_mean_of_the_rest_is_no_winsorised_one() -> None:
+    assert trimmed_mean([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 100.0]) == pytest.approx(36.5 / 8)
 
 
 def test_an_unbounded_drop_never_fails() -> None:

@@ -76,6 +76,10 @@ def test_what_counts_another_unit_than_the_latest_is_left_out() -> None:
     assert (row.runs, row.unit, row.reference) == (1, "images", pytest.approx(1000.0))
 
 
+def test_the_row_counts_the_unit_of_the_latest() -> None:
+    assert provisional_baseline("box", KEY, [earlier(5.0, unit="tokens")]).unit == "tokens"
+
+
 def test_another_gpus_sessions_are_left_out() -> None:
     assert provisional_baselines("box", {KEY: [earlier(1000.0, gpu="Tesla P100")]}, gpu="Tesla V100") == {}
 

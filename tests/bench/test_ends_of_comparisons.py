@@ -1,0 +1,134 @@
+"""When a comparison ends, and for how many looks at its interval it planned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+from played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, PlayedRun
+
+from pytest_tfperf.bench import comparing
+from pytest_tfperf.bench.comparing import Effort, compare
+from pytest_tfperf.bench.run_engine import RunEngine, Side
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.judging.pairs import ErrorRates
+
+CLOSE = (97.9, 98.3, 97.6, 98.1)  # b against a's 100, and a tolerance of 2 %: undecided however long it goes on
+
+
+@dataclass
+class Clock:
+    """Stands still, but for what launchers add to it."""
+
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@dataclass(eq=False)
+class TimedLauncher(PlayedLauncher):
+    """Starting its workers takes these seconds, one after the other; the last one repeats."""
+
+    clock: Clock = None  # type: ignore[assignment]
+    seconds: tuple[float, ...] = (0.0,)
+
+    def start(self, job: Job, progress: Callable[[str], None]) -> PlayedRun:
+        self.clock.now += self.seconds[min(self.started, len(self.seconds) - 1)]
+        return super().start(job, progress)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Instead of the machine's, which no test may depend on."""
+    played = Clock()
+    monkeypatch.setattr(comparing, "time", played)
+    return played
+
+
+def compared(
+    clock: Clock,
+    b: tuple[float, ...] = CLOSE,
+    *,
+    seconds: tuple[float, ...] = (1.0,),
+    loss: float = 1.0,
+    figures: tuple[Figure, ...] = (),
+    error_rates: ErrorRates | None = None,
+    **effort: float,
+) -> Comparison:
+    """b against a steady a, where each pair takes these seconds; b's rates repeat."""
+    engine = RunEngine(Notes(), PlayedGuard())
+    left = TimedLauncher((100.0,) * 20, "a", clock=clock)
+    right = TimedLauncher(b * 10, "b", left.machine, clock=clock, seconds=seconds, loss=loss)
+    sides = [Side(workload=TRIVIAL, launcher=launcher) for launcher in (left, right)]
+    plan = replace(PLAN, also=figures)
+    given = Effort(**effort)  # type: ignore[arg-type]
+    return compare(engine, *sides, BOX, plan, Tolerance(), effort=given, error_rates=error_rates)
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_ends_the_comparison_at_once(clock: Clock, loss: float) -> None:
+    found = compared(clock, loss=loss)
+    assert (found.outcome, len(found.pairs)) == (Outcome.INVALID, 1)
+
+
+def test_a_figure_that_a_run_could_not_tell_hides_no_slowdown(clock: Clock) -> None:
+    found = compared(clock, (80.0,), figures=(Figure("bleu", field="bleu"),))
+    assert [one.outcome for one in found.figures] == [Outcome.INVALID]
+    assert (found.ratio_outcome, len(found.pairs) >= 3) == (Outcome.REGRESSED, True)
+
+
+def test_a_comparison_in_doubt_goes_on_to_its_last_pair(clock: Clock) -> None:
+    found = compared(clock, max_pairs=6)
+    assert (found.outcome, len(found.pairs)) == (Outcome.INCONCLUSIVE, 6)
+    assert "max_pairs=6 is reached" in found.reason
+
+
+def test_no_pair_is_begun_that_would_end_after_the_time_limit(clock: Clock) -> None:
+    found = compared(clock, seconds=(10.0,), max_seconds=59.0)
+    assert len(found.pairs) == 5
+    assert "the next pair would end after max_seconds=59" in found.reason
+
+
+def test_a_pair_that_just_fits_is_begun(clock: Clock) -> None:
+    assert len(compared(clock, seconds=(10.0,), max_seconds=60.0).pairs) == 6
+
+
+def test_pairs_that_become_quicker_than_the_first_three_do_not_add_looks_that_were_not_planned(clock: Clock) -> None:
+    found = compared(clock, seconds=(10.0, 10.0, 10.0, 1.0), max_seconds=50.0)
+    assert (found.outcome, len(found.pairs)) == (Outcome.INCONCLUSIVE, 5)
+    assert "planned for so many" in found.reason
+
+
+def test_where_fewer_looks_fit_each_is_less_strict(clock: Clock) -> None:
+    """The same pairs decide sooner where only three fit than where twenty do."""
+    few, many = (compared(clock, (100.9, 101.0, 101.1), seconds=(10.0,), max_seconds=limit) for limit in (30.0, 600.0))
+    assert (few.outcome, len(few.pairs), many.outcome) == (Outcome.PASS, 3, Outcome.PASS)
+    assert len(many.pairs) > 3
+
+
+def test_a_smaller_share_of_errors_makes_each_look_stricter(clock: Clock) -> None:
+    shared = ErrorRates(false_alarms=0.0001, false_passes=0.0001)
+    alone, one_of_many = (compared(clock, error_rates=rates, max_pairs=3) for rates in (None, shared))
+    assert one_of_many.high / one_of_many.low > alone.high / alone.low
+
+
+def test_a_figure_that_regressed_fails_a_comparison_whose_ratio_passes(clock: Clock) -> None:
+    found = compared(clock, (101.9, 102.0, 102.1), loss=1.2, figures=(Figure("loss"),))
+    assert (found.outcome, found.ratio_outcome) == (Outcome.REGRESSED, Outcome.PASS)
+    assert [one.outcome for one in found.figures] == [Outcome.REGRESSED]
+
+
+def test_a_comparison_without_figures_is_its_ratio_alone(clock: Clock) -> None:
+    found = compared(clock, (80.0,))
+    assert (found.outcome, found.ratio_outcome, found.figures) == (Outcome.REGRESSED, None, ())
+
+
+def test_a_comparison_tells_how_long_it_took(clock: Clock) -> None:
+    found = compared(clock, seconds=(10.0,), max_pairs=4)
+    assert found.seconds == 10.0 * len(found.pairs)
