@@ -203,10 +203,21 @@ def by_pairs(
         accepted=accepted,
         to_be_found=TO_BE_FOUND,
         own_variance=own,
-        own_variance_today=max(own, mean_square(pair.error for pair in pairs) or 0.0),
+        own_variance_today=max(own, _variance_today(pairs)),
         degrees_of_freedom=degrees_of_freedom,
         tests=suspects,
     )
+
+
+def _variance_today(pairs: Sequence[Pair]) -> float:
+    """The variance of a pair's change by its windows and by what disturbed one side more than the other.
+
+    The latter is the most that it can have been, and all pairs together show what it was.
+    """
+    today = mean_square(pair.error for pair in pairs) or 0.0
+    if len(pairs) < PAIR_STAGES[-1]:
+        return today
+    return min(today, spread([pair.log_ratio for pair in pairs])[0])
 
 
 def by_runs(

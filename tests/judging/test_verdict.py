@@ -314,6 +314,13 @@ def test_each_reason_has_its_outcome(found: Verdict, outcome: Outcome, reason: R
     assert reasons(found) == (outcome, reason)
 
 
+def test_pairs_that_all_show_a_loss_are_not_doubted_for_what_a_neighbour_may_have_taken_from_one_side() -> None:
+    """A pair's error holds the most that a disturbance of one side can have been; twelve pairs show what it was."""
+    uneven = [replace(pair, error=0.2) for pair in pairs([-0.3] * LAST_PAIR)]
+    found = judge(replace(evidence(-0.3, confirmed=[-0.3] * LAST_PAIR), pairs=uneven))
+    assert (found.outcome, found.reason) == (Outcome.REGRESSED, Reason.CONFIRMED)
+
+
 def test_a_first_run_that_is_suspected_wants_pairs_or_else_runs() -> None:
     pairs_first, runs_first = verdict(-0.1, confirmed=[]), verdict(-0.1)
     assert (pairs_first.rule, pairs_first.wants) == (Rule.REFERENCE_ENVIRONMENT, Wants(Want.PAIRS, 2))

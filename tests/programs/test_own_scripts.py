@@ -150,9 +150,11 @@ def test_the_code_of_its_baseline_confirms_a_slowdown(project: Project) -> None:
 
 
 @pytest.mark.slow  # fresh runs confirm it
-def test_a_reference_environment_that_would_run_the_current_code_clears_nothing(project: Project) -> None:
+def test_a_reference_environment_that_would_run_the_current_code_clears_nothing(
+    project: Project, tmp_path: Path
+) -> None:
     """Both of its sides would be as slow."""
-    reads_factor = "import os, sys\nsys.path.insert(0, os.environ['PROJECT'])\nfrom factor import FACTOR\n"
+    reads_factor = "import os, sys\nsys.path.insert(0, open(os.environ['WHERE']).read())\nfrom factor import FACTOR\n"
     loop = reads_factor + dedent(LOOP.replace("/ cost", "/ cost / FACTOR"))
     for folder, factor in (("", 1.5), ("old/", 1.0)):
         project.write(f"{folder}loop.py", loop)
@@ -160,7 +162,9 @@ def test_a_reference_environment_that_would_run_the_current_code_clears_nothing(
     project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
     write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
     reference = f"--tfperf-reference={sys.executable}:{project.folder / 'old'}"
-    finished = project.run(reference, *SHORT, PROJECT=str(project.folder))
+    where = tmp_path / "where"
+    where.write_text(str(project.folder))
+    finished = project.run(reference, *SHORT, WHERE=str(where))
     assert finished.kinds == {"test_it": "failure"}, finished.text
     assert "both sides would run the same code: at the reference environment" in finished.text
 
