@@ -7,8 +7,9 @@ import math
 from pytest_tfperf.programs.reading import Unreadable, shown
 
 _ONE_STEP = 1.5  # an increment up to here is no jump; it may be a fraction of an epoch
-_LEAST_SWEEPS = 5  # on a busy machine any epoch may be slower than the one before it and the one behind
-_ONE_SPEED, _TWO_SPEEDS = math.log(1.1), math.log(1.5)
+_LEAST_SWEEPS = 3
+# Evaluation has no backward pass. On a busy machine an epoch may be slower than its neighbours, hardly twice as fast.
+_ONE_SPEED, _TWO_SPEEDS = math.log(1.05), math.log(2)
 
 
 class Counter:
@@ -56,10 +57,8 @@ class Counter:
         self._speeds = [*self._speeds[1 - _LEAST_SWEEPS :], steps / seconds]
         if len(self._speeds) < _LEAST_SWEEPS:
             return
-        logs = [math.log(speed) for speed in self._speeds]
-        odd, even = logs[::2], logs[1::2]
-        apart = max(min(odd) - max(even), min(even) - max(odd))
-        if max(max(each) - min(each) for each in (odd, even)) < _ONE_SPEED and apart > _TWO_SPEEDS:
+        first, second, third = map(math.log, self._speeds)
+        if abs(first - third) < _ONE_SPEED and second - max(first, third) > _TWO_SPEEDS:
             speeds = " and ".join(f"{speed:.4g}" for speed in self._speeds[:2])
             raise Unreadable(
                 f"its counter runs at {speeds} steps/s in turn, before {shown(line)!r}: one seems to be of evaluation",

@@ -335,7 +335,7 @@ REFUSED: dict[str, tuple[Output, dict[str, object], str]] = {
         "it looks like a progress bar, and is not drawn as one that is known",
     ),
     "bars of training and evaluation that nothing tells apart": (
-        bars(TQDM, 15, 4, other="{percent} {n}/{total} {left}, 20.00it/s]"),
+        bars(TQDM, 15, 2, other="{percent} {n}/{total} {left}, 20.00it/s]"),
         STEPS,
         "its counter runs at 4 and 20 steps/s in turn",
     ),
