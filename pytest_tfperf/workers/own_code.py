@@ -116,7 +116,7 @@ class OwnCode:
             self._look_for_shared_build(command, self._lacking)
             self._look_for_lacking(command, own, sources.code, self._lacking)
             changed = self._changed_since(self._lacking)
-            if sources.pythons and changed and not any({file, *file.parents} & changed for file in own):
+            if changed and not any({file, *file.parents} & changed for file in own):
                 self._alike[command] = None
         # Code that git ignores was built here, and data was not.
         if not self._may_be_same and not any(

@@ -113,3 +113,10 @@ def _wait() -> None:
 def test_a_process_that_a_program_forks_below_its_python_need_not_report(sides: Sides) -> None:
     forks = "import cost, ctypes, os, time; pid = ctypes.CDLL(None).fork(); time.sleep(0.5 - 0.1 * bool(pid))"
     sides.run("-c", forks)
+
+
+def test_a_program_that_was_not_seen_to_read_what_the_branch_changes_is_said(sides: Sides) -> None:
+    """A shell may be led to the current code by a file that it opens for a moment only."""
+    sides.run("loop.py", program="cat", of=sides.current)
+    (remark,) = sides.current.own_code.remarks
+    assert "was not seen to read any file in which the two sides differ" in remark

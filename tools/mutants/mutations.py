@@ -111,11 +111,13 @@ class _Sites(cst.CSTVisitor):
 def _spliced(source: str, module: cst.Module, place: CodeRange | None, node: cst.CSTNode, mutated: cst.CSTNode) -> str:
     """The source with the mutated node in place of the node."""
     if place is None or isinstance(node, cst.BaseCompoundStatement):
-        return cst.ensure_type(module.deep_replace(node, mutated), cst.Module).code
+        whole: str = cst.ensure_type(module.deep_replace(node, mutated), cst.Module).code
+        return whole
     lines = source.splitlines(keepends=True)
     start = sum(map(len, lines[: place.start.line - 1])) + place.start.column
     end = sum(map(len, lines[: place.end.line - 1])) + place.end.column
-    return source[:start] + module.code_for_node(mutated) + source[end:]
+    text: str = module.code_for_node(mutated)
+    return source[:start] + text + source[end:]
 
 
 def _mutant(file: str, source: str, text: str) -> Mutant | None:
