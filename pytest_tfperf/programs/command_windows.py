@@ -21,7 +21,7 @@ from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.figure_lines import FigureLines, FigureValue
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.patience import Patience
-from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
+from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
@@ -222,18 +222,23 @@ class CommandWindows:
         program, splitter = self._program, LineSplitter()
         printed_at = read_at = -math.inf
         while (data := program.read(self._advanced_at + program.silence_seconds - self._clock())) != b"":
-            now = self._clock()
+            before, now = printed_at, self._clock()
             if data is None or now - self._advanced_at > program.silence_seconds:
                 printed, read = printed_at > self._advanced_at, read_at > self._advanced_at
                 raise self._silent(printed=printed, read=read)
-            readings = self._readings(splitter.feed(data), splitter.unfinished)
+            # "\r12 images/s" and "\n12 images/s" are whole long before the next one ends them.
+            end = LINE_END.match(data)
+            if end and (readings := self._readings(splitter.feed(end[0]), "")):
+                read_at = now
+                yield before, readings
+            readings = self._readings(splitter.feed(data[end.end() :] if end else data), splitter.unfinished)
             printed_at = now
             read_at = now if readings else read_at
             if self._patience.is_over(now, len(data), self._reader.lines, has_read=read_at > -math.inf):
                 raise self._nothing(f"the program has printed for {self._patience.waited(now):.0f} s, and was ended")
             yield now, readings
         if last := self._readings([splitter.unfinished], ""):
-            yield self._clock(), last
+            yield printed_at, last
 
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
         found = []

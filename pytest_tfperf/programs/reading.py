@@ -145,6 +145,9 @@ MOST_OF_A_LINE = 2**16
 _COLOURS = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,9}[@-~]")
 _LINE_ENDS = re.compile(rb"[\n\r\x08]+")
 
+LINE_END = re.compile(rb"(?:\x1b\[[0-?]{0,40}[ -/]{0,9}[@-~]){0,9}[\n\r\x08]+")
+"""What ends a line, or goes back in it, perhaps behind colours: output that begins so adds nothing to the line."""
+
 
 class LineSplitter:
     """Cuts what a program writes into lines, at the line ends and where it writes over the same line again.

@@ -80,6 +80,13 @@ def test_time_after_the_last_reading_is_no_training() -> None:
     assert sum(window.seconds for window in run.windows) == pytest.approx(6.0, abs=0.2)
 
 
+@pytest.mark.parametrize("form", ["\r{} examples/s", "\n{} examples/s", "\x1b[2K\r{} examples/s", "{} examples/s\n"])
+def test_a_pause_belongs_to_the_line_behind_it_also_where_the_next_line_ends_it(form: str) -> None:
+    steps = ([0.5] * 4 + [2.5]) * 6  # seconds for ten examples
+    program = PlayedProgram([*((each, form.format(10 / each)) for each in steps), (9.0, "")])
+    assert per_sec(measured(program, until_end=True)) == pytest.approx(10 * 29 / sum(steps[1:]), rel=0.05)
+
+
 def test_keras_epochs_count_without_the_time_between_them() -> None:
     one = [(0.2, f"\b\b\r{n}/10 ━━━ 3s 20ms/step - loss: 0.5") for n in range(1, 11)]
     validation = [(7.0, "\b\b\r10/10 ━━━ 9s 20ms/step - loss: 0.5 - val_loss: 1\n"), (3.0, "Epoch 2\n")]
