@@ -34,8 +34,10 @@ _COUNTER_BEFORE = re.compile(
 # ... but "85.3 ms/it | 750.2 samples/s" has a number of its own before it.
 _QUANTITY_BEFORE = re.compile(r"\d\s?[mun\u00b5]?s(?:ec)?\s?/\s?\w{2,10}\W{0,3}$", re.IGNORECASE)
 _AVERAGES = ("avg", "average", "mean", "overall")
+# What stays as it is while the program becomes slower.
+_NO_RATES = ("max", "maximum", "peak", "best", "min", "minimum", "std", "sd", "target", "goal", "limit", "expected")
 _OTHER_MEASURE = re.compile(
-    rf"(?:\b|_)(?P<measure>{'|'.join(_AVERAGES)}|max|peak|best|min|median|p\d\d|std|sd)"
+    rf"(?:\b|_)(?P<measure>{'|'.join((*_AVERAGES, *_NO_RATES))}|median|p\d\d)"
     r"(?:\s(?:throughput|speed|rate))?\W{0,3}$",
     _FLAGS,
 )
@@ -114,6 +116,8 @@ def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Rea
     # "12 images/s (3 images/s/gpu, average 11.9 images/s)": the first says what is asked for.
     values = [one for one in values if not one.per_device] or values
     values = [one for one in values if not one.other_measure] or values
+    if values[0].other_measure in _NO_RATES:
+        return Unread(f"{values[0].other_measure!r} names no rate of these steps")
     numbers = {one.value * (devices if one.per_device else 1) for one in values}
     if len(numbers) > 1:
         what = "times" if kind is Kind.SECONDS else "rates"
