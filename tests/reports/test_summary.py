@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from expected import SameTexts
 from measurements import NOISE, baseline, measurement, throughput, verdict
 
@@ -97,6 +98,13 @@ AFTER = {
     "how much runs differ": after(PASSED, judged(Outcome.PASS, noise=NOISY), judged(Outcome.PASS, noise=NOISY)),
     "skips, the most frequent first": skips({"needs 2 GPUs": 1, "needs 4 GPUs": 63}),
 }
+
+
+@pytest.mark.parametrize(("change", "is_doubted"), [(0.9, False), (6.0, True)])
+def test_a_gain_that_a_lost_digit_may_explain_is_told_with_its_test(change: float, is_doubted: bool) -> None:
+    gained = judged(Outcome.IMPROVED, change)
+    doubt = f"{gained.test}: 7 times as fast as its baseline: if nothing explains that, correct the row"
+    assert (doubt in after(gained)) is is_doubted
 
 
 def test_what_is_said_after_the_last_test(same_texts: SameTexts) -> None:
