@@ -194,6 +194,8 @@ class Reader:
             if found is None:
                 continue
             if isinstance(found, LeftOut):
+                if found.why and not self._read:
+                    self._show(line, found.why)
                 break
             if not each.is_guarded and not are_steps and looks_like_progress(line):
                 found = Unread("it looks like a progress bar, and is not drawn as one that is known")
@@ -249,10 +251,13 @@ class Reader:
                 return replace(found, kind=Kind.MEAN_SECONDS, value=1 / found.value, step=step)
         return found
 
-    def _skip(self, line: str, why: str) -> None:
-        self.unread_count += 1
+    def _show(self, line: str, why: str) -> None:
         if len(self.unread) < SHOWN_LINES:
             self.unread.append((shown(line), why))
+
+    def _skip(self, line: str, why: str) -> None:
+        self.unread_count += 1
+        self._show(line, why)
         if self._read and self.unread_count >= _LEAST_UNREAD and self.unread_count > _MOST_UNREAD_SHARE * self._read:
             lines = "".join(f"\n  | {text}" for text, _ in self.unread)
             raise Unreadable(

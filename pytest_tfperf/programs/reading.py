@@ -110,7 +110,13 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A line that counts something else: the bar of a download, or of evaluation."""
+    """A line that counts something else: the bar of a download, or of evaluation.
+
+    Args:
+        why: for the user, where no other line says anything; "" where the line shows it.
+    """
+
+    why: str = ""
 
 
 def loss_in(line: str) -> float | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytest_tfperf.programs.reading import BEGIN, END, NUMBER, Kind, Reading, Unread, loss_in, to_float
+from pytest_tfperf.programs.reading import BEGIN, END, NUMBER, Kind, LeftOut, Reading, Unread, loss_in, to_float
 
 _FLAGS = re.ASCII | re.IGNORECASE
 _PER_DEVICE = r"[\s_]?(?:/|per[\s_])\s?(?:gpu|cpu|device|chip|rank|worker|replica|process|core|tpu|accelerator)s?\b"
@@ -16,6 +16,9 @@ _NUMBER_BEFORE = re.compile(rf"{BEGIN}(?P<number>{NUMBER})\s?(?P<factor>[kKMG]?)
 _NUMBER_AFTER = re.compile(
     rf"[\"')\]]{{0,2}}\s{{0,9}}(?P<sign>[:=]>?)?\s{{0,9}}[\"'(\[]?(?P<number>{NUMBER})(?P<factor>[kKMG]?){END}", _FLAGS
 )
+# As in "images/s: [83.1, 50.2]", "images/s: 83 / 50" and "images/s: 80..130"; NumPy writes "[83.1 50.2]".
+_MORE_IN_LIST = re.compile(rf"\s{{1,3}}{NUMBER}[\s\]]", _FLAGS)
+_MORE_AFTER = re.compile(rf"\s{{0,3}}(?:[,;/]|\.\.+)\s{{0,3}}{NUMBER}\s{{0,3}}(?:[,;/\])]|$)", _FLAGS)
 _SIGN_AFTER = re.compile(r"[\"')\]]{0,2}\s{0,9}[:=](?!=)")
 # The error of a value, as in "632.9 +/- 3.2 images/s": the value stands before it.
 _VALUE_BEFORE_ERROR = re.compile(
@@ -35,7 +38,21 @@ _COUNTER_BEFORE = re.compile(
 _QUANTITY_BEFORE = re.compile(r"\d\s?[mun\u00b5]?s(?:ec)?\s?/\s?\w{2,10}\W{0,3}$", re.IGNORECASE)
 _AVERAGES = ("avg", "average", "mean", "overall")
 # What stays as it is while the program becomes slower.
-_NO_RATES = ("max", "maximum", "peak", "best", "min", "minimum", "std", "sd", "target", "goal", "limit", "expected")
+_NO_RATES = (
+    "max",
+    "maximum",
+    "peak",
+    "best",
+    "min",
+    "minimum",
+    "std",
+    "sd",
+    "target",
+    "goal",
+    "limit",
+    "expected",
+    "theoretical",
+)
 _OTHER_MEASURE = re.compile(
     rf"(?:\b|_)(?P<measure>{'|'.join((*_AVERAGES, *_NO_RATES))}|median|p\d\d)"
     r"(?:\s(?:throughput|speed|rate))?\W{0,3}$",
@@ -83,7 +100,7 @@ class UnitLines:
         self._mention = _per_second(f"{re.escape(self._word)}s?")
         self._devices = devices
 
-    def read(self, line: str) -> Reading | Unread | None:
+    def read(self, line: str) -> Reading | Unread | LeftOut | None:
         """The line's rate; None where it does not name the unit beside a number."""
         if self._word not in line.lower():
             return None
@@ -98,7 +115,7 @@ class StepLines:
         rf"[(\[]?(?<![a-z_/.-])(?P<milli>m?)s(?:ec(?:ond)?s?)?[\s_]?(?:/|per[\s_])\s?{_STEP}(?![\w/]|\sper\b)", _FLAGS
     )
 
-    def read(self, line: str) -> Reading | Unread | None:
+    def read(self, line: str) -> Reading | Unread | LeftOut | None:
         """The line's rate or time; None where it has none."""
         seconds, rate = _read(line, self._TIME, Kind.SECONDS), _read(line, self._RATE, Kind.STEP_RATE)
         if isinstance(seconds, Reading) and isinstance(rate, Reading) and not 2 / 3 < seconds.value * rate.value < 1.5:
@@ -106,7 +123,7 @@ class StepLines:
         return seconds or rate
 
 
-def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Reading | Unread | None:
+def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Reading | Unread | LeftOut | None:
     found = [one for mention in unit.finditer(line) if (one := _beside(line, mention, kind)) is not None]
     if not found:
         return None
@@ -117,7 +134,7 @@ def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Rea
     values = [one for one in values if not one.per_device] or values
     values = [one for one in values if not one.other_measure] or values
     if values[0].other_measure in _NO_RATES:
-        return Unread(f"{values[0].other_measure!r} names no rate of these steps")
+        return LeftOut(f"{values[0].other_measure!r} names no rate of these steps")
     numbers = {one.value * (devices if one.per_device else 1) for one in values}
     if len(numbers) > 1:
         what = "times" if kind is Kind.SECONDS else "rates"
@@ -157,6 +174,9 @@ def _beside(line: str, mention: re.Match[str], kind: Kind) -> _Found | Unread | 
         chosen = after
     else:
         return Unread("its number is not plain") if re.search(r"\d\W{0,3}$", head) else None
+    behind = tail[chosen.end() :] if chosen is after else ""
+    if _MORE_AFTER.match(behind) or ("[" in chosen[0] and _MORE_IN_LIST.match(behind)):
+        return Unread("it has several numbers for one unit")
     if _is_group_of_thousands(chosen, label if chosen is not after else "", tail if chosen is after else ""):
         return Unread("a space between digits may separate thousands or two numbers")
     if chosen["factor"] == "m":

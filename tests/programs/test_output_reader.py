@@ -109,10 +109,11 @@ def test_the_number_that_belongs_to_the_unit_is_read(line: str, rate: float) -> 
         ("12 m examples/s", "'m' may be"),
         ("loss 3.9 lr 3e-4 examples/s 632.9 TFLOPS 123.4", "both 3e-4 and 632.9"),
         ("0,752 examples/s", "not plain"),
-        ("step 3: target 200 examples/s", "'target' names no rate"),
-        ("Best speed: 155.2 examples/s", "'best' names no rate"),
-        ("peak throughput (examples/s): 155.2", "'peak' names no rate"),
-        ("max 3.6 it/s", "'max' names no rate"),
+        ("examples/s per rank: [41.6, 20.0]", "several numbers for one unit"),
+        ("examples/s per rank: [41.6 20.0]", "several numbers for one unit"),
+        ("examples/s: 83.1 / 50.2", "several numbers for one unit"),
+        ("examples/s: 83, 50, loss 0.3", "several numbers for one unit"),
+        ("examples/s = 80..130", "several numbers for one unit"),
         ("12345/11000 examples/s", "a part of an expression"),
         ("8 x 2.5 examples/s", "a part of an expression"),
         ("2.5 x 10^3 examples/s", "a part of an expression"),
@@ -131,6 +132,25 @@ def test_a_line_that_can_be_read_in_two_ways_is_shown_and_not_read(line: str, wh
     assert reader.read(line) is None
     assert why in reader.note()
     assert line in reader.note()
+
+
+@pytest.mark.parametrize(
+    ("line", "measure"),
+    [
+        ("step 3: target 200 examples/s", "target"),
+        ("Best speed: 155.2 examples/s", "best"),
+        ("peak throughput (examples/s): 155.2", "peak"),
+        ("max 3.6 it/s", "max"),
+    ],
+)
+def test_what_a_slower_program_prints_unchanged_is_no_rate(line: str, measure: str) -> None:
+    reader = Reader(PLAIN)
+    assert [reader.read(line) for _ in range(20)] == [None] * 20
+    assert reader.nothing_read() == f"no line has a rate that is plain: '{measure}' names no rate of these steps"
+
+
+def test_a_best_beside_the_rates_is_left_out() -> None:
+    assert outcome(["12 examples/s", "best 15 examples/s"] * 20) == [12.0, None] * 20
 
 
 def test_an_output_of_which_many_lines_can_not_be_read_is_refused() -> None:
