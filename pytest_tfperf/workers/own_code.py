@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Final, final
+from urllib.parse import unquote, urlsplit
 
 from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.workers.checkout import Checkout
 from pytest_tfperf.workers.git_worktree import run_git
+from pytest_tfperf.workers.lock import direct_url
 from pytest_tfperf.workers.paths_in_text import absolute_paths
 from pytest_tfperf.workers.program_sources import Sources
-from pytest_tfperf.workers.repository_packages import copies_from
 
 _SAME: Final = (
     "nothing of this repository is in it, so both sides would be the same. Give it a model, pipeline or program of "
@@ -188,7 +190,7 @@ class OwnCode:
         """
         for module, file in modules.items():
             top = module.partition(".")[0]
-            copies = copies_from(self._checkout.repository, _folder_of(module, Path(file)))
+            copies = _copies_from(self._checkout.repository, _folder_of(module, Path(file)))
             if top in copies:
                 raise self._not_two(module, file, f"the package {copies[top]} was installed from this repository")
             if self._root_with(module) is not None:
@@ -277,6 +279,32 @@ class OwnCode:
         """The files of this side that git knows."""
         listed = run_git(self._checkout.folder, "ls-files", "--recurse-submodules", "-z").stdout
         return frozenset(self._checkout.folder / name for name in listed.split("\0") if name)
+
+
+@cache
+def _copies_from(repository: Path, packages: Path) -> dict[str, str]:
+    """Top-level names that a folder of packages has as copies from the repository -> the package's name."""
+    copies = (found for found in distributions(path=[str(packages)]) if _is_copy(found, repository))
+    return {name: found.name for found in copies for name in _names(found)}
+
+
+def _is_copy(found: Distribution, repository: Path) -> bool:
+    """Whether it was installed from the repository's folder or from a wheel in it, and is not editable."""
+    origin = direct_url(found)
+    url = urlsplit(origin.get("url", ""))
+    if url.scheme != "file" or origin.get("dir_info", {}).get("editable"):
+        return False
+    if found.name == "pytest-tfperf":  # workers run the driver's copy of it
+        return False
+    return Path(unquote(url.path)).resolve().is_relative_to(repository)
+
+
+def _names(found: Distribution) -> set[str]:
+    """The top-level names that a package gives; its own name where it does not say."""
+    if said := (found.read_text("top_level.txt") or "").split():
+        return set(said)
+    parts = {file.parts[0].removesuffix(".py") for file in found.files or () if file.suffix == ".py"}
+    return {part for part in parts if part.isidentifier()} or {found.name.replace("-", "_")}
 
 
 def _folder_of(module: str, file: Path) -> Path:
