@@ -143,7 +143,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def may_stop_early(
-    run: RunValue, reference: Reference, tolerance: Tolerance, *, has_reference_environment: bool = False
+    run: RunValue, reference: Reference, tolerance: Tolerance, *, has_reference_environment: bool
 ) -> bool:
     """Whether a first run may end before its last window: the lower end of its interval raises no suspicion.
 

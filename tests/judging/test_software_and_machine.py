@@ -163,10 +163,11 @@ def test_the_interval_holds_the_change_and_a_failure_lies_beyond_the_threshold(c
         ([-0.03] * 4, Outcome.PASS),
         ([-0.08] * 4, Outcome.REGRESSED),
         ([0.08] * 4, Outcome.IMPROVED),
+        ([0.04] * 4, Outcome.PASS),
         ([-0.3, 0.0, 0.0, 0.0], Outcome.PASS),
         ([-0.08] * 3, Outcome.INCONCLUSIVE),
     ],
-    ids=["as fast", "as sessions differ", "slower", "faster", "one test only", "too few tests"],
+    ids=["as fast", "as sessions differ", "slower", "faster", "faster within 5 %", "one test only", "too few tests"],
 )
 def test_the_machine_is_slower_where_the_reference_environment_is(changes: list[float], outcome: Outcome) -> None:
     assert machine(*changes).outcome is outcome

@@ -66,6 +66,11 @@ def test_a_run_that_got_half_of_the_time_may_be_half_as_fast() -> None:
     assert unevenness(beside(0.0), beside(0.5), LIMITS) == pytest.approx(math.log(2))
 
 
+def test_what_an_undisturbed_run_lost_makes_its_pair_less_certain() -> None:
+    others = LIMITS.other_cpu_fraction / 2
+    assert unevenness(beside(0.0), beside(others), LIMITS) == pytest.approx(-math.log(1 - others))
+
+
 def test_a_program_that_mostly_waits_gets_the_little_that_it_needs_on_any_machine() -> None:
     assert are_alike(beside(0.95), beside(0.99), LIMITS)
 

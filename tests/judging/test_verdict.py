@@ -459,11 +459,12 @@ def test_windows_more_restless_than_the_baselines_widen_the_threshold_and_not_th
 )
 def test_only_good_news_stops_a_run(change: float, error: float, stops: bool) -> None:
     run = RunValue(math.log(1000 * (1 + change)), error, 20)
-    assert may_stop_early(run, Reference(ROW, noise=ONE_PER_CENT), Tolerance.of(0.02)) is stops
+    row = Reference(ROW, noise=ONE_PER_CENT)
+    assert may_stop_early(run, row, Tolerance.of(0.02), has_reference_environment=False) is stops
 
 
 def test_a_run_without_a_baseline_takes_all_its_steps() -> None:
-    assert not may_stop_early(RunValue(1.0, 0.0, 20), Reference(), Tolerance())
+    assert not may_stop_early(RunValue(1.0, 0.0, 20), Reference(), Tolerance(), has_reference_environment=False)
 
 
 @given(changes, st.floats(0, 0.1), st.floats(0.001, 0.05), st.none() | st.just(()))
