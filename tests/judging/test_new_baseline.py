@@ -19,7 +19,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Want, Wants
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.new_baselines import baseline_of, new_baselines, wants
+from pytest_tfperf.judging.new_baselines import baseline_of, correction, new_baselines, wants
 from pytest_tfperf.stores import baseline_file
 
 CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
@@ -206,3 +206,13 @@ def test_a_figure_that_runs_print_at_different_places_is_refused_with_the_next_s
     assert [row.key.figure for row in rows] == [""]
     assert "the runs don't give x at the same place, but at step 400, at step 401" in str(refusal)
     assert "Let the program print x at fixed steps, or give Figure('x', at_step=400, ...)" in str(refusal)
+
+
+@pytest.mark.parametrize(
+    ("change", "rows", "is_corrected"), [(-0.04, 7, True), (-0.06, 7, False), (0.06, 7, False), (-0.2, 8, True)]
+)
+def test_controls_of_few_rows_correct_no_more_than_sessions_differ(
+    change: float, rows: int, is_corrected: bool
+) -> None:
+    moved = math.log1p(change)
+    assert correction(moved, rows) == (-moved if is_corrected else 0.0)
