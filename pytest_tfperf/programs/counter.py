@@ -8,6 +8,7 @@ from pytest_tfperf.programs.reading import Unreadable, shown
 
 _ONE_STEP = 1.5  # an increment up to here is no jump; it may be a fraction of an epoch
 _LEAST_SWEEPS = 3
+_LEAST_SECONDS = 1.0  # of an epoch: a busy machine makes shorter ones any multiple faster or slower
 # Evaluation has no backward pass. On a busy machine an epoch may be slower than its neighbours, hardly twice as fast.
 _ONE_SPEED, _TWO_SPEEDS = math.log(1.05), math.log(2)
 
@@ -25,6 +26,7 @@ class Counter:
         self._jumps = False
         self._sweep = (0.0, 0.0)  # steps and seconds since the counter began anew
         self._speeds: list[float] = []  # of the last sweeps
+        self._lasted: list[float] = []
 
     def take(self, now: float, step: float, line: str) -> tuple[float, float] | None:
         """The steps and seconds that are known now; None for a line that is printed again, or begins anew.
@@ -55,7 +57,8 @@ class Counter:
         if steps <= 0 or seconds <= 0:
             return
         self._speeds = [*self._speeds[1 - _LEAST_SWEEPS :], steps / seconds]
-        if len(self._speeds) < _LEAST_SWEEPS:
+        self._lasted = [*self._lasted[1 - _LEAST_SWEEPS :], seconds]
+        if len(self._speeds) < _LEAST_SWEEPS or min(self._lasted[0], self._lasted[-1]) < _LEAST_SECONDS:
             return
         first, second, third = map(math.log, self._speeds)
         if abs(first - third) < _ONE_SPEED and second - max(first, third) > _TWO_SPEEDS:
