@@ -278,7 +278,7 @@ class Session:
         lines += other.remarks if self.is_compared and (other := self.measuring.launchers.other_side) else []
         alone = [(test, why) for test, reasons in self.measured_alone.items() for why in reasons]
         lines += [f"{test}: measured, not compared: {why}" for test, why in alone]
-        return [*lines, "NOTHING WAS COMPARED, so the session ends with 6"] if self.compared_nothing else lines
+        return [*lines, "NOTHING WAS COMPARED, so the session does not pass"] if self.compared_nothing else lines
 
     @property
     def record(self) -> SessionRecord:

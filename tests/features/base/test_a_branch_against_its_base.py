@@ -154,6 +154,8 @@ def test_a_program_that_fails_on_this_side_only_fails_its_test(repository: Repos
     session = repository.project.run(*BASE)
     assert (session.kinds, session.status) == ({"test_loop": "failure"}, 1), session.text
     assert "fails here only, and not at the base: " in session.text
+    assert "rerun       pytest perf_tests/test_it.py::test_loop --tfperf-base=main" in session.text
+    assert "ends with 6" not in session.text
 
 
 def test_a_program_that_fails_once_by_chance_is_nobodys_fault(repository: Repository) -> None:
