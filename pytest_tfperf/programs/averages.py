@@ -13,6 +13,7 @@ _LEAST_CHANGE = 0.03
 _LEAST_OF_A_THIRD = 3  # readings
 _ERRORS = 3.0
 _CLOCKS = 0.01  # deviation of what a recent rate and the time of its steps make of a step, by when lines are read
+_ALIKE = (0.6, 1.6)  # of the later half's slope and that of all
 _MOST_OF_THE_CHANGE = 0.05  # that the start does not account for
 
 
@@ -56,6 +57,11 @@ def _falls_like_one_over_k(times: Sequence[float]) -> bool:
     line = statistics.linear_regression(shares, times)
     change = line.slope * (shares[0] - shares[-1])
     if line.intercept <= 0 or change < _LEAST_CHANGE * line.intercept:
+        return False
+    half = len(times) // 2
+    later = statistics.linear_regression(shares[half:], times[half:])
+    # What settles after a cold start has done so in the later half; of a small change noise hides that.
+    if change > line.intercept and not _ALIKE[0] < later.slope / line.slope < _ALIKE[1]:
         return False
     left = [each - line.intercept - line.slope * share for share, each in zip(shares, times, strict=True)]
     return statistics.pstdev(left) < _MOST_OF_THE_CHANGE * statistics.pstdev(times)

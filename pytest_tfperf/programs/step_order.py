@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from pytest_tfperf.programs.reading import Unreadable, shown
@@ -31,7 +32,7 @@ class StepOrder:
     """The steps of one series of lines, in the order in which they were printed.
 
     Of one process they rise, and may begin anew with each epoch. Of several in one output, most stand twice; or a step
-    falls by less than half, or rises in one jump from below the highest step to above it.
+    falls by less than half, or to a later step than it fell to before, and rises at once above the highest step.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,8 @@ class StepOrder:
         self._line = ""
         self._forms: set[str] = set()  # of the lines of this step
         self._highest = 0.0
+        self._lowest = math.inf  # the step of the last line that fell
+        self._is_behind = False  # whether that step is later than the one that the line before it fell to
         self._lines = self._advanced = self._repeated = self._disordered = 0
 
     def take(self, step: float, line: str, form: str) -> None:
@@ -64,10 +67,14 @@ class StepOrder:
         else:
             self._advanced += 1
             self._forms.clear()
-            if last is not None and (last / 2 < step < last or last < self._highest < step):
+            if last is not None and (last / 2 < step < last or (self._is_behind and last < self._highest < step)):
                 self._disordered += 1
                 if self._disordered >= _LEAST and self._disordered > _MOST_DISORDERED * self._lines:
                     raise _several("its steps fall and rise again", last_line, line)
+        # Each epoch begins with the same step; another process that is far behind goes on.
+        self._is_behind = last is not None and self._lowest < step < last
+        if last is not None and step < last:
+            self._lowest = step
         self._forms |= {form} - {""}
         self._highest = max(self._highest, step)
 

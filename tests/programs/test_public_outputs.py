@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from played_program import PlayedProgram, measured, per_sec
@@ -373,3 +374,13 @@ def test_epochs_that_become_faster_are_those_of_one_training() -> None:
         for n in range(9):
             output.say(f"\r{percent(n, 8)} {n}/8 [00:01<00:09, 4.00it/s]", after=seconds if n else 0.0)
     assert measured(output.program, **STEPS).windows
+
+
+def test_epochs_of_a_few_lines_that_are_printed_by_time_are_of_one_process() -> None:
+    """Keras' lines of a fast model: each epoch's come at other steps."""
+    output = Output(0.0)
+    for steps in ((1, 50, 101, 153, 200), (1, 53, 107, 161, 200), (1, 54, 108, 161, 200), (1, 44, 95, 144, 200)) * 3:
+        for before, step in pairwise((0, *steps)):
+            output.say(f"\r{step}/200 ━━━━ 0s 1ms/step - loss: 0.5", after=(step - before) / 200)
+        output.say("\n")
+    assert per_sec(measured(output.program, **STEPS)) == pytest.approx(200 * BATCH, rel=0.02)
