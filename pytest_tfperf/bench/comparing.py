@@ -34,7 +34,8 @@ from pytest_tfperf.errors import (
     UserCodeFailed,
 )
 from pytest_tfperf.judging.figures import settled
-from pytest_tfperf.judging.pairs import MIN_PAIRS, ErrorRates, PairsDecision, decide
+from pytest_tfperf.judging.pairs import MIN_PAIRS, PAIRS_THAT_TELL, ErrorRates, PairsDecision, decide
+from pytest_tfperf.judging.unevenness import bias
 from pytest_tfperf.judging.validity import invalid
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
@@ -212,10 +213,16 @@ def _lacking(error: UserCodeFailed) -> NotCompared:
 
 
 def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: ErrorRates) -> PairsDecision:
-    errors = [pair.error for pair in pairs if math.isfinite(pair.error)]
-    # The median, because one uneven pair among many says nothing about the others.
-    window_error = statistics.median(errors) if errors else 0.0
-    decision = decide([pair.log_ratio for pair in pairs], tolerance, most, window_error=window_error, error_rates=rates)
+    errors = [pair.uncertainty for pair in pairs if math.isfinite(pair.error)]
+    decision = decide(
+        [pair.log_ratio for pair in pairs],
+        tolerance,
+        most,
+        # The median, because one uneven pair among many says nothing about the others.
+        window_error=statistics.median(errors) if errors else 0.0,
+        bias=bias(pairs) if len(pairs) >= PAIRS_THAT_TELL else 0.0,
+        error_rates=rates,
+    )
     verdicts = (invalid(summarise([run])) for run in (pairs[-1].a, pairs[-1].b))
     found = next(filter(None, verdicts), None)
     return decision if found is None else replace(decision, outcome=found.outcome, reason="")

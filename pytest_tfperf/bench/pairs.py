@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from pytest_tfperf.bench.disturbance_guard import TRIES
@@ -78,14 +77,13 @@ class PairSource:
                 return pair, tuple(uneven)
             uneven.append(pair)
         usable = [pair for pair in uneven if not tells_nothing(pair)]
-        best = min(usable, key=lambda pair: pair.error, default=None)
+        best = min(usable, key=lambda pair: pair.uncertainty, default=None)
         return best, tuple(pair for pair in uneven if pair is not best)
 
     def _next(self, *, profiled: bool) -> Pair:
         """One more pair, with what is known of its evenness."""
         pair, limits = self._take(profiled=profiled), self._engine.limits
-        error = math.hypot(pair.error, unevenness(pair.a, pair.b, limits))
-        return replace(pair, error=error, is_even=are_alike(pair.a, pair.b, limits))
+        return replace(pair, unevenness=unevenness(pair.a, pair.b, limits), is_even=are_alike(pair.a, pair.b, limits))
 
     def _take(self, *, profiled: bool) -> Pair:
         b_first = self._taken % 2 == 1

@@ -123,8 +123,8 @@ class Pair:
     Args:
         a, b: the two runs; in a check, the reference environment and the current one.
         log_ratio: ln(throughput of b / throughput of a).
-        error: standard error of `log_ratio` from the windows, and from what other work took from one side only; what
-            sets two processes apart is not in it.
+        error: standard error of `log_ratio` from the windows; what sets two processes apart is not in it.
+        unevenness: the most by which disturbances can have changed `log_ratio`: above 0 where a lost more time to them.
         is_even: whether both sides were disturbed alike, or not at all. Another pair counts only where no try is even.
     """
 
@@ -132,12 +132,18 @@ class Pair:
     b: Run
     log_ratio: float
     error: float
+    unevenness: float = 0.0
     is_even: bool = True
 
     @property
     def disturbance(self) -> Disturbance | None:
         """What disturbed one of its runs or both; None if nothing did."""
         return self.a.disturbance or self.b.disturbance
+
+    @property
+    def uncertainty(self) -> float:
+        """The error of `log_ratio` from the windows and from uneven disturbances."""
+        return math.hypot(self.error, self.unevenness)
 
 
 WINDOW_SECONDS: Final = 0.15

@@ -19,6 +19,7 @@ from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.pairs import MIN_PAIRS, spread
 from pytest_tfperf.judging.session_variance import LearntReference
 from pytest_tfperf.judging.thresholds import DOUBTS, FALSE_ALARMS, TO_BE_FOUND, quantile, suspicion
+from pytest_tfperf.judging.unevenness import bias
 
 PAIR_STAGES = (2, 4, 8, 12)
 """Pairs after which a suspect may be cleared; the last stage decides."""
@@ -214,10 +215,11 @@ def _variance_today(pairs: Sequence[Pair]) -> float:
 
     The latter is the most that it can have been, and all pairs together show what it was.
     """
-    today = mean_square(pair.error for pair in pairs) or 0.0
+    today = mean_square(pair.uncertainty for pair in pairs) or 0.0
     if len(pairs) < PAIR_STAGES[-1]:
         return today
-    return min(today, spread([pair.log_ratio for pair in pairs])[0])
+    # The bias is of their mean: so many pairs make it no smaller.
+    return min(today, spread([pair.log_ratio for pair in pairs])[0] + len(pairs) * bias(pairs) ** 2)
 
 
 def by_runs(

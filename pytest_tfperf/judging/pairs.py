@@ -17,6 +17,9 @@ MIN_PAIRS = 3
 EXPECTED_PAIRS = 2
 """The weight, in pairs, of what is assumed about their scatter before the first pair: see `decide`."""
 
+PAIRS_THAT_TELL = 6
+"""From so many pairs on, their own spread tells what their windows and uneven disturbances can have done to them."""
+
 _FALSE_PASSES = 0.025  # how often one that is slower by more passes; both ends of a 95 % interval have as much
 
 
@@ -71,6 +74,7 @@ def decide(
     most_pairs: int,
     *,
     window_error: float = 0.0,
+    bias: float = 0.0,
     error_rates: ErrorRates = _USUAL,
 ) -> PairsDecision:
     """Test the pairs so far against the tolerance; may be called after each pair, up to `most_pairs` of them.
@@ -83,15 +87,18 @@ def decide(
 
     Three pairs show little of their scatter, but more is known: their windows' errors, and that fresh workers differ by
     about 1 % on any machine (`ASSUMED_BETWEEN_RUNS`). That expectation counts as much as `EXPECTED_PAIRS` more pairs.
+    From six pairs on it takes no larger error of windows than the spread of the pairs: ratios that agree to 0.1 %
+    were not blurred by a busy machine, whatever its load says.
 
     Args:
         log_ratios: ln(b / a) of each pair, in order; at least one.
         tolerance: the drop and the rise of b that are accepted.
         most_pairs: after how many pairs it ends whatever they say: so many tests share the error.
-        window_error: the standard error of a pair's log ratio from its windows alone.
+        window_error: the standard error of a pair's log ratio from its windows, and from what disturbed one side only.
+        bias: by how much disturbances of mostly one side can have changed the mean.
         error_rates: how often all tests together may be wrong.
     """
-    mean, error, freedom = _centre(log_ratios, math.hypot(math.sqrt(2) * ASSUMED_BETWEEN_RUNS, window_error))
+    mean, error, freedom = _centre(log_ratios, window_error, bias)
     shown = quantile(freedom, share(error_rates.false_passes, most_pairs)) * error if freedom else math.inf
     strict = quantile(freedom, share(error_rates.false_alarms, most_pairs)) * error if freedom else math.inf
     lower, upper = -accepted_slowdown(tolerance), accepted_rise(tolerance)
@@ -127,18 +134,17 @@ def trimmed_mean(changes: Sequence[float]) -> float:
     return statistics.fmean(_trimmed(changes)[0])
 
 
-def _centre(log_ratios: Sequence[float], expected: float) -> tuple[float, float, float]:
-    """The trimmed mean, its standard error, degrees of freedom; 0 of them below `MIN_PAIRS`.
-
-    `expected` is a pair's standard deviation before any is seen.
-    """
+def _centre(log_ratios: Sequence[float], window_error: float, bias: float) -> tuple[float, float, float]:
+    """The trimmed mean, its standard error, degrees of freedom; 0 of them below `MIN_PAIRS`."""
     count, (kept, _) = len(log_ratios), _trimmed(log_ratios)
     mean = statistics.fmean(kept)
     if count < MIN_PAIRS:
         return mean, math.inf, 0
     seen, freedom = spread(log_ratios)
-    variance = (EXPECTED_PAIRS * expected**2 / len(kept) + freedom * seen / count) / (EXPECTED_PAIRS + freedom)
-    return mean, math.sqrt(variance), EXPECTED_PAIRS + freedom
+    of_windows = window_error**2 if count < PAIRS_THAT_TELL else min(window_error**2, seen)
+    expected = 2 * ASSUMED_BETWEEN_RUNS**2 + of_windows
+    variance = (EXPECTED_PAIRS * expected / len(kept) + freedom * seen / count) / (EXPECTED_PAIRS + freedom)
+    return mean, math.hypot(math.sqrt(variance), bias), EXPECTED_PAIRS + freedom
 
 
 def _trimmed(log_ratios: Sequence[float]) -> tuple[list[float], list[float]]:

@@ -7,11 +7,13 @@ uncertain by as much as the disturbance can have changed it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_tfperf.core.disturbance import DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.telemetry import SLOWDOWNS
+from pytest_tfperf.judging.pairs import spread
 from pytest_tfperf.judging.validity import busiest, disturbance_in
 
 _LEAST_LEFT = 0.25
@@ -24,14 +26,26 @@ _SECONDS_OF_A_SWAPPED_BYTE = 1e-4 / 4096  # 0.1 ms for each page
 
 
 def unevenness(a: Run, b: Run, limits: DisturbanceLimits) -> float:
-    """The most by which disturbances can have changed the log ratio of two runs; 0 where both had the same.
+    """The most by which disturbances can have changed the log ratio b / a of two runs; above 0 if a lost more to them.
 
     Args:
         a, b: the two runs of a pair.
         limits: tell from which use of the cores on others take what a run needs.
     """
     x, y = _logs_left(a, limits), _logs_left(b, limits)
-    return abs(math.fsum(y[kind] - x[kind] for kind in x))
+    return math.fsum(y[kind] - x[kind] for kind in x)
+
+
+def bias(pairs: Sequence[Pair]) -> float:
+    """The most by which disturbances of mostly one side can have changed the mean log ratio of several pairs.
+
+    Pairs that are uneven in different ways show in their spread what that does to a ratio: where they differ much in
+    unevenness and hardly in their ratios, the program does not need what others took.
+    """
+    unevenness = [pair.unevenness for pair in pairs]
+    differ, ratios_differ = statistics.pstdev(unevenness), math.sqrt(spread([pair.log_ratio for pair in pairs])[0])
+    effect = min(1.0, ratios_differ / differ) if differ else 1.0
+    return effect * abs(statistics.fmean(unevenness))
 
 
 def are_alike(a: Run, b: Run, limits: DisturbanceLimits) -> bool:

@@ -28,8 +28,14 @@ class Counter:
         self._speeds: list[float] = []  # of the last sweeps
         self._lasted: list[float] = []
 
-    def take(self, now: float, step: float, line: str) -> tuple[float, float] | None:
+    def take(self, now: float, step: float, line: str, *, is_of_training: bool = False) -> tuple[float, float] | None:
         """The steps and seconds that are known now; None for a line that is printed again, or begins anew.
+
+        Args:
+            now: when the line came, in seconds.
+            step: as the line counts it.
+            line: for the message.
+            is_of_training: it is none of evaluation, so that it may run at any speed.
 
         Raises:
             Unreadable: it runs at two speeds in turn.
@@ -42,7 +48,8 @@ class Counter:
             return 0.0, 0.0
         if step < before[0]:  # as in each of Keras' epochs
             self._held, self._jumps = (0.0, 0.0), False
-            self._require_one_speed(line)
+            if not is_of_training:
+                self._require_one_speed(line)
             return None
         held, since = self._held, (step - before[0], now - before[1])
         self._jumps |= since[0] > _ONE_STEP

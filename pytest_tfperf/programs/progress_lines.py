@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, Unreadable, loss_in, number_in, shown
@@ -24,16 +25,17 @@ class KerasLines:
     left out. A data set of unknown length has a total from the second epoch on.
 
     Where a line is all that an epoch prints, its steps count on from epoch to epoch: with verbose=2, and where an epoch
-    has one step.
+    has one step. Where epochs have a line of their own, a bar without one is of `evaluate` or `predict`, too.
     """
 
     def __init__(self) -> None:
         self._total = ""
         self._before_fit = ""
-        self._epoch_begins = False
+        self._epoch_begins = self._names_epochs = self._is_after_epoch = False
         self._counts_on: bool | None = None  # known from the first line on
         self._finished, self._step = 0, 0
         self._counts_first_steps = self._is_of_fewer_steps = False
+        self._group = 0  # divides the steps before each line, as `steps_per_execution` does
 
     def read(self, line: str) -> Reading | LeftOut | None:
         """What a line says; None for one that is no progress line.
@@ -44,11 +46,12 @@ class KerasLines:
         if _KERAS_EPOCH.fullmatch(line.lstrip()):
             self._require_nothing_before(line)
             self._epoch_begins = True
+            self._names_epochs |= self._counts_on is None
             return None
         found = _keras_in(line)
         if found is None:
             return None
-        if not self._is_of_fit(found["total"]):
+        if not self._is_of_fit(found["total"]) or self._is_without_epoch(found):
             return LeftOut()
         is_alone = _is_alone(found) or self._epoch_begins
         if self._counts_on is None:
@@ -62,9 +65,13 @@ class KerasLines:
             self._counts_first_steps = self._step == 1
         if self._step != before:
             self._is_of_fewer_steps = _are_fewer_steps(self._step, before, found["total"])
-        if (self._counts_first_steps and self._is_of_fewer_steps) or _is_beyond(self._step, found["total"]):
+            if found["step"] != found["total"]:
+                self._group = math.gcd(self._group, self._step - 1)
+        counts_groups = self._counts_first_steps and self._group != 1
+        if (counts_groups and self._is_of_fewer_steps) or _is_beyond(self._step, found["total"]):
             return LeftOut()
-        return Reading(Kind.STEP, self._finished + self._step, loss=loss_in(line))
+        value = self._finished + self._step
+        return Reading(Kind.STEP, value, loss=loss_in(line), is_of_training=self._names_epochs)
 
     def read_unfinished(self, line: str) -> Reading | LeftOut | None:
         """As `read` for a line that has no end yet: Keras ends its progress line with the next one."""
@@ -75,6 +82,13 @@ class KerasLines:
         if not self._total or (self._total == "Unknown" and self._epoch_begins):
             self._total = total
         return total == self._total
+
+    def _is_without_epoch(self, found: re.Match[str]) -> bool:
+        """Whether it begins, or goes on with, a bar that no line of an epoch stands before."""
+        step = int(found["step"])
+        begins_anew = step < self._step or (_is_alone(found) and step == self._step)
+        self._is_after_epoch = not self._epoch_begins and (self._is_after_epoch or begins_anew)
+        return self._names_epochs and self._is_after_epoch
 
     def _require_nothing_before(self, line: str) -> None:
         if self._before_fit and line.strip().startswith("Epoch 1/"):

@@ -86,6 +86,7 @@ class Reading:
         step: of a mean: of how many steps.
         loss: None where the line has none.
         is_named_average: the line calls it an average, of whatever.
+        is_of_training: lines of evaluation are known, and this is none.
         line: for messages.
     """
 
@@ -94,6 +95,7 @@ class Reading:
     step: int = 0
     loss: float | None = None
     is_named_average: bool = False
+    is_of_training: bool = False
     line: str = field(default="", compare=False)
 
 

@@ -73,7 +73,7 @@ class WindowAggregator:
                 self._undo_mean(reading.step, per_step / value)
             case Kind.STEP | Kind.EXAMPLES:
                 step = value / (per_step if reading.kind is Kind.EXAMPLES else 1)
-                timed = self._counter.take(now, step, reading.line)
+                timed = self._counter.take(now, step, reading.line, is_of_training=reading.is_of_training)
                 if timed is None:
                     return False
                 self._steps += timed[0]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from measurements import run_at
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
-from pytest_tfperf.judging.unevenness import are_alike, tells_nothing, unevenness
+from pytest_tfperf.judging.unevenness import are_alike, bias, tells_nothing, unevenness
 from pytest_tfperf.judging.validity import disturbance_in
 
 LIMITS = DisturbanceLimits()
@@ -56,19 +58,19 @@ def test_two_undisturbed_runs_are_alike(one: float, other: float) -> None:
 
 
 @given(loads, loads)
-def test_the_order_of_the_sides_makes_no_difference(one: float, other: float) -> None:
+def test_the_order_of_the_sides_turns_only_the_sign(one: float, other: float) -> None:
     a, b = beside(one), beside(other)
-    assert unevenness(a, b, LIMITS) == unevenness(b, a, LIMITS)
+    assert unevenness(a, b, LIMITS) == -unevenness(b, a, LIMITS)
     assert are_alike(a, b, LIMITS) is are_alike(b, a, LIMITS)
 
 
 def test_a_run_that_got_half_of_the_time_may_be_half_as_fast() -> None:
-    assert unevenness(beside(0.0), beside(0.5), LIMITS) == pytest.approx(math.log(2))
+    assert unevenness(beside(0.0), beside(0.5), LIMITS) == pytest.approx(-math.log(2))
 
 
 def test_what_an_undisturbed_run_lost_makes_its_pair_less_certain() -> None:
     others = LIMITS.other_cpu_fraction / 2
-    assert unevenness(beside(0.0), beside(others), LIMITS) == pytest.approx(-math.log(1 - others))
+    assert unevenness(beside(0.0), beside(others), LIMITS) == pytest.approx(math.log(1 - others))
 
 
 def test_a_program_that_mostly_waits_gets_the_little_that_it_needs_on_any_machine() -> None:
@@ -78,7 +80,7 @@ def test_a_program_that_mostly_waits_gets_the_little_that_it_needs_on_any_machin
 @pytest.mark.parametrize("disturbed", DISTURBED.values(), ids=DISTURBED)
 def test_a_run_that_was_disturbed_is_not_like_one_that_was_not(disturbed: Run) -> None:
     assert not are_alike(beside(), disturbed, LIMITS)
-    assert unevenness(beside(), disturbed, LIMITS) > 0
+    assert unevenness(beside(), disturbed, LIMITS) < 0 < unevenness(disturbed, beside(), LIMITS)
 
 
 def test_as_much_more_as_an_undisturbed_run_may_lose_is_alike() -> None:
@@ -92,6 +94,31 @@ def test_work_on_idle_cores_takes_nothing() -> None:
 
 def test_a_disturbance_that_the_user_accepts_leaves_runs_alike() -> None:
     assert are_alike(beside(), beside(0.9), replace(LIMITS, other_cpu_fraction=1.0))
+
+
+# What several pairs show
+
+SWINGS = (-0.9, 0.2, -1.3, 0.7, 1.1, -0.6)
+
+
+def uneven(log_ratios: Sequence[float], unevenness: Sequence[float]) -> list[Pair]:
+    return [
+        Pair(beside(), beside(), log_ratio, 0.01, amount)
+        for log_ratio, amount in zip(log_ratios, unevenness, strict=True)
+    ]
+
+
+def test_ratios_that_agree_whatever_was_taken_have_no_bias() -> None:
+    assert bias(uneven([-0.18, -0.181, -0.18, -0.179, -0.18, -0.18], SWINGS)) < 0.001
+
+
+def test_ratios_that_follow_what_was_taken_may_be_biased_by_all_of_its_mean() -> None:
+    assert bias(uneven(SWINGS, SWINGS)) == pytest.approx(abs(statistics.fmean(SWINGS)))
+
+
+@given(st.floats(-1.3, 1.3))
+def test_one_side_that_always_lost_more_may_be_slower_by_all_of_it(taken: float) -> None:
+    assert bias(uneven([-0.3, -0.31, -0.3, -0.29, -0.3, -0.3], [taken] * 6)) == pytest.approx(abs(taken))
 
 
 # Pairs that tell nothing

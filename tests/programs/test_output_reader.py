@@ -467,6 +467,16 @@ def test_keras_lines_of_evaluate_and_predict_are_left_out() -> None:
     assert steps(*lines, "Epoch 2/2", "3/500 ━━ 3ms/step") == [None, 4, 500, None, None, None, 3]
 
 
+def test_a_bar_without_an_epoch_before_it_is_no_training_where_epochs_are_named() -> None:
+    lines = ["Epoch 1/2", "4/500 ━━ 3ms/step", "500/500 ━━ 3ms/step", "1/500 ━━ 1ms/step", "500/500 ━━ 1ms/step"]
+    assert steps(*lines, "Epoch 2/2", "3/500 ━━ 3ms/step") == [None, 4, 500, None, None, None, 3]
+
+
+def test_an_evaluation_of_one_line_is_no_epoch_where_epochs_are_named() -> None:
+    line = "500/500 - 1s - 3ms/step - loss: 0.3"
+    assert steps("Epoch 1/2", line, line, "Epoch 2/2", line) == [None, 500, None, None, 1000]
+
+
 def test_a_data_set_of_unknown_length_has_one_from_the_second_epoch_on() -> None:
     lines = ["Epoch 1/2", "4/Unknown 3s 3ms/step", "9/20 ━━ 1ms/step", "Epoch 2/2", "3/500 ━━ 3ms/step"]
     assert steps(*lines, "7/Unknown 3s 3ms/step") == [None, 4, None, None, 3, None]

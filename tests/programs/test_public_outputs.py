@@ -81,6 +81,17 @@ def keras(total: int, group: int, epochs: int = 5, *, evaluation: float = 0.0, c
     return output
 
 
+def few_lines_of_keras(*shown: int, total: int, epochs: int) -> Output:
+    """Keras' bar of a fast model: a line when a tenth of a second has passed, at whichever step that is."""
+    output = Output()
+    for epoch in range(epochs):
+        output.say(f"Epoch {epoch + 1}/{epochs}\n")
+        for before, step in pairwise((0, *shown, total)):
+            output.say(f"\r{step}/{total} ━━━━━ 1s 250ms/step - loss: 0.5", after=(step - before) * STEP)
+        output.say("\n")
+    return output
+
+
 def percent(step: int, total: int) -> str:
     filled = 10 * step // total
     return f"{100 * step // total:3d}%|{'█' * filled}{' ' * (10 - filled)}|"
@@ -129,6 +140,7 @@ READ: dict[str, tuple[Output, dict[str, object]]] = {
     "Keras, a last group of one": (keras(61, 20), STEPS),
     "Keras, a last group of two and an evaluation": (keras(42, 20, evaluation=7.0), STEPS),
     "Keras, lines that count the last of their steps": (keras(60, 20, evaluation=7.0, counts_first=False), STEPS),
+    "Keras, four lines an epoch": (few_lines_of_keras(1, 16, 32, total=40, epochs=8), STEPS),
     "Keras, one epoch of groups": (keras(200, 20, 1, evaluation=7.0), STEPS),
     "Keras, a last group beyond the epoch": (
         Output(
