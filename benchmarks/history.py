@@ -1,6 +1,6 @@
 """What a history of 10,000, 30,000 and 100,000 measurements costs: adding, reading, sending. Prints one table.
 
-    PYTHONPATH=tests/helpers:tests/services python benchmarks/history.py
+    PYTHONPATH=.:tests/services python benchmarks/history.py
 
 Needs PostgreSQL's programs (apt install postgresql): it starts a server of its own, on this machine. A measurement is
 one run of 100 windows; 50 tests a session. CPU time holds on a machine that does other things, too; the time that
@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import postgres
-from measurements import baseline, measurement, run, throughput, verdict
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
@@ -27,6 +26,7 @@ from pytest_tfperf.features.team.push import push
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_rows import measurement_row
 from pytest_tfperf.stores.history_tables import MEASUREMENTS
+from tests.helpers.measurements import baseline, measurement, run, throughput, verdict
 
 SIZES = (10_000, 30_000, 100_000)
 TESTS = 50

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from expected import same_texts
 from hypothesis import HealthCheck, Phase, settings
-from projects import played, played_project, project, shared
+
+from tests.helpers.expected import same_texts
+from tests.helpers.projects import played, played_project, project, shared
 
 __all__ = ["played", "played_project", "project", "same_texts", "shared"]
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from machines import load
-from measurements import baseline
-from played import BOX, BUSY, TRIVIAL, PlayedLauncher, steady
-from played_session import ROW, PlayedSession
 
 from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.task import Task
@@ -23,6 +19,10 @@ from pytest_tfperf.errors import BaselineError, MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.reference import reference_for
 from pytest_tfperf.reports.invalid import worded
+from tests.helpers.machines import load
+from tests.helpers.measurements import baseline
+from tests.helpers.played import BOX, BUSY, TRIVIAL, PlayedLauncher, steady
+from tests.helpers.played_session import ROW, PlayedSession
 
 
 def outcome_of(found: Measurement) -> tuple[Outcome, Reason]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
 from pytest_tfperf.bench.comparing import Effort, compare
 from pytest_tfperf.bench.disturbance_guard import TRIES
@@ -31,6 +30,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
 from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.reports.invalid import disturbance_fact
+from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
 HOST = TRIVIAL.with_(input_pipeline="host")
 ALMOST = (100.0, 100.1, 99.9)  # images/s of fresh workers that differ a little

@@ -6,9 +6,6 @@ import math
 from pathlib import Path
 
 import pytest
-from measurements import baseline, measurement, run_at, throughput
-from played import BOX, BUSY, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, steady
-from played_session import PlayedSession
 
 from pytest_tfperf.bench.controls import ControlledRecording, Controls
 from pytest_tfperf.bench.recording import BaselineRecorder
@@ -21,6 +18,9 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.measurements import baseline, measurement, run_at, throughput
+from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, steady
+from tests.helpers.played_session import PlayedSession
 
 RUNS = 5
 OTHERS = [TRIVIAL.with_(batch_size=size) for size in (8, 16, 32, 64)]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
 from pytest_tfperf.bench import comparing
 from pytest_tfperf.bench.comparing import Effort, compare
@@ -17,6 +16,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.pairs import ErrorRates
+from tests.helpers.played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
 CLOSE = (97.9, 98.3, 97.6, 98.1)  # b against a's 100, and a tolerance of 2 %: undecided however long it goes on
 

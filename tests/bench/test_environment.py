@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from machines import load
-
 from pytest_tfperf.bench.bench import environment
+from tests.helpers.machines import load
 
 H200 = load("h200")
 

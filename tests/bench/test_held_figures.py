@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from measurements import NOISE, baseline, run_at
-from played import BOX, PLAN, TRIVIAL, steady
-from played_session import ROW, PlayedSession
 
 from pytest_tfperf.bench.task import judged_figures
 from pytest_tfperf.core.baseline import Key, Provenance
@@ -18,6 +15,9 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.reference import Reference
+from tests.helpers.measurements import NOISE, baseline, run_at
+from tests.helpers.played import BOX, PLAN, TRIVIAL, steady
+from tests.helpers.played_session import ROW, PlayedSession
 
 MEMORY_ROW = baseline(8e9, key=Key(TRIVIAL.id, BOX.shape, PEAK_MEMORY), unit="bytes")
 RUNS = [run_at(100.0, figures={PEAK_MEMORY: 16e9})] * 8

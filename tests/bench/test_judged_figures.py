@@ -6,9 +6,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from measurements import NOISE, baseline, run_at
-from played import BOX, PLAN, TRIVIAL, steady
-from played_session import ROW, PlayedSession
 
 from pytest_tfperf.bench.task import judged_figures
 from pytest_tfperf.core.baseline import Key
@@ -18,6 +15,9 @@ from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.reference import Reference
+from tests.helpers.measurements import NOISE, baseline, run_at
+from tests.helpers.played import BOX, PLAN, TRIVIAL, steady
+from tests.helpers.played_session import ROW, PlayedSession
 
 
 def wants(name: str, *, is_drift_to_come: bool) -> Want:

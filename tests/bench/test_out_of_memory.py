@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from machines import load
-from measurements import command
-
 from pytest_tfperf.bench.run_engine import explained
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import OutOfMemory
+from tests.helpers.machines import load
+from tests.helpers.measurements import command
 
 XLA = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5400000000 bytes."
 WORKLOAD = Workload(model="resnet50", batch_size=256)

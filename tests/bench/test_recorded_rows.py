@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import measurement, run_at, throughput
 
 from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.measurements import measurement, run_at, throughput
 
 FIGURES = (
     Figure("peak_memory"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from measurements import TEST, WORKLOAD, comparison, measurement, verdict
 
 from pytest_tfperf.bench.rerun_queue import RerunQueue, asked_for
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import TEST, WORKLOAD, comparison, measurement, verdict
 
 ASKED = asked_for("1x8", "box", WORKLOAD)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import KEY, baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
@@ -21,6 +20,7 @@ from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.summary import summary
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.measurements import KEY, baseline, measurement, run_at, throughput, verdict
 
 QUIET = Telemetry(seconds=1.0, usable_cores=2, other_cpu_fraction_mean=0.1, idle_fraction_mean=0.9)
 BUSY = replace(QUIET, other_cpu_fraction_mean=0.61, idle_fraction_mean=0.0, other_processes={"make (pid 1)": 0.6})

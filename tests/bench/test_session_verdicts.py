@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from measurements import run_at
-from played import PlayedLauncher, steady
-from played_session import PlayedSession
 
 from pytest_tfperf.bench.sentinels import session_verdicts
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
@@ -15,6 +12,9 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.session_variance import session_variance
 from pytest_tfperf.judging.software_and_machine import SENTINELS
+from tests.helpers.measurements import run_at
+from tests.helpers.played import PlayedLauncher, steady
+from tests.helpers.played_session import PlayedSession
 
 
 def judged(

@@ -7,9 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from measurements import NOISE, baseline, run_at
-from played import BOX, PLAN, TRIVIAL, steady
-from played_session import ROW, PlayedSession
 
 from pytest_tfperf.bench.task import compared_figures, judged_figures
 from pytest_tfperf.core.baseline import Key
@@ -25,6 +22,9 @@ from pytest_tfperf.judging.pairs import ErrorRates
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 from pytest_tfperf.judging.thresholds import reference_variance
+from tests.helpers.measurements import NOISE, baseline, run_at
+from tests.helpers.played import BOX, PLAN, TRIVIAL, steady
+from tests.helpers.played_session import ROW, PlayedSession
 
 STRICT = {"tolerance": 0.0, "absolute": 1e-9}  # so that noise alone makes the threshold
 LATENCY = Figure("p50", unit="ms", field="p50", **STRICT)

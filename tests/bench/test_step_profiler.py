@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from played import TRIVIAL, PlayedRun
 
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError
+from tests.helpers.played import TRIVIAL, PlayedRun
 
 CPUS = Devices(kind=DeviceKind.CPU, count=2)
 GPUS = Devices(kind=DeviceKind.GPU, count=4, gpu_uuids=("GPU-1", "GPU-2", "GPU-3", "GPU-4"))

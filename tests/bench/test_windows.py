@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from played import Notes, PlayedRun
 
 from pytest_tfperf.bench.windows import MIN_WINDOWS, time_windows, window_steps
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.run import ONE_WINDOW, Plan, Run, Window
 from pytest_tfperf.errors import MeasurementError, WorkloadError
+from tests.helpers.played import Notes, PlayedRun
 
 
 def driven(

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import SESSION_SECONDS
 
 from pytest_tfperf import cli
 from pytest_tfperf.hardware import discovery
+from tests.helpers.patience import SESSION_SECONDS
 
 LOG = Path(__file__).parents[1] / "data" / "logs" / "azure-test1.log"
 OF = ("--machine=azure-nc6-dsvm", "--topology=1x1", "--workload=resnet50-b64-horovod-device")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from measurements import KEY, baseline, measurement
 
 from pytest_tfperf import cli
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import KEY, baseline, measurement
 
 SETTINGS = "tfperf_baselines = rows\ntfperf_dir = past\ntfperf_machine = box\n"
 TOML = 'tfperf_baselines = "rows"\ntfperf_dir = "past"\ntfperf_machine = "box"\n'

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_lines import Argument, arguments
 
 from pytest_tfperf import cli
+from tests.helpers.command_lines import Argument, arguments
 
 USAGE = 4
 SHOWS_ONLY = ("-h", "--help", "--version")

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from measurements import comparison, measurement, session_verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.console.arguments import date_or_age, end
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import comparison, measurement, session_verdict
 
 
 @pytest.fixture

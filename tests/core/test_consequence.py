@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from measurements import baseline, measurement, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.consequence import consequence, exit_status
 from pytest_tfperf.core.verdict import Consequence, Outcome
+from tests.helpers.measurements import baseline, measurement, verdict
 
 PASSES, WARNS, FAILS, ERRORS = Consequence
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import linked, load, machines
 
 from pytest_tfperf.core import machine_key
 from pytest_tfperf.core.topology import Topology
+from tests.helpers.machines import linked, load, machines
 
 
 def in_cluster(name: str, most_nodes: int | None, link: str) -> Topology:

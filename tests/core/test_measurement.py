@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import BUSY, KEY, baseline, comparison, measurement, pair, run, throughput, verdict
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.breakdown import Bound, Breakdown
@@ -22,6 +21,7 @@ from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Want, Wants
 from pytest_tfperf.errors import TfperfError
+from tests.helpers.measurements import BUSY, KEY, baseline, comparison, measurement, pair, run, throughput, verdict
 
 texts = st.text(max_size=20)
 numbers = st.floats(allow_nan=False)

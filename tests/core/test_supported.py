@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from played import BOX
 
 from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.topology import DeviceKind, Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
+from tests.helpers.played import BOX
 
 NCCL = {"all_reduce": "nccl"}
 HIERARCHICAL = {"all_reduce": "hierarchical"}

@@ -9,7 +9,6 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import run
 
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import (
@@ -21,6 +20,7 @@ from pytest_tfperf.core.throughput import (
     window_statistics,
     worst_loss,
 )
+from tests.helpers.measurements import run
 
 seconds = st.floats(1e-4, 100, allow_nan=False)
 windows = st.lists(st.builds(Window, st.integers(1, 50), seconds), min_size=1, max_size=40)

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from measurements import baseline
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
+from tests.helpers.measurements import baseline
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import DATA, NAMES, linked, load, machines
 
 from pytest_tfperf.core.topology import LOCAL_LINK, DeviceKind, Devices, Gpu, Link, LinkKind, Topology
 from pytest_tfperf.errors import NotEnoughDevices, TfperfError
+from tests.helpers.machines import DATA, NAMES, linked, load, machines
 
 DGX1, H200, MIXED, NO_GPU = load("dgx1-p100"), load("h200"), load("mixed"), load("no-gpu")
 

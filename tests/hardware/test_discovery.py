@@ -9,13 +9,13 @@ from itertools import chain
 
 import pynvml
 import pytest
-from fake_nvml import FakeNvml, MigDevice, NvLink
-from machines import load
-from patience import PATIENCE_SECONDS
 
 from pytest_tfperf.core.topology import Link, LinkKind
 from pytest_tfperf.hardware.discovery import discover
 from pytest_tfperf.hardware.nvml import NvmlError, driver_hangs, session
+from tests.helpers.fake_nvml import FakeNvml, MigDevice, NvLink
+from tests.helpers.machines import load
+from tests.helpers.patience import PATIENCE_SECONDS
 
 DGX1, H200, MIXED = load("dgx1-p100"), load("h200"), load("mixed")
 SWITCH, HIDDEN = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, pynvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN

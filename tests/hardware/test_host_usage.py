@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from patience import wait_for
 
 from pytest_tfperf.hardware import host_usage
 from pytest_tfperf.hardware.host_usage import (
@@ -24,6 +23,7 @@ from pytest_tfperf.hardware.host_usage import (
     read_counters,
     usage_between,
 )
+from tests.helpers.patience import wait_for
 
 OURS, NEIGHBOUR = os.getpid(), os.getppid()  # processes that have a name
 CHILD = 2**22 + 1  # larger than any pid

@@ -8,13 +8,13 @@ from dataclasses import asdict
 
 import pynvml
 import pytest
-from fake_nvml import FakeNvml, MigDevice, Now
-from machines import load
-from patience import wait_for
 
 from pytest_tfperf.core.telemetry import GpuTelemetry
 from pytest_tfperf.hardware.nvml import gives_our_pids
 from pytest_tfperf.hardware.sampler import Sampler, handles_of, read_gpus
+from tests.helpers.fake_nvml import FakeNvml, MigDevice, Now
+from tests.helpers.machines import load
+from tests.helpers.patience import wait_for
 
 H200 = load("h200")
 UUID = H200.gpus[0].uuid

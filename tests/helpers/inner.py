@@ -26,12 +26,12 @@ from typing import Any, Self
 from xml.etree import ElementTree
 
 import pytest
-from patience import SESSION_SECONDS, wait_for
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+from tests.helpers.patience import SESSION_SECONDS, wait_for
 
 MACHINE = "box"
 NETS = Path(__file__).parents[1] / "data" / "user_project" / "nets.py"

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from measurements import command
-from played import Notes
-
 from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_windows import CommandWindows
+from tests.helpers.measurements import command
+from tests.helpers.played import Notes
 
 PLAN = Plan(steps=40, warmup_steps=1, counts_readings=True)
 

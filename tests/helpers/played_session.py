@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from measurements import baseline
-from played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher
-
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.run_engine import RunEngine, Side
@@ -19,6 +16,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.reference import reference_for
+from tests.helpers.measurements import baseline
+from tests.helpers.played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher
 
 ROW = baseline(100.0, key=Key(TRIVIAL.id, BOX.shape))
 """The trivial workload's baseline."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from inner import Project
+
+from tests.helpers.inner import Project
 
 
 @pytest.fixture

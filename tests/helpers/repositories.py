@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from projects import Project
+from tests.helpers.projects import Project
 
 # Prints the rate of a work that costs so many seconds an example, with some noise. The rate is played, so that the
 # machine decides nothing; each line is a window, which lasts 0.15 s at least.

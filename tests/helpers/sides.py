@@ -9,9 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from inner import Project
-from repositories import Repository
-
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.workers.checkout import Checkout
@@ -20,6 +17,8 @@ from pytest_tfperf.workers.git_worktree import Checkouts
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
+from tests.helpers.inner import Project
+from tests.helpers.repositories import Repository
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
 USES_COST = "import cost; print(cost.__file__, cost.COST)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import baseline, run
 
 from pytest_tfperf.judging.common_drift import (
     FIRST_WINDOWS,
@@ -14,6 +13,7 @@ from pytest_tfperf.judging.common_drift import (
     common_drift,
     first_windows_change,
 )
+from tests.helpers.measurements import baseline, run
 
 
 def test_fewer_than_eight_tests_have_nothing_in_common() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import NOISE, baseline, pair, run_at
 
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Decision, Noise, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference
+from tests.helpers.measurements import NOISE, baseline, pair, run_at
 
 DROPS = st.floats(-0.3, 0.1)
 NOISES = st.builds(

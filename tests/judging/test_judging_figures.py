@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from measurements import KEY, baseline
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Want, Wants, combined
 from pytest_tfperf.judging.figures import FigureEvidence, judge_figure
+from tests.helpers.measurements import KEY, baseline
 
 GIB = float(2**30)
 MEMORY = Figure("peak_memory")

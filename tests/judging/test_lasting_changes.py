@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from past_results import past_figure, past_result, past_results, quiet_tests
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.lasting_changes import changes_of, common_drifts
+from tests.helpers.past_results import past_figure, past_result, past_results, quiet_tests
 
 SESSIONS, AT = 80, 50
 

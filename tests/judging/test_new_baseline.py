@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import measurement, run_at, throughput
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
@@ -21,6 +20,7 @@ from pytest_tfperf.core.verdict import NOTHING, Want, Wants
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.new_baselines import baseline_of, correction, new_baselines, wants
 from pytest_tfperf.stores import baseline_file
+from tests.helpers.measurements import measurement, run_at, throughput
 
 CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
 WILD = [1000.0, 700.0, 1300.0, 800.0, 1200.0]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import KEY, baseline
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.verdict import Noise
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS, noise_of, with_assumption, without_slow_runs
+from tests.helpers.measurements import KEY, baseline
 
 deviations = st.floats(0.002, 0.5)
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import BUSY, KEY, baseline, measurement, run, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import Measurement
@@ -28,6 +27,7 @@ from pytest_tfperf.judging.reference import (
     reference_for,
 )
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
+from tests.helpers.measurements import BUSY, KEY, baseline, measurement, run, run_at, throughput, verdict
 
 
 def earlier(*rates: float, session: str = "monday", error: float = 0.001, **more: Any) -> EarlierMeasurement:

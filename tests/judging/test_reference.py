@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import linked, load
-from measurements import baseline
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.verdict import Tolerance
@@ -16,6 +14,8 @@ from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
 from pytest_tfperf.judging.reference import Reference, floor_rate, memory_rate, reference_for, refuse_other_devices
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.machines import linked, load
+from tests.helpers.measurements import baseline
 
 KEY = Key("resnet50-b64-replicated-device", "1x8")
 H200_TFLOPS = 67.0

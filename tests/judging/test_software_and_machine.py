@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import baseline, run_at
 
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
@@ -22,6 +21,7 @@ from pytest_tfperf.judging.software_and_machine import (
     sentinels,
     wants_sentinels,
 )
+from tests.helpers.measurements import baseline, run_at
 
 NOISE = Noise(between_runs=0.01, degrees_of_freedom=200)
 TWO_PERCENT = Tolerance.of(0.02)

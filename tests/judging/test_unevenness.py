@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import run_at
 
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
 from pytest_tfperf.judging.unevenness import are_alike, bias, tells_nothing, unevenness
 from pytest_tfperf.judging.validity import disturbance_in
+from tests.helpers.measurements import run_at
 
 LIMITS = DisturbanceLimits()
 MIB = 2**20

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import pytest
-from measurements import throughput
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.judging.validity import invalid, invalid_figure
+from tests.helpers.measurements import throughput
 
 
 def test_what_was_disturbed_each_time_is_invalid() -> None:

@@ -12,7 +12,6 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import baseline, run_at, throughput
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.past import SessionChanges
@@ -24,6 +23,7 @@ from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
 from pytest_tfperf.judging.judge import Evidence, judge, may_stop_early
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import GRID, SessionVariance, session_variance
+from tests.helpers.measurements import baseline, run_at, throughput
 
 ROW = baseline(1000.0)
 ONE_PER_CENT = Noise(between_runs=0.01, degrees_of_freedom=200, rows=50)

@@ -13,9 +13,6 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from expected import SameTexts
-from measurements import KEY, NOISE, baseline, measurement, pair, run, run_at, throughput
-from past_results import past_figure, past_results, quiet_tests
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.figure import Figure
@@ -35,6 +32,9 @@ from pytest_tfperf.judging.session_variance import learnt_reference, session_var
 from pytest_tfperf.judging.software_and_machine import ReferencePairs, judge_machine, judge_sentinels
 from pytest_tfperf.judging.steady_state import settled_from, why_not_steady
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import KEY, NOISE, baseline, measurement, pair, run, run_at, throughput
+from tests.helpers.past_results import past_figure, past_results, quiet_tests
 
 
 def shown(value: object, name: str = "") -> Iterator[str]:

@@ -12,9 +12,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from patience import wait_for
-
 from pytest_tfperf.workers.process_group import die_with_parent
+from tests.helpers.patience import wait_for
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "scancel", "squeue", "sinfo")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inner import Project
 from launchers import LOCAL, Launcher
-from repositories import Repository
+
+from tests.helpers.inner import Project
+from tests.helpers.repositories import Repository
 
 # Each rank notes whose model it builds.
 MODELS = """

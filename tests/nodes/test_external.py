@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from inner import Finished, Project
-from patience import PATIENCE_SECONDS
 
 import pytest_tfperf
+from tests.helpers.inner import Finished, Project
+from tests.helpers.patience import PATIENCE_SECONDS
 
 TESTS = """
     @pytest.mark.multinode

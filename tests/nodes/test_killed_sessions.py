@@ -7,9 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from inner import Project
 from launchers import LOCAL, Launcher
-from patience import wait_for
+
+from tests.helpers.inner import Project
+from tests.helpers.patience import wait_for
 
 PIPELINE = """
     from pathlib import Path

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inner import Case, Project
 from namespaces import Network, missing, network
-from patience import PATIENCE_SECONDS
+
+from tests.helpers.inner import Case, Project
+from tests.helpers.patience import PATIENCE_SECONDS
 
 # A step takes 0.1 s on any machine, and both ranks as long, whatever other tests run; only its exchange depends on the
 # network.

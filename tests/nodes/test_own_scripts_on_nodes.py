@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from inner import Finished, Project
 from launchers import Launcher
-from patience import wait_for
+
+from tests.helpers.inner import Finished, Project
+from tests.helpers.patience import wait_for
 
 PROGRAM = """
 import os, time

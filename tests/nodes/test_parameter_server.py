@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from inner import Finished, Project
 from launchers import LOCAL_SILENCE_SECONDS
+
+from tests.helpers.inner import Finished, Project
 
 PIPELINES = """
     import os

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
 from launchers import LOCAL, LOCAL_SILENCE_SECONDS, Launcher
-from patience import PATIENCE_SECONDS, wait_for
+
+from tests.helpers.inner import NOT_MEASURED, Finished, Project
+from tests.helpers.patience import PATIENCE_SECONDS, wait_for
 
 PIPELINES = """
     import os

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from inner import Finished
 from launchers import Launcher
 from test_rank_faults import (  # noqa: F401  # pytest collects them here too
     IN_ANOTHER_WAY,
@@ -13,6 +12,8 @@ from test_rank_faults import (  # noqa: F401  # pytest collects them here too
     test_no_process_no_key_and_no_temporary_file_is_left,
     test_the_session_goes_on_and_exits_with_6,
 )
+
+from tests.helpers.inner import Finished
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import os
 import subprocess
 
 import pytest
-from inner import Finished
 from launchers import Launcher
 from test_rank_faults import (  # noqa: F401  # pytest collects them here too
     IN_ANOTHER_WAY,
@@ -16,6 +15,8 @@ from test_rank_faults import (  # noqa: F401  # pytest collects them here too
     test_no_process_no_key_and_no_temporary_file_is_left,
     test_the_session_goes_on_and_exits_with_6,
 )
+
+from tests.helpers.inner import Finished
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from building import assert_same
-from patience import PATIENCE_SECONDS
 
 from pytest_tfperf.training.place import reserve_port
+from tests.helpers.patience import PATIENCE_SECONDS
 
 HERE = Path(__file__).parent
 needs_horovod = pytest.mark.skipif(

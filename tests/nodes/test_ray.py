@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from inner import Project
 from launchers import Launcher
 from ray_cluster import LOOPBACK, cluster
+
+from tests.helpers.inner import Project
 
 TEST = """
     @pytest.mark.multinode

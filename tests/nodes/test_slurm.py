@@ -8,9 +8,10 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from inner import Project
 from launchers import Launcher
-from patience import PATIENCE_SECONDS
+
+from tests.helpers.inner import Project
+from tests.helpers.patience import PATIENCE_SECONDS
 
 TEST = """
     @pytest.mark.multinode

@@ -13,7 +13,6 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from patience import PATIENCE_SECONDS, running, wait_for
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command
@@ -26,6 +25,7 @@ from pytest_tfperf.programs.command_run import BoundedLog, CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
+from tests.helpers.patience import PATIENCE_SECONDS, running, wait_for
 
 Start = Callable[..., CommandRun]
 

@@ -9,12 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from expected import SameTexts
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import command
-from played import BOX, BUSY, Notes, PlayedGuard
-from played_program import PLAN, PlayedProgram, measured, per_sec
 
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.command import Command
@@ -28,6 +24,10 @@ from pytest_tfperf.programs.command_windows import CommandWindows
 from pytest_tfperf.programs.figure_lines import FigureValue
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import command
+from tests.helpers.played import BOX, BUSY, Notes, PlayedGuard
+from tests.helpers.played_program import PLAN, PlayedProgram, measured, per_sec
 
 
 def lines(count: int, text: str = "{rate} examples/s\n", every: float = 1.0, rate: float = 50.0) -> PlayedProgram:

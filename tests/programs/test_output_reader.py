@@ -11,11 +11,11 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import command
 
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.reading import MOST_OF_A_LINE, Kind, LineSplitter, Reading, Unreadable
+from tests.helpers.measurements import command
 
 PLAIN = command(examples_per_step=32)
 

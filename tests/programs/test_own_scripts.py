@@ -11,10 +11,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from inner import ANY_THROUGHPUT, NOT_MEASURED, Finished, Project
-from patience import wait_for
 
 from pytest_tfperf import cli
+from tests.helpers.inner import ANY_THROUGHPUT, NOT_MEASURED, Finished, Project
+from tests.helpers.patience import wait_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "own_script"
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from measurements import command
 
 from pytest_tfperf.programs.formats import FORMATS
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading
+from tests.helpers.measurements import command
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from played_program import PlayedProgram, measured, per_sec
 
 from pytest_tfperf.errors import MeasurementError
+from tests.helpers.played_program import PlayedProgram, measured, per_sec
 
 BATCH = 32
 STEP = 0.25  # seconds

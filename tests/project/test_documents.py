@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import SESSION_SECONDS
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.patience import SESSION_SECONDS
 from tools.documents import DOCUMENTS, azure, lambda_cpu, tensorpack
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from inner import Finished, Project
+
+from tests.helpers.inner import Finished, Project
 
 pytestmark = pytest.mark.slow
 

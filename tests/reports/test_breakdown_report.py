@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from expected import SameTexts
-from measurements import run, throughput
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Straggler
 from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import run, throughput
 
 HOST = Telemetry(
     seconds=4.0, cpu_mhz_median=2893.0, load_average_mean=2.13, other_cpu_fraction_mean=0.031, steal_fraction_mean=0.001

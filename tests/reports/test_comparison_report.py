@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import BUSY, WORKLOAD, comparison, pair, throughput
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
@@ -22,6 +21,7 @@ from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.comparisons import comparison_table, headline, in_brief, latest_comparisons, message
 from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.summary import comparison_summary
+from tests.helpers.measurements import BUSY, WORKLOAD, comparison, pair, throughput
 
 INPUT_BOUND = Breakdown(
     input=Input.FETCHED, bound=Bound.INPUT, pipeline_examples_per_sec=910.0, device_data_examples_per_sec=2000.0

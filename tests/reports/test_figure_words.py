@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from measurements import KEY, TEST, baseline, measurement, run_at, verdict
 
 from pytest_tfperf.core.consequence import Consequence, consequence
 from pytest_tfperf.core.figure import Figure
@@ -19,6 +18,7 @@ from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.figures import figure_fact, figure_properties, figure_table, written
 from pytest_tfperf.reports.measurement_table import measurement_table
 from pytest_tfperf.reports.message import in_brief, message
+from tests.helpers.measurements import KEY, TEST, baseline, measurement, run_at, verdict
 
 GIB = 2.0**30
 

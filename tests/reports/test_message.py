@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from expected import SameTexts
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import BUSY, TEST, WORKLOAD, baseline, measurement, pair, run, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.breakdown import Breakdown
@@ -24,6 +22,19 @@ from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
 from pytest_tfperf.reports.message import expected_rate, headline, in_brief, message, not_measured
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import (
+    BUSY,
+    TEST,
+    WORKLOAD,
+    baseline,
+    measurement,
+    pair,
+    run,
+    run_at,
+    throughput,
+    verdict,
+)
 
 DOCUMENT = baseline(
     1612.0,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import measurement, run, throughput
 
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.session.benchmarks import feed, forget_clock_readings, window_clock
+from tests.helpers.measurements import measurement, run, throughput
 
 
 class Benchmark:

@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from expected import SameTexts
-from measurements import NOISE, baseline, measurement, throughput, verdict
 
 from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
@@ -15,6 +13,8 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.reports.measurement_table import Shown, measurement_table
 from pytest_tfperf.reports.summary import before, refused, skips, summary
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import NOISE, baseline, measurement, throughput, verdict
 
 
 def judged(outcome: Outcome, change: float = 0.0, **more: Any) -> Measurement:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import WORKLOAD, baseline, measurement, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.breakdown import Bound, Breakdown
@@ -21,6 +20,7 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.table import Columns, shortened, table
+from tests.helpers.measurements import WORKLOAD, baseline, measurement, throughput, verdict
 
 
 def judged(kind: Outcome, change: float, **more: Any) -> Measurement:

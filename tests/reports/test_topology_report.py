@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from machines import load
 
 from pytest_tfperf.cli import render
+from tests.helpers.machines import load
 
 DGX1, H200 = load("dgx1-p100"), load("h200")
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from expected import SameTexts
-from measurements import baseline, measurement, throughput
-
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.summary import unrecorded
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import baseline, measurement, throughput
 
 FIRST = UnrecordedTests(
     tests=3,

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from expected import SameTexts
-from measurements import baseline, lasting_change, measurement, run_at, verdict
-
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.session_verdicts import (
@@ -24,6 +21,8 @@ from pytest_tfperf.core.session_verdicts import (
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import baseline, lasting_change, measurement, run_at, verdict
 
 THEN = baseline(environment="tensorflow=2.20.0 driver=570")
 NOW = measurement(verdict=verdict(baseline=THEN), environment={"tensorflow": "2.21.0", "driver": "580"})

@@ -15,8 +15,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psutil
-from patience import PATIENCE_SECONDS, wait_for
 from sqlalchemy import create_engine, text
+
+from tests.helpers.patience import PATIENCE_SECONDS, wait_for
 
 PASSWORD = "s3cr%t/pass@word?"
 """Whose every sign a URL has to quote."""

@@ -13,7 +13,8 @@ from textwrap import dedent
 from xml.etree import ElementTree
 
 import pytest
-from inner import ANY_THROUGHPUT, Project
+
+from tests.helpers.inner import ANY_THROUGHPUT, Project
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "ci"
 BIN = Path(sys.executable).parent

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import measurement
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.export import CONFIGURATION, otava_files
+from tests.helpers.measurements import measurement
 
 ROOT = Path(__file__).parents[2]
 OTAVA = shutil.which("otava", path=str(ROOT / ".venv-otava" / "bin")) or shutil.which("otava")

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from measurements import session_verdict
 
 from pytest_tfperf.core.figure import BUILT_IN, Figure
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.render import page
+from tests.helpers.measurements import session_verdict
 from tools.report_pictures import CHROMIUM, browser
 from tools.simulated_weeks import SLOWER_TEST, source
 

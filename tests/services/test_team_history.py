@@ -13,9 +13,6 @@ from typing import Any
 
 import postgres
 import pytest
-from inner import ANY_THROUGHPUT, Project
-from measurements import comparison, measurement, session_verdict, verdict
-from patience import PATIENCE_SECONDS
 from postgres import Proxy, Server
 from small_disk import leave_a_megabyte, small_disk
 from sqlalchemy import select
@@ -32,6 +29,9 @@ from pytest_tfperf.features.team.push import Pushed, push
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import FIGURES as FIGURES_TABLE
+from tests.helpers.inner import ANY_THROUGHPUT, Project
+from tests.helpers.measurements import comparison, measurement, session_verdict, verdict
+from tests.helpers.patience import PATIENCE_SECONDS
 
 TESTS = """
     import sys

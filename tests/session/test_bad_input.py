@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
 
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.options import read_settings
 from pytest_tfperf.stores import baseline_file
+from tests.helpers.inner import NOT_MEASURED, Finished, Project
 
 USAGE_ERROR = 4
 

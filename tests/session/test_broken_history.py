@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from inner import ANY_THROUGHPUT, Finished, Project
+
+from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
 USAGE_ERROR = 4
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from inner import Finished, Project
+
+from tests.helpers.inner import Finished, Project
 
 HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "pynvml", "sqlalchemy", "sqlite3", "multiprocessing")
 

@@ -6,8 +6,9 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from inner import Finished, Project
-from repositories import ONE_READING, Repository
+
+from tests.helpers.inner import Finished, Project
+from tests.helpers.repositories import ONE_READING, Repository
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
-from patience import running
 
 from pytest_tfperf.core.baseline import Key
+from tests.helpers.inner import NOT_MEASURED, Finished, Project
+from tests.helpers.patience import running
 
 pytestmark = pytest.mark.slow  # a process takes all idle time for as long as the session lasts
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from inner import Finished, Project
+
+from tests.helpers.inner import Finished, Project
 
 EVEN = "nets:even-b4-replicated-device"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import comparison, measurement, pair, run, verdict
 
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.verdict import Outcome, Want, Wants
 from pytest_tfperf.session.expected_time import run_seconds, seconds_of_a_run
+from tests.helpers.measurements import comparison, measurement, pair, run, verdict
 
 GUESSES = {"a.py::f[1]": 6.0, "a.py::f[2]": 6.0, "a.py::g": 6.0, "b.py::h": 15.0}
 

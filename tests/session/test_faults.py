@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
-from patience import wait_for
+
+from tests.helpers.inner import NOT_MEASURED, Finished, Project
+from tests.helpers.patience import wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -17,16 +17,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from command_lines import commands
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import comparison, measurement, verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.cli import parser
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERNAL
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS
+from tests.helpers.command_lines import commands
+from tests.helpers.measurements import comparison, measurement, verdict
 
 SECRET = "PaSsWoRd"
 URL = f"postgresql://ann:{SECRET}@127.0.0.1:1/d"

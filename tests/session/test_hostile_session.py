@@ -6,7 +6,8 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from inner import Finished, Project
+
+from tests.helpers.inner import Finished, Project
 
 SECRET = "PaSsWoRd"
 

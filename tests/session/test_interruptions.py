@@ -6,8 +6,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from inner import Finished, Project
-from patience import wait_for
+
+from tests.helpers.inner import Finished, Project
+from tests.helpers.patience import wait_for
 
 INTERRUPTED = 2
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from inner import ANY_THROUGHPUT, NOT_MEASURED, Finished, Project
+
+from tests.helpers.inner import ANY_THROUGHPUT, NOT_MEASURED, Finished, Project
 
 TESTS = """
     RAN = []

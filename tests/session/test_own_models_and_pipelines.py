@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf.core import catalogue
+from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from inner import Project
+
+from tests.helpers.inner import Project
 
 TESTS = """
     def test_it(throughput, on):

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import SESSION_SECONDS
 
 import pytest_tfperf
+from tests.helpers.patience import SESSION_SECONDS
 
 HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "psutil", "pynvml", "sqlalchemy", "pytest")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from inner import MACHINE, Finished, Project
 
 from pytest_tfperf.core.baseline import Key
+from tests.helpers.inner import MACHINE, Finished, Project
 
 EVEN = Key("nets:even-b4-replicated-device", "1x1")
 CONTROL = Key("nets:uneven-b3-replicated-device", "1x1")

@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.options import read_settings
+from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
 CALLS = {
     "nothing": ([], "test_is"),

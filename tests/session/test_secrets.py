@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_lines import Argument, arguments
-from measurements import measurement
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.consequence import EXIT_INTERNAL
@@ -18,6 +16,8 @@ from pytest_tfperf.core.settings import OF_THE_SPINE
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.pytest_reports import SESSION
 from pytest_tfperf.stores.history import History
+from tests.helpers.command_lines import Argument, arguments
+from tests.helpers.measurements import measurement
 
 SECRET = "PaSs/WoRd"
 URL = f"postgresql://ann:{SECRET}@127.0.0.1:1/d"

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import load
-from measurements import baseline, measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Straggler
@@ -23,6 +21,8 @@ from pytest_tfperf.session.outcomes import missing_as_error
 from pytest_tfperf.session.session import Session
 from pytest_tfperf.session.session_lines import closing, header
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.machines import load
+from tests.helpers.measurements import baseline, measurement, run_at, throughput, verdict
 
 TESTS = [
     SelectedTest(id="for_cpus", cpu=True),

@@ -6,11 +6,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from inner import Project
 
 from pytest_tfperf.features import hookimpl
 from pytest_tfperf.session import feature_hooks
 from pytest_tfperf.session.feature_hooks import Features
+from tests.helpers.inner import Project
 
 
 def plugin(name: str, session_ended: Any) -> ModuleType:

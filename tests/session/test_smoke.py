@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
 
 from pytest_tfperf.core.baseline import Key
+from tests.helpers.inner import NOT_MEASURED, Finished, Project
 
 pytestmark = pytest.mark.slow
 

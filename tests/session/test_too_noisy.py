@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
+
+from tests.helpers.inner import NOT_MEASURED, Finished, Project
 
 EVEN = "nets:even-b4-replicated-device"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from inner import Finished, Project
+
+from tests.helpers.inner import Finished, Project
 
 # A rate that is played, so that the machine decides nothing.
 PROGRAM = """

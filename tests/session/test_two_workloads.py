@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from inner import Finished, Project
 
 from pytest_tfperf.core.baseline import Key
+from tests.helpers.inner import Finished, Project
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
+
+from tests.helpers.inner import NOT_MEASURED, Finished, Project
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["", "--tfperf-require-baseline"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from inner import MACHINE, Finished, Project
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.inner import MACHINE, Finished, Project
 
 # The clocks of these two are played: other work on the machine must not decide whether runs agree.
 EVEN = Key("nets:even-b4-replicated-device", "1x1")

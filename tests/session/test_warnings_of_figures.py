@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from measurements import TEST, baseline, measurement, verdict
-
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
@@ -14,6 +12,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.lines import Line, plain
 from pytest_tfperf.session.outcomes import Outcomes
+from tests.helpers.measurements import TEST, baseline, measurement, verdict
 
 
 def test_a_doubtful_figure_is_named_beside_a_throughput_that_can_only_warn() -> None:

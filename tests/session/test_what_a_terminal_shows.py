@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf import cli
+from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
 TESTS = """
     def test_passes(throughput, on):

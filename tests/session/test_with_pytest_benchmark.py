@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from inner import Finished, Project
+
+from tests.helpers.inner import Finished, Project
 
 TESTS = """
     @pytest.mark.benchmark(group="mine")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from patience import running
-from space import no_room_for_files
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.patience import running
+from tests.helpers.space import no_room_for_files
 
 KEY = Key("resnet50-b64-replicated-device", "1x8")
 

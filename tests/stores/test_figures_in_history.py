@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import KEY, baseline, measurement, run, verdict
 
 from pytest_tfperf import cli, load_history
 from pytest_tfperf.core.baseline import Provenance
@@ -21,6 +20,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome, Want, Wants
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import KEY, baseline, measurement, run, verdict
 
 BEFORE = Path(__file__).parents[1] / "data" / "histories" / "before-figures.sqlite"
 MEMORY = FigureVerdict(

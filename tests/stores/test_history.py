@@ -15,20 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import (
-    BUSY,
-    KEY,
-    WORKLOAD,
-    baseline,
-    comparison,
-    measurement,
-    pair,
-    run,
-    session_verdict,
-    throughput,
-    verdict,
-)
-from patience import running
 
 from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
@@ -41,13 +27,27 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.data_frame import load_history
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import (
+    BUSY,
+    KEY,
+    WORKLOAD,
+    baseline,
+    comparison,
+    measurement,
+    pair,
+    run,
+    session_verdict,
+    throughput,
+    verdict,
+)
+from tests.helpers.patience import running
 
 # Appends without end (or COUNT times) and prints the number of each measurement that is kept.
 WRITER = f"""
 import itertools, sys
 from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parents[1] / "helpers")!r})
-from measurements import measurement
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.helpers.measurements import measurement
 from pytest_tfperf.stores.data_frame import load_history
 from pytest_tfperf.stores.history import History
 history = History(Path(sys.argv[1]))

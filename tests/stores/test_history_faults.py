@@ -7,12 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from measurements import measurement
-from space import no_room_for_files
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import measurement
+from tests.helpers.space import no_room_for_files
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from measurements import BUSY, measurement, pair, run, throughput, verdict
 
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import measurement_file
+from tests.helpers.measurements import BUSY, measurement, pair, run, throughput, verdict
 
 WHOLE = [
     measurement(runs=(run([0.064, 0.065]),), verdict=verdict(Outcome.REGRESSED), session="monday"),

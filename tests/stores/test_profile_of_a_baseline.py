@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import baseline, measurement, verdict
 
 from pytest_tfperf.core.profile import OpTime, Profile
 from pytest_tfperf.core.verdict import NOTHING, Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import baseline, measurement, verdict
 
 ROW = baseline(date="2026-01-02")
 PROFILE = Profile(steps=20, ops=(OpTime(name="block/conv", type="Conv2D", seconds=0.001, count=1.0),))

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import KEY, baseline, measurement, verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import KEY, baseline, measurement, verdict
 
 DAY = "2026-01-0{}T03:00:00+00:00"
 

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
-from fake_nvml import FakeNvml, MigDevice
-from machines import load
-from patience import SESSION_SECONDS
 
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import NotEnoughDevices
 from pytest_tfperf.training.devices import configure, own_devices, require_logical
 from pytest_tfperf.training.worker import WorkerFigures
+from tests.helpers.fake_nvml import FakeNvml, MigDevice
+from tests.helpers.machines import load
+from tests.helpers.patience import SESSION_SECONDS
 
 GPU = DeviceKind.GPU
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from patience import SESSION_SECONDS
 
 from pytest_tfperf.training.environment import environment, loaded_libraries, speed_variables, tf32_in_use
 from pytest_tfperf.training.process import find_modules_in
+from tests.helpers.patience import SESSION_SECONDS
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from inner import Project
-from sides import Sides
+
+from tests.helpers.inner import Project
+from tests.helpers.sides import Sides
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from inner import Project
-from sides import CPU, Sides
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.errors import NotCompared, TfperfError
@@ -17,6 +15,8 @@ from pytest_tfperf.workers.checkout import Checkout
 from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
+from tests.helpers.inner import Project
+from tests.helpers.sides import CPU, Sides
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from inner import Project
-from repositories import Repository
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.workers.git_worktree import KEPT, Checkouts
+from tests.helpers.inner import Project
+from tests.helpers.repositories import Repository
 
 
 @pytest.fixture

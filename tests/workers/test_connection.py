@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patience import PATIENCE_SECONDS, wait_for
 
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, connect
+from tests.helpers.patience import PATIENCE_SECONDS, wait_for
 
 SOON = 0.01
 READ_SECONDS = 0.5

@@ -9,7 +9,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from sides import USES_COST, Sides, script
+
+from tests.helpers.sides import USES_COST, Sides, script
 
 
 def test_each_side_reads_its_own_code(sides: Sides) -> None:

@@ -13,8 +13,6 @@ from typing import Any
 
 import psutil
 import pytest
-from patience import wait_for
-from pythons import fake_python, fake_server
 
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import build
@@ -23,6 +21,8 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
+from tests.helpers.patience import wait_for
+from tests.helpers.pythons import fake_python, fake_server
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
 GPUS = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-1", "GPU-2"))

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from repositories import git
-from sides import CPU, SLOW, USES_COST, Sides, script
 
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
+from tests.helpers.repositories import git
+from tests.helpers.sides import CPU, SLOW, USES_COST, Sides, script
 
 SAME = "both sides would run the same code"
 

@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from patience import running
 
 from pytest_tfperf.workers.wire import new_key_file, read_key
+from tests.helpers.patience import running
 
 KEY = "0a" * 32
 HOLDER = """

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE_SECONDS
 
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, RankStep, StepProfile, Trace
@@ -21,6 +20,7 @@ from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.workers.training_run import OfRank, TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, Listener, connect
 from pytest_tfperf.workers.worker_run import WorkerRun
+from tests.helpers.patience import PATIENCE_SECONDS
 
 WORKLOAD = Workload(model="trivial", batch_size=4, variable_update=VariableUpdate.COLLECTIVE)
 HOSTS = ("nodea", "nodeb", "nodec")

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from patience import PATIENCE_SECONDS, wait_for
-from pythons import fake_python, fake_server
 
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers import processes
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
 from pytest_tfperf.workers.wire import Listener
+from tests.helpers.patience import PATIENCE_SECONDS, wait_for
+from tests.helpers.pythons import fake_python, fake_server
 
 # A worker that starts a child, writes its pid, and ends with status 3 or not at all.
 WORK = """

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE_SECONDS, running, wait_for
 
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import plain
@@ -20,6 +19,7 @@ from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.wire import Listener, connect
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
+from tests.helpers.patience import PATIENCE_SECONDS, running, wait_for
 
 READY = {
     "examples_per_step": 4,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inner import Finished, Project
 
 from pytest_tfperf.training.server import open_accelerators
+from tests.helpers.inner import Finished, Project
 
 pytestmark = pytest.mark.slow
 

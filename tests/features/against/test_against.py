@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from inner import Finished, Project
+
+from tests.helpers.inner import Finished, Project
 
 TEST = """
     def test_it(throughput, on):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
-from repositories import ONE_READING, TESTS, Repository
-from wheels import wheel
+
+from tests.helpers.inner import NOT_MEASURED, Finished, Project
+from tests.helpers.repositories import ONE_READING, TESTS, Repository
+from tests.helpers.wheels import wheel
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inner import Project
-from repositories import Repository, git
+
+from tests.helpers.inner import Project
+from tests.helpers.repositories import Repository, git
 
 
 @pytest.fixture

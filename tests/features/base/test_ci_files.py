@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from inner import Project
-from repositories import ONE_READING, Repository, git
+
+from tests.helpers.inner import Project
+from tests.helpers.repositories import ONE_READING, Repository, git
 
 pytestmark = pytest.mark.slow
 

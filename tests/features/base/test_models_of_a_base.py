@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from inner import NOT_MEASURED, Finished, Project
-from repositories import Repository
+
+from tests.helpers.inner import NOT_MEASURED, Finished, Project
+from tests.helpers.repositories import Repository
 
 pytestmark = pytest.mark.slow
 

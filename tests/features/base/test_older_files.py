@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from inner import Project
-from repositories import ONE_READING, Repository
-
 from pytest_tfperf.stores.history import History
+from tests.helpers.inner import Project
+from tests.helpers.repositories import ONE_READING, Repository
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import KEY, baseline, measurement
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Key
@@ -16,6 +15,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import KEY, baseline, measurement
 
 GREEN, USAGE = 0, 4
 OTHER = Key("resnet50-b64-horovod-device", "1x8")

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from inner import Project
-from patience import SESSION_SECONDS, wait_for
-from repositories import Repository
+
+from tests.helpers.inner import Project
+from tests.helpers.patience import SESSION_SECONDS, wait_for
+from tests.helpers.repositories import Repository
 
 pytestmark = pytest.mark.slow
 

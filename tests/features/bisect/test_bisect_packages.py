@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from inner import Project
-from repositories import Repository
-from wheels import wheel
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.states import PackageStates
+from tests.helpers.inner import Project
+from tests.helpers.repositories import Repository
+from tests.helpers.wheels import wheel
 
 pytestmark = pytest.mark.slow
 

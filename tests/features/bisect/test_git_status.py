@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from inner import Project
-from measurements import baseline, comparison, measurement, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.bisect.step import SKIP, STOP, git_status
+from tests.helpers.inner import Project
+from tests.helpers.measurements import baseline, comparison, measurement, verdict
 
 PASSED, FAILED, INTERRUPTED, USAGE, NOT_MEASURED, MACHINE = 0, 1, 2, 4, 6, 7
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from measurements import baseline, measurement, throughput, verdict
 
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.states import range_of
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import baseline, measurement, throughput, verdict
 
 TEST = measurement().test
 START = datetime(2026, 1, 1, tzinfo=UTC)

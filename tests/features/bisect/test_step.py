@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from measurements import TEST, comparison, measurement
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.session_verdicts import SessionRecord
@@ -20,6 +19,7 @@ from pytest_tfperf.errors import (
     WorkloadError,
 )
 from pytest_tfperf.features.bisect.step import answered
+from tests.helpers.measurements import TEST, comparison, measurement
 
 
 def checked(**more: Any) -> Comparison:

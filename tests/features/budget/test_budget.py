@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import comparison, measurement, verdict
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
@@ -20,6 +19,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.budget.plugin import Candidate, candidates, choose, named_left_out, select
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import comparison, measurement, verdict
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from inner import ANY_THROUGHPUT, Finished, Project
-from measurements import command, measurement
+
+from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
+from tests.helpers.measurements import command, measurement
 
 pytestmark = pytest.mark.slow
 

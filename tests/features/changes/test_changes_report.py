@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from measurements import lasting_change
-
 from pytest_tfperf.features.changes.command import change_table
+from tests.helpers.measurements import lasting_change
 
 STEP = lasting_change()
 OF_THE_MACHINE = replace(STEP, test=None, key=None, commit_before="", commit_after="")

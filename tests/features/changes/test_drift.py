@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inner import ANY_THROUGHPUT, Project
-from measurements import KEY, baseline, measurement, verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.figure import Figure
@@ -24,6 +22,8 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.features.changes.plugin import FAIL_ON_DRIFT, session_verdicts
 from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.stores.history import History
+from tests.helpers.inner import ANY_THROUGHPUT, Project
+from tests.helpers.measurements import KEY, baseline, measurement, verdict
 
 TESTS = """
     import sys

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from past_results import past_figure, past_result, past_results, quiet_tests
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.features.changes.lasting_losses import lasting_losses
+from tests.helpers.past_results import past_figure, past_result, past_results, quiet_tests
 
 SESSIONS, AT = 80, 50
 LAST = f"s{SESSIONS - 1}"

@@ -7,7 +7,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from comment_server import Server
+
+from tests.helpers.comment_server import Server
 
 
 @pytest.fixture

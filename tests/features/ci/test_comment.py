@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from comment_server import BOT, PERSON, Server
-from measurements import comparison, session_verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.rerun_command import RerunCommand
@@ -15,6 +13,8 @@ from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import comment, markdown
+from tests.helpers.comment_server import BOT, PERSON, Server
+from tests.helpers.measurements import comparison, session_verdict
 
 GREEN, USAGE = 0, 4
 RERUN = RerunCommand(" --tfperf-base=origin/main")

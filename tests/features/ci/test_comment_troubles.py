@@ -11,10 +11,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from comment_server import Answer, Server
 
 from pytest_tfperf import cli
 from pytest_tfperf.features.ci import api, pull_request
+from tests.helpers.comment_server import Answer, Server
 
 GREEN = 0
 ADDRESSES = ("GITHUB_API_URL", "CI_API_V4_URL")

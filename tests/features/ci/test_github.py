@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 import pytest
-from inner import ANY_THROUGHPUT, Finished, Project
+
+from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
 pytestmark = pytest.mark.slow
 

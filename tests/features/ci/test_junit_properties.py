@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from measurements import comparison, measurement, verdict
-
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.ci.outputs import properties
+from tests.helpers.measurements import comparison, measurement, verdict
 
 
 def test_a_judged_measurement_tells_its_figures() -> None:

@@ -6,17 +6,17 @@ import html
 import re
 
 import pytest
-from expected import SameTexts
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from measurements import baseline, comparison, measurement, session_verdict, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import as_text, markdown
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import baseline, comparison, measurement, session_verdict, verdict
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 HOSTILE = [

@@ -10,7 +10,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from machines import load
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
@@ -20,6 +19,7 @@ from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankListener
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
+from tests.helpers.machines import load
 
 # A rank that keeps the message with its job, and then says that its TensorFlow is not usable. Its command line names
 # the module that ranks run, as the driver expects of a process of this machine.

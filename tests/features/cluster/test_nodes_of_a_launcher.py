@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inner import NOT_MEASURED
+
+from tests.helpers.inner import NOT_MEASURED
 
 TESTS = """
     import pytest

@@ -10,10 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from expected import SameTexts
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import BUSY, KEY, baseline, comparison, measurement, run_at, throughput, verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Key
@@ -32,6 +30,8 @@ from pytest_tfperf.features.compare_sessions.side_comparison import (
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import BUSY, KEY, baseline, comparison, measurement, run_at, throughput, verdict
 
 GREEN, REGRESSED, USAGE, NOT_MEASURED = 0, 1, 4, 6
 QUIET = Noise(between_runs=0.005, degrees_of_freedom=100, rows=20, between_sessions=0.002)

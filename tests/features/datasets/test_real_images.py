@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from inner import NOT_MEASURED, Project
-from patience import SESSION_SECONDS
+
+from tests.helpers.inner import NOT_MEASURED, Project
+from tests.helpers.patience import SESSION_SECONDS
 
 pytestmark = pytest.mark.slow
 

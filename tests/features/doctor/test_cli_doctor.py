@@ -10,8 +10,6 @@ from typing import Any
 
 import pynvml
 import pytest
-from fake_nvml import FakeNvml, MigDevice, Now
-from machines import load
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.telemetry import Telemetry
@@ -20,6 +18,8 @@ from pytest_tfperf.features.doctor import fitness, gpu_fitness
 from pytest_tfperf.features.doctor.command import WHY, conclusion, render
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, Observed, host_findings
 from pytest_tfperf.features.doctor.gpu_fitness import Build, gpu_findings, installed_build, parsed_build
+from tests.helpers.fake_nvml import FakeNvml, MigDevice, Now
+from tests.helpers.machines import load
 
 GREEN, USAGE, UNFIT = 0, 4, 8
 GIB = 2**30

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import BUSY, NOISE, TEST, baseline, measurement, pair, run_at, verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Provenance
@@ -24,6 +23,7 @@ from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import BUSY, NOISE, TEST, baseline, measurement, pair, run_at, verdict
 
 GREEN, USAGE = 0, 4
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from inner import Project
 
 from pytest_tfperf import cli
+from tests.helpers.inner import Project
 
 TESTS = """
     import sys

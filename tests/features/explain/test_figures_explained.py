@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from measurements import KEY, NOISE, baseline, measurement, run_at, verdict
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
@@ -12,6 +11,7 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.features.explain import explained
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference
+from tests.helpers.measurements import KEY, NOISE, baseline, measurement, run_at, verdict
 
 
 def test_a_figure_that_regressed_is_explained_after_a_throughput_that_passed() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf import cli
 from pytest_tfperf.stores import measurement_file
+from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
 GREEN, REGRESSED, USAGE = 0, 1, 4
 

@@ -8,12 +8,12 @@ import json
 from pathlib import Path
 
 import pytest
-from measurements import measurement, throughput, verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.features.export import otava_files
 from pytest_tfperf.lines import csv_cell
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import measurement, throughput, verdict
 
 # Clears the screen, and sets the title of a terminal; both in the forms of seven and of eight bits.
 ESCAPES = "\x1b[2J\x1b]0;pwned\x07\x9b2J\rPASS"

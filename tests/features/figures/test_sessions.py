@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inner import ANY_THROUGHPUT, MACHINE, NOT_MEASURED, Finished, Project
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.figure import Figure
+from tests.helpers.inner import ANY_THROUGHPUT, MACHINE, NOT_MEASURED, Finished, Project
 
 pytestmark = pytest.mark.slow
 

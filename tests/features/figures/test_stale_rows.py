@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from inner import ANY_THROUGHPUT, MACHINE, Finished, Project
 
 from pytest_tfperf.core.baseline import Baseline, Key
+from tests.helpers.inner import ANY_THROUGHPUT, MACHINE, Finished, Project
 
 WORKLOAD = "nets:tiny-b{}-replicated-device"
 

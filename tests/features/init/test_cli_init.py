@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from machines import load
 
 from pytest_tfperf import cli
+from tests.helpers.machines import load
 
 GREEN, USAGE = 0, 4
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from inner import Project
-from patience import SESSION_SECONDS
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.consequence import EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from tests.helpers.inner import Project
+from tests.helpers.patience import SESSION_SECONDS
 
 WORKLOAD = "speed_models:small_cnn-b32-replicated-device"
 PROGRAM = """

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import comparison, measurement, session_verdict, throughput, verdict
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import comparison, measurement, session_verdict, throughput, verdict
 from tools.simulated_weeks import CPU_MACHINE, sessions
 
 

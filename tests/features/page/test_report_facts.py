@@ -11,8 +11,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-from expected import SameTexts
-from measurements import BUSY, baseline, comparison, measurement, pair, run_at, session_verdict, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.breakdown import Bound, Breakdown
@@ -25,6 +23,18 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from tests.helpers.expected import SameTexts
+from tests.helpers.measurements import (
+    BUSY,
+    baseline,
+    comparison,
+    measurement,
+    pair,
+    run_at,
+    session_verdict,
+    throughput,
+    verdict,
+)
 from tools.simulated_weeks import SLOWDOWN, SLOWER_SINCE, SLOWER_TEST, source
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text())

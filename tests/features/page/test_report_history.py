@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from measurements import measurement
 
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.features.page.past import Past, spell
+from tests.helpers.measurements import measurement
 
 ONE = PastResult.of(measurement())
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf import cli
+from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
 pytestmark = pytest.mark.slow
 

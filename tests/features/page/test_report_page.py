@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import baseline, comparison, measurement, session_verdict, throughput, verdict
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome
@@ -18,6 +17,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import figure, moment
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.render import page
+from tests.helpers.measurements import baseline, comparison, measurement, session_verdict, throughput, verdict
 
 HOSTILE = st.text(st.sampled_from("<>&'\"/!-\u2028\u2029\\ scriptSCRIPT"), max_size=40)
 

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from measurements import measurement, run_at, throughput, verdict
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
@@ -15,6 +14,7 @@ from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from tests.helpers.measurements import measurement, run_at, throughput, verdict
 
 
 def at(change: float, day: int, outcome: Outcome, **more: Any) -> Measurement:

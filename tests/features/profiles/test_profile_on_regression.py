@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from inner import MACHINE, Finished, Project
 
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import OpTime, Profile
@@ -13,6 +12,7 @@ from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING
 from pytest_tfperf.core.workload import Workload
+from tests.helpers.inner import MACHINE, Finished, Project
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from measurements import measurement, throughput
-from played import BUSY, Notes, PlayedGuard, PlayedLauncher, PlayedRun, steady
-from played_session import ROW, PlayedSession
 
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
@@ -21,6 +18,9 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.profiles.plugin import TaskProfiler, TraceStore
 from pytest_tfperf.judging.reference import reference_for
+from tests.helpers.measurements import measurement, throughput
+from tests.helpers.played import BUSY, Notes, PlayedGuard, PlayedLauncher, PlayedRun, steady
+from tests.helpers.played_session import ROW, PlayedSession
 
 MEASURED = measurement(throughput(100.0, examples_per_step=1), session="today")
 BEFORE = OpTime(name="block/conv", type="Conv2D", seconds=0.001, count=1.0)

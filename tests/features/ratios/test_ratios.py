@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from machines import linked, load
-from measurements import WORKLOAD, baseline
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.topology import Topology
@@ -21,6 +19,8 @@ from pytest_tfperf.features.ratios.ratios import (
     require_limit,
     require_ratio,
 )
+from tests.helpers.machines import linked, load
+from tests.helpers.measurements import WORKLOAD, baseline
 
 EIGHT, ONE = Key("resnet50-b64-replicated-device", "1x8"), Key("resnet50-b64-replicated-device", "1x1")
 

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from patience import SESSION_SECONDS, running, wait_for
 from reference_projects import PLAYED, ReferenceProject, play_python
 
 from pytest_tfperf import cli
@@ -24,6 +23,7 @@ from pytest_tfperf.features.references.environment import ReferenceEnvironment, 
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
+from tests.helpers.patience import SESSION_SECONDS, running, wait_for
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from played import steady
 from reference_projects import ReferenceProject, play_python
 
 from pytest_tfperf.core.baseline import Baseline, Key
@@ -25,6 +24,7 @@ from pytest_tfperf.features.references.environment import (
 )
 from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
 from pytest_tfperf.workers.lock import Lock, contradiction, forget_locks, read_lock, write_lock
+from tests.helpers.played import steady
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from inner import ANY_THROUGHPUT, Finished, Project
 
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.features.replay import tf_cnn_log
+from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, verdict
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline
@@ -24,6 +23,7 @@ from pytest_tfperf.features.replay.replay import Request
 from pytest_tfperf.features.replay.replay import replay as replay_files
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, verdict
 
 REPOSITORY = Path(__file__).parents[3]
 LOGS = REPOSITORY / "tests" / "data" / "logs"

@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from expected import SameTexts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.features.replay.tf_cnn_header import FP16, MODE, MODEL, VARIABLES
 from pytest_tfperf.features.replay.tf_cnn_log import parse
+from tests.helpers.expected import SameTexts
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 AZURE = {int(path.stem.removeprefix("azure-test")): path.read_text() for path in LOGS.glob("azure-test*.log")}
