@@ -38,10 +38,11 @@ from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import Outcome, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.hardware.discovery import discover
-from pytest_tfperf.judging.figures import FigureEvidence, detectable, judge_figure
+from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.thresholds import TOO_NOISY_TO_GATE, screen_error
+from pytest_tfperf.judging.thresholds import TOO_NOISY_TO_GATE, detectable, screen_error
 from pytest_tfperf.workers.local import LocalLauncher
+from tests.helpers.measurements import figure_evidence
 
 TESTS = 20
 RECORDED_RUNS = 5
@@ -172,23 +173,19 @@ def record(case: Case, chance: random.Random, number: int) -> Baseline | None:
 
 def judged(case: Case, row: Baseline, rows: list[Baseline], chance: random.Random, *, changed: bool) -> Outcome | None:
     """The verdict of a session on one test."""
-    evidence = FigureEvidence(
-        figure=case.figure,
-        values=[case.run(chance, changed=changed)],
-        baseline=row,
-        noise=noise_of(row, rows),
-        tests=len(rows),
-        has_reference_environment=case.pairs,
-    )
+    values, pairs = [case.run(chance, changed=changed)], list[tuple[float, float]]()
+    noise = noise_of(row, rows)
     while True:
-        verdict = judge_figure(evidence)
+        evidence = figure_evidence(
+            case.figure, values, row, noise, pairs=pairs, tests=len(rows), has_reference_environment=case.pairs
+        )
+        verdict = judge(evidence)
         if verdict.is_decided:
             return verdict.outcome
         if verdict.wants.what is Want.PAIRS:
-            pair = case.run(chance, changed=False), case.run(chance, changed=changed)
-            evidence = replace(evidence, pairs=[*evidence.pairs, pair])
+            pairs.append((case.run(chance, changed=False), case.run(chance, changed=changed)))
         else:
-            evidence = replace(evidence, values=[*evidence.values, case.run(chance, changed=changed)])
+            values.append(case.run(chance, changed=changed))
 
 
 def drawn(values: Sequence[float]) -> tuple[float, ...]:

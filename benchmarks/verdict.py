@@ -436,7 +436,9 @@ def run_session(
     judged = judge_machine(drift, measured, between_sessions=variance.mean)
     for test in tests:
         changes = tuple(run - math.log(rows[test.key].reference) - drift.log for run in test.runs)
-        past[test.key].append(SessionChanges(str(number), changes, verdicts[test.key].outcome))
+        outcome = verdicts[test.key].outcome
+        assert outcome is not None
+        past[test.key].append(SessionChanges(str(number), changes, outcome))
     fresh = sum(len(test.runs) + 2 * len(test.pairs) for test in tests)
     return Session(verdicts, software, judged, fresh)
 

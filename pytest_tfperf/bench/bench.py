@@ -13,7 +13,6 @@ from pytest_tfperf.bench.run_engine import RunEngine, undisturbed
 from pytest_tfperf.bench.task import Call, Profiler, Task, judged_figures, measured_figures, rows_of_figures
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import OwnRun, Pair, Run
 from pytest_tfperf.core.throughput import run_value, summarise
@@ -164,7 +163,7 @@ class Bench:
             )
         return self._judged(task, taken)
 
-    def _verdicts(self, task: Task, taken: _RunsSoFar) -> tuple[Verdict, tuple[FigureVerdict, ...]]:
+    def _verdicts(self, task: Task, taken: _RunsSoFar) -> tuple[Verdict, tuple[Verdict, ...]]:
         """On the throughput and on the figures, from what was measured so far."""
         machine = self._machine(task.topology)
         evidence = machine.evidence(task, taken.runs, taken.pairs)

@@ -19,11 +19,10 @@ from pytest_tfperf.bench.task import compared_figures
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Tolerance, worst
+from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict, worst
 from pytest_tfperf.errors import (
     FailsHereOnly,
     FailsThere,
@@ -160,7 +159,7 @@ class _DecidedPairs:
     counted: Sequence[Pair]
     discarded: Sequence[Pair]
     decision: PairsDecision
-    figures: Sequence[FigureVerdict]
+    figures: Sequence[Verdict]
 
 
 def _take_pairs(
@@ -197,7 +196,7 @@ def _take_pairs(
         counted = pairs or [discarded[-1]]
         decision = _decision(counted, tolerance, most, rates)
         if pair is None:
-            decision = replace(decision, outcome=invalid(None).outcome, reason="")
+            decision = replace(decision, outcome=Outcome.INVALID, reason="")
             return _DecidedPairs(counted, discarded, decision, ())
         figures = compared_figures(plan, pairs, most, rates) if judged else ()
         if not judged or _is_over(decision, figures):
@@ -225,10 +224,10 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: Err
     )
     verdicts = (invalid(summarise([run])) for run in (pairs[-1].a, pairs[-1].b))
     found = next(filter(None, verdicts), None)
-    return decision if found is None else replace(decision, outcome=found.outcome, reason="")
+    return decision if found is None else replace(decision, outcome=Outcome.INVALID, reason="")
 
 
-def _is_over(decision: PairsDecision, figures: Sequence[FigureVerdict]) -> bool:
+def _is_over(decision: PairsDecision, figures: Sequence[Verdict]) -> bool:
     """Whether nothing is in doubt, or the worst is known already; a figure that is INVALID hides no slowdown."""
     outcomes = {decision.outcome, *(one.outcome for one in figures)}
     if Outcome.REGRESSED in outcomes or decision.outcome is Outcome.INVALID:

@@ -140,7 +140,6 @@ class MachineSession:
             tests=max(1, judged),
             suspects=max(1, len(self.suspects)),
             has_reference_environment=self.has_reference(task),
-            hold=self._hold,
             is_drift_to_come=self._is_drift_to_come(task),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,16 +9,14 @@ from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import BAD_NEWS, Outcome, Tolerance
-from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.figures import ComparedFigure, FigureEvidence, judge_compared, judge_figure
-from pytest_tfperf.judging.judge import Evidence
+from pytest_tfperf.core.verdict import Tolerance, Verdict
+from pytest_tfperf.judging.figures import ComparedFigure, judge_compared
+from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.pairs import ErrorRates
 from pytest_tfperf.judging.reference import Reference
@@ -67,13 +64,13 @@ Profiler = Callable[[Task, Measurement], Profile]
 """Profiles a task that was measured; never raises, because no verdict depends on a profile."""
 
 
-def measured_figures(task: Task, runs: Sequence[Run]) -> tuple[FigureVerdict, ...]:
+def measured_figures(task: Task, runs: Sequence[Run]) -> tuple[Verdict, ...]:
     """What the runs gave of each figure that the task asks for; nothing is judged."""
     found = []
     for figure in task.plan.also:
         values = [value for run in runs if (value := run.figures.get(figure.name)) is not None]
         value = hodges_lehmann(values) if len(values) == len(runs) else None
-        found.append(FigureVerdict(figure=figure, value=value, rank=_rank(figure, runs), places=_places(figure, runs)))
+        found.append(Verdict(figure=figure, value=value, rank=_rank(figure, runs), places=_places(figure, runs)))
     return tuple(found)
 
 
@@ -85,47 +82,19 @@ def rows_of_figures(task: Task, rows: Mapping[Key, Baseline]) -> list[Baseline]:
 
 def judged_figures(
     task: Task, runs: Sequence[Run], pairs: Sequence[Pair], of_rate: Evidence, rows: Mapping[Key, Baseline]
-) -> tuple[FigureVerdict, ...]:
+) -> tuple[Verdict, ...]:
     """The verdicts on the figures that a task asks for.
 
     Args:
         task: the call.
         runs, pairs: what was measured so far.
-        of_rate: what the throughput is judged by; shares of false alarms and the reference environment are the same.
+        of_rate: what the throughput is judged by; the session's drift and the reference environment are the same.
         rows: the machine's baselines of figures.
     """
-    judged = (_judged(figure, task, runs, pairs, of_rate, rows) for figure in task.plan.also)
-    return tuple(_held(one, of_rate) for one in judged)
+    return tuple(judge(_evidence(figure, task, runs, pairs, of_rate, rows)) for figure in task.plan.also)
 
 
-def _judged(
-    figure: Figure,
-    task: Task,
-    runs: Sequence[Run],
-    pairs: Sequence[Pair],
-    of_rate: Evidence,
-    rows: Mapping[Key, Baseline],
-) -> FigureVerdict:
-    """The verdict by the session's drift, unless another drift that is possible so far raises a suspicion."""
-    drifts = of_rate.possible_drifts if figure.with_speed else [of_rate.drift]
-    found = [judge_figure(_evidence(figure, task, runs, pairs, of_rate, drift, rows)) for drift in drifts]
-    return next((one for one in found if one.outcome in BAD_NEWS), found[0])
-
-
-def _held(found: FigureVerdict, of_rate: Evidence) -> FigureVerdict:
-    """A figure that regressed is only in doubt under `--tfperf-hold`, if neither of the two sessions before showed it.
-
-    As for the throughput, the history counts only where the machine has a row of its own.
-    """
-    is_known = any(found.figure.name in session.bad_figures for session in of_rate.sessions_before)
-    if found.outcome is not Outcome.REGRESSED or is_known or not (of_rate.hold and of_rate.reference.is_own_row):
-        return found
-    return replace(found, outcome=Outcome.INCONCLUSIVE, reason=FigureReason.HELD)
-
-
-def compared_figures(
-    plan: Plan, pairs: Sequence[Pair], most_pairs: int, rates: ErrorRates
-) -> tuple[FigureVerdict, ...]:
+def compared_figures(plan: Plan, pairs: Sequence[Pair], most_pairs: int, rates: ErrorRates) -> tuple[Verdict, ...]:
     """The verdicts on the figures that a plan asks for, of b against a in the pairs of a comparison.
 
     Args:
@@ -160,26 +129,22 @@ def _evidence(
     runs: Sequence[Run],
     pairs: Sequence[Pair],
     of_rate: Evidence,
-    drift: CommonDrift,
     rows: Mapping[Key, Baseline],
-) -> FigureEvidence:
+) -> Evidence:
     name, figures = figure.name, len(task.plan.also)
     row = rows.get(Key(task.workload.id, task.topology.shape, name))
     alike = [other for key, other in rows.items() if key.figure == name]
-    return FigureEvidence(
+    return replace(
+        of_rate,
         figure=figure,
         values=[run.figures.get(name) for run in runs],
-        pairs=_values(figure, pairs),
+        pairs=tuple(pairs),
         rank=_rank(figure, runs),
         places=_places(figure, [*runs, *(run for pair in pairs for run in (pair.a, pair.b))]),
-        baseline=row,
-        noise=None if row is None else noise_of(row, alike),
-        expected_factor=math.exp(figure.with_speed * drift.log),
-        # Of the baseline's session and today's.
-        session_sd=math.sqrt(2) * of_rate.variance.upper if figure.with_speed else 0.0,
+        reference=Reference(row, noise=None if row is None else noise_of(row, alike)),
+        past=(),  # of the throughput
         tests=of_rate.tests * figures,
         suspects=of_rate.suspects * figures,
-        has_reference_environment=of_rate.has_reference_environment,
     )
 
 

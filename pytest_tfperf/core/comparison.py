@@ -8,10 +8,9 @@ from enum import StrEnum
 
 from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 
 
 class Interleaving(StrEnum):
@@ -85,7 +84,7 @@ class Comparison:
     time: str = ""
     discarded_pairs: tuple[Pair, ...] = ()
     ratio_outcome: Outcome | None = None
-    figures: tuple[FigureVerdict, ...] = ()
+    figures: tuple[Verdict, ...] = ()
     against_other_side: bool = False
 
     @property

@@ -11,6 +11,7 @@ from typing import Final
 
 from pytest_tfperf.errors import WorkloadError, known_names, unknown
 
+RATE: Final = "throughput"
 PEAK_MEMORY: Final = "peak_memory"
 FIRST_STEP: Final = "first_step"
 LOSS: Final = "loss"
@@ -148,6 +149,11 @@ class Figure:
             raise WorkloadError(f"{self.name}: {name}={value!r:.80} must be {what}")
 
     @property
+    def words(self) -> Mapping[str, str]:
+        """What a message calls a change of it, and what it is a figure of."""
+        return _WORDS_OF_RATE if self.name == RATE else _WORDS
+
+    @property
     def is_built_in(self) -> bool:
         """Whether its name is one of ours."""
         return self.name in _DEFAULTS
@@ -190,6 +196,7 @@ class Figure:
 
 _OF_USERS: Final = {"unit": "", "better": Better.LOWER, "tolerance": 0.05, "absolute": 0.0}
 _DEFAULTS: Final = {
+    RATE: _OF_USERS | {"unit": "examples/s", "better": Better.HIGHER, "tolerance": 0.02},
     PEAK_MEMORY: _OF_USERS | {"unit": "bytes", "tolerance": 0.02, "absolute": 64.0 * 2**20},
     FIRST_STEP: _OF_USERS | {"unit": "s", "tolerance": 0.3, "absolute": 2.0},
     LOSS: _OF_USERS | {"better": Better.SAME},
@@ -213,8 +220,14 @@ def with_cold_caches(figures: Sequence[Figure], env: Mapping[str, str] | None) -
     return {**(COLD_CACHES if is_cold else {}), **(env or {})}
 
 
-BUILT_IN: Final = tuple(_DEFAULTS)
-"""Names of the figures that need no description."""
+_WORDS: Final = {"subject": "figure", "worse": "worse", "better": "better", "loss": "change for the worse"}
+_WORDS_OF_RATE: Final = {"subject": "workload", "worse": "slower", "better": "faster", "loss": "slowdown"}
+
+THROUGHPUT: Final = Figure(RATE)
+"""The figure by which each check is judged."""
+
+BUILT_IN: Final = tuple(name for name in _DEFAULTS if name != RATE)
+"""Names of the figures that can be asked for beside it, and need no description."""
 
 
 def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
@@ -279,12 +292,14 @@ def with_default(asked: Sequence[Figure], default: Sequence[Figure]) -> tuple[Fi
 
 def _figure(one: object, *, of_a_program: bool) -> Figure:
     if isinstance(one, str):
-        if one not in _DEFAULTS:
+        if one not in BUILT_IN:
             known = f"{known_names(one, BUILT_IN)}{_OWN if of_a_program else ''}"
             raise WorkloadError(f"also: {unknown('figure', one)}", next_step=known)
         return Figure(one)
     if not isinstance(one, Figure):
         raise WorkloadError(f"also: {one!r:.80} must be the name of a figure or a Figure(...)")
+    if one.name == RATE:
+        raise WorkloadError("also: throughput is the figure by which each check is judged: give yours another name")
     if not of_a_program and (one.is_read or not one.is_built_in):
         raise WorkloadError(
             f"also: {one.name}: a workload prints nothing that a figure of your own could be read from",

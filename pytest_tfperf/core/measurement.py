@@ -9,7 +9,6 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
@@ -68,7 +67,7 @@ class Measurement:
     name: str = ""
     file: str = ""
     verdict: Verdict | None = None
-    figures: tuple[FigureVerdict, ...] = ()
+    figures: tuple[Verdict, ...] = ()
     recording: Wants | None = None
     is_refused: bool = False
     document: Baseline | None = None
@@ -128,7 +127,7 @@ class InvalidMeasurement(MeasurementError):
     """
 
     def __init__(self, verdict: Verdict, subject: Subject, runs: Sequence[Run], *, where: str = "") -> None:
-        MeasurementError.__init__(self, f"{verdict.outcome}: {verdict.reason}", where=where)
+        MeasurementError.__init__(self, f"{verdict.outcome}: {verdict.why}", where=where)
         self.verdict, self.subject, self.runs = verdict, subject, tuple(runs)
 
     @property

@@ -125,7 +125,7 @@ class PastResult:
                 high=one.value,
                 outcome=one.outcome if one.is_decided else None,
                 is_provisional=False,
-                reference=one.reference,
+                reference=one.compared_with,
                 place=" and ".join(one.places),
                 figure=one.figure,
             )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import Final, Self, TypeGuard
 
 from pytest_tfperf.core.baseline import MOST_TOLERANCE, PUBLISHED_TOLERANCE, Baseline, Provenance
+from pytest_tfperf.core.figure import THROUGHPUT, Figure
 from pytest_tfperf.errors import TfperfError
 
 MOST_COUNTED: Final = 100
@@ -138,27 +139,64 @@ class Rule(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a verdict has its outcome; the values are what a message says."""
+    """Why a verdict has its outcome; `Verdict.why` says it in words."""
 
-    WITHIN_TOLERANCE = "within the tolerance"
-    FASTER = "faster by more than the tolerance"
-    ABOVE_FLOOR = "above the floor"
-    NO_BASELINE = "there is no baseline for this workload on this machine"
-    DRIFT_UNKNOWN = "the drift common to all tests is not known yet"
-    SUSPECTED = "a slowdown is suspected, not confirmed"
-    CONFIRMED = "the slowdown is confirmed"
-    SINGLE_RUN = "the slowdown is larger than noise explains, but only one run is known"
-    WITHIN_NOISE = "within noise: slower by more than the tolerance, but not by more than noise explains"
-    TOO_NOISY = "too noisy to judge: noise widens the threshold so far that a slowdown by a quarter would pass"
-    OTHERS_TOO = (
-        "slower by more than the tolerance, as the session's other tests are; they are too few to tell whether the "
+    ONLY_MEASURED = auto()
+    WITHIN_TOLERANCE = auto()
+    WITHIN_LIMIT = auto()
+    BETTER = auto()
+    ABOVE_FLOOR = auto()
+    NO_BASELINE = auto()
+    DRIFT_UNKNOWN = auto()
+    SUSPECTED = auto()
+    CONFIRMED = auto()
+    SINGLE_RUN = auto()
+    BEYOND_LIMIT = auto()
+    WITHIN_NOISE = auto()
+    TOO_NOISY = auto()
+    OTHERS_TOO = auto()
+    RUNS_DISAGREE = auto()
+    NOT_CONFIRMED = auto()
+    HELD = auto()
+    DIVERGED = auto()
+    DISTURBED = auto()
+    NOT_MEASURED = auto()
+    OTHER_SIDE_LACKS = auto()
+    NOT_FINITE = auto()
+    OTHER_UNIT = auto()
+    OTHER_PLACE = auto()
+
+
+_WHY: Final = {
+    Reason.ONLY_MEASURED: "it was only measured",
+    Reason.WITHIN_TOLERANCE: "within the tolerance",
+    Reason.WITHIN_LIMIT: "within the limit",
+    Reason.BETTER: "{better} by more than the tolerance",
+    Reason.ABOVE_FLOOR: "above the floor",
+    Reason.NO_BASELINE: "there is no baseline for this {subject} on this machine",
+    Reason.DRIFT_UNKNOWN: "the drift common to all tests is not known yet",
+    Reason.SUSPECTED: "a {loss} is suspected, not confirmed",
+    Reason.CONFIRMED: "the {loss} is confirmed",
+    Reason.SINGLE_RUN: "the {loss} is larger than noise explains, but only one run is known",
+    Reason.BEYOND_LIMIT: "beyond the limit",
+    Reason.WITHIN_NOISE: "within noise: {worse} by more than the tolerance, but not by more than noise explains",
+    Reason.TOO_NOISY: "too noisy to judge: noise widens the threshold so far that a {loss} by a quarter would pass",
+    Reason.OTHERS_TOO: (
+        "{worse} by more than the tolerance, as the session's other tests are; they are too few to tell whether the "
         "machine is the cause"
-    )
-    RUNS_DISAGREE = "too few runs show the slowdown"
-    NOT_CONFIRMED = "a slowdown is suspected, and the run that was to confirm it was disturbed or never settled"
-    HELD = "the slowdown is confirmed, but neither of the two sessions before showed it (--tfperf-hold)"
-    DIVERGED = "the loss is not a finite number"
-    DISTURBED = "every run was disturbed"
+    ),
+    Reason.RUNS_DISAGREE: "too few runs show the {loss}",
+    Reason.NOT_CONFIRMED: "a {loss} is suspected, and the run that was to confirm it was disturbed or never settled",
+    Reason.HELD: "the {loss} is confirmed, but neither of the two sessions before showed it (--tfperf-hold)",
+    Reason.DIVERGED: "the loss is not a finite number",
+    Reason.DISTURBED: "every run was disturbed",
+    Reason.NOT_MEASURED: "not measured",
+    Reason.OTHER_SIDE_LACKS: "the other side does not give it",
+    Reason.NOT_FINITE: "it is not a finite number",
+    Reason.OTHER_UNIT: "its baseline is in another unit",
+    Reason.OTHER_PLACE: "the values are not of the same place in the output",
+}
+"""In a message; the figure puts its own words in: of a throughput `{worse}` is "slower" and `{loss}` "slowdown"."""
 
 
 class Consequence(StrEnum):
@@ -279,36 +317,49 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One outcome, with the numbers that led to it.
+    """One outcome of one figure, with the numbers that led to it.
+
+    A change is a fraction of the throughput, -0.13 for 13 % slower; of any other figure it is in the figure's unit.
+    In a comparison the value is side b's, and its change is from side a's.
 
     Args:
-        outcome: one of seven.
+        outcome: one of seven; None where nothing was judged.
         reason: why.
-        rule: which of the two rules decided (docs/statistics.md).
-        baseline: the row that the test was judged against; None where there was none.
+        figure: the figure, the throughput or another.
+        value: the Hodges-Lehmann median of the runs; None if a run could not tell it.
+        rank: of several ranks, the one whose value the last run has; "" for one worker.
+        places: where a program printed the values, as "at step 400", each place once; none for what is measured.
+        rule: what a change is confirmed against (docs/statistics.md).
+        baseline: the row that the figure was judged against; None where there was none.
         is_floor: the baseline is a document's figure for a weaker GPU, so only a drop below it counts.
-        change: throughput against the baseline as a fraction, -0.13 for 13 % slower; nothing is taken out of it.
+        change: of the value against the baseline; nothing is taken out of it.
         confirmed_change: what decided: by rule 1 the current environment against the reference environment, by rule 2
-            the throughput against the baseline without the common drift; None before anything is confirmed.
-        lower, upper: images per second between which one run passes unremarked today; None where unbounded.
-        tolerance: the accepted change.
-        threshold: the confirmed slowdown, a positive fraction, from which the test fails: the tolerance, or more where
+            the runs against the baseline without the common drift; None before anything is confirmed.
+        confirmed_from: what it is a change from: the reference environment's or side a's median today, or the baseline.
+        lower, upper: values between which one run passes unremarked today; None where unbounded.
+        tolerance: the accepted change of a throughput; a figure has its own.
+        threshold: the confirmed change for the worse, positive, from which the test fails: the tolerance, or more where
             noise asks for it; None where any drop is accepted.
         min_detectable_slowdown: the smallest slowdown that is detected with 95 % power; None as above.
         noise: what was allowed for.
         common_drift: what all tests of the session have in common, in log throughput; 0 where too few tests tell.
-        tests: tests of the session among which false alarms are shared.
+        tests: verdicts of the session among which false alarms are shared.
         wants: what it takes to decide; pairs only by rule 1.
-        decision: the figures that it rested on; None without a threshold, and where an earlier version judged.
+        decision: the numbers that it rested on; None without a threshold, and for other figures than the throughput.
     """
 
-    outcome: Outcome
-    reason: Reason
+    outcome: Outcome | None = None
+    reason: Reason = Reason.ONLY_MEASURED
+    figure: Figure = THROUGHPUT
+    value: float | None = None
+    rank: str = ""
+    places: tuple[str, ...] = ()
     rule: Rule = Rule.BASELINE
     baseline: Baseline | None = None
     is_floor: bool = False
     change: float | None = None
     confirmed_change: float | None = None
+    confirmed_from: float | None = None
     lower: float | None = None
     upper: float | None = None
     tolerance: Tolerance | None = None
@@ -321,6 +372,11 @@ class Verdict:
     decision: Decision | None = None
 
     @property
+    def why(self) -> str:
+        """The reason in words."""
+        return _WHY[self.reason].format_map(self.figure.words)
+
+    @property
     def against(self) -> Against | None:
         """What it was judged against; None where there was nothing."""
         return Against.of(self.baseline, is_floor=self.is_floor) if self.baseline else None
@@ -329,6 +385,13 @@ class Verdict:
     def if_slower(self) -> Consequence:
         """What a confirmed slowdown does to the test."""
         return self.against.if_slower if self.against else Consequence.FAILS
+
+    @property
+    def compared_with(self) -> float | None:
+        """The value that its own was compared with: the baseline's, or what it is a confirmed change from."""
+        if self.reason is Reason.OTHER_UNIT:
+            return None
+        return self.confirmed_from if self.baseline is None else self.baseline.reference
 
     @property
     def is_decided(self) -> bool:

@@ -16,7 +16,6 @@ from pytest_tfperf.console.arguments import Commands, add_command, history_place
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.consequence import EXIT_GREEN
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outcome, Reason, Rule, Verdict, Want
@@ -143,7 +142,7 @@ def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
     if verdict is None:
         yield ("It was measured and not judged.",)
         return
-    yield (f"The throughput: {verdict.outcome}: {verdict.reason}." if figures else f"{outcome(m)}: {verdict.reason}.",)
+    yield (f"The throughput: {verdict.outcome}: {verdict.why}." if figures else f"{outcome(m)}: {verdict.why}.",)
     if text := straggler_text(m.breakdown):
         yield (f"A straggler: {text}.",)
     row, decision = verdict.baseline, verdict.decision
@@ -156,9 +155,9 @@ def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
     yield _section(f"What would other numbers of {_kind(verdict)}s tell?", _powers(verdict, decision))
 
 
-def _figure(m: Measurement, one: FigureVerdict) -> Sequence[str]:
+def _figure(m: Measurement, one: Verdict) -> Sequence[str]:
     """What became of a figure, and the rows, tolerances and values that led to it."""
-    heading = f"{one.outcome or 'measured'}: {figure_fact(one)}: {one.reason}."
+    heading = f"{one.outcome or 'measured'}: {figure_fact(one)}: {one.why}."
     return heading, *(f"  {line.label}: {line.text}" for line in figure_lines(m, one))
 
 

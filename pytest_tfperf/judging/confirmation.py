@@ -9,17 +9,14 @@ import math
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 
-from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
-from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Rule, Want, Wants
+from pytest_tfperf.core.throughput import hodges_lehmann
+from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Want, Wants
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.pairs import MIN_PAIRS, spread
 from pytest_tfperf.judging.session_variance import LearntReference
-from pytest_tfperf.judging.thresholds import DOUBTS, FALSE_ALARMS, TO_BE_FOUND, quantile, suspicion
-from pytest_tfperf.judging.unevenness import bias
+from pytest_tfperf.judging.thresholds import DOUBTS, FALSE_ALARMS, quantile, suspicion
 
 PAIR_STAGES = (2, 4, 8, 12)
 """Pairs after which a suspect may be cleared; the last stage decides."""
@@ -31,16 +28,6 @@ _AGREEMENT = {Rule.REFERENCE_ENVIRONMENT: 9 / 12, Rule.BASELINE: 7 / 8}
 _DOUBT = {Rule.REFERENCE_ENVIRONMENT: 8 / 12, Rule.BASELINE: 6 / 8}
 """The shares of changes that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test.
 """
-
-
-class Conclusion(Enum):
-    """What the changes of a suspect say; a `Reason` and a `FigureReason` of the same name word it."""
-
-    WITHIN_TOLERANCE = auto()
-    SUSPECTED = auto()
-    CONFIRMED = auto()
-    RUNS_DISAGREE = auto()
-    WITHIN_NOISE = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,25 +91,25 @@ class Confirmation:
         count = len(self.changes)
         return count in self.stages and self.middle >= -self.suspicion(count)
 
-    def decided(self) -> tuple[Outcome, Conclusion, Wants]:
+    def decided(self) -> tuple[Outcome, Reason, Wants]:
         """What the pairs or runs of a suspect so far lead to, and what they still want."""
         if self.is_cleared:
             return Outcome.PASS, self.good_reason, NOTHING
         if self.next_stage:
             what = Want.PAIRS if self.rule is Rule.REFERENCE_ENVIRONMENT else Want.RUNS
-            return Outcome.INCONCLUSIVE, Conclusion.SUSPECTED, Wants(what, self.next_stage)
+            return Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(what, self.next_stage)
         if self.middle >= -self.accepted:
-            return Outcome.PASS, Conclusion.WITHIN_TOLERANCE, NOTHING
+            return Outcome.PASS, Reason.WITHIN_TOLERANCE, NOTHING
         if self.fails:
-            return Outcome.REGRESSED, Conclusion.CONFIRMED, NOTHING
+            return Outcome.REGRESSED, Reason.CONFIRMED, NOTHING
         outcome, level = (Outcome.INCONCLUSIVE, FALSE_ALARMS) if self.is_doubtful else (Outcome.PASS, DOUBTS)
         disagree = self.middle < -self.threshold(level)
-        return outcome, Conclusion.RUNS_DISAGREE if disagree else Conclusion.WITHIN_NOISE, NOTHING
+        return outcome, Reason.RUNS_DISAGREE if disagree else Reason.WITHIN_NOISE, NOTHING
 
     @property
-    def good_reason(self) -> Conclusion:
+    def good_reason(self) -> Reason:
         """Why changes that are not suspicious pass."""
-        return Conclusion.WITHIN_TOLERANCE if self.middle >= -self.accepted else Conclusion.WITHIN_NOISE
+        return Reason.WITHIN_TOLERANCE if self.middle >= -self.accepted else Reason.WITHIN_NOISE
 
     def suspicion(self, count: int) -> float:
         """The slowdown from which the middle of so many changes is suspected."""
@@ -192,42 +179,59 @@ class Confirmation:
 
 
 def by_pairs(
-    pairs: Sequence[Pair], noise: Noise, accepted: float, *, suspects: int, can_have_more: bool = True
+    changes: Sequence[float],
+    noise: Noise,
+    accepted: float,
+    *,
+    errors: Sequence[float],
+    bias: float,
+    to_be_found: float,
+    suspects: int,
+    can_have_more: bool = True,
 ) -> Confirmation:
-    """Rule 1: the ratios of today's pairs, which depend neither on the baseline nor on the machine's drift."""
-    changes = tuple(pair.log_ratio for pair in pairs)
+    """Rule 1: today's pairs, which depend neither on the baseline nor on the machine's drift.
+
+    Args:
+        changes: of each pair, from the reference environment to the current one.
+        noise: between runs, on the figure's scale.
+        accepted: the loss that the tolerance accepts.
+        errors: what windows and uneven disturbances leave uncertain in each change; none where that is not known.
+        bias: by how much disturbances of mostly one side can have changed the mean of all pairs.
+        to_be_found, suspects: as `to_be_found` and `tests` of a `Confirmation`.
+        can_have_more: whether further pairs can be measured.
+    """
     own, degrees_of_freedom = variance_of_pairs(changes, noise, suspects)
     return Confirmation(
         rule=Rule.REFERENCE_ENVIRONMENT,
-        changes=changes,
-        stages=PAIR_STAGES if can_have_more else tuple(min(stage, len(pairs)) for stage in PAIR_STAGES),
+        changes=tuple(changes),
+        stages=PAIR_STAGES if can_have_more else tuple(min(stage, len(changes)) for stage in PAIR_STAGES),
         accepted=accepted,
-        to_be_found=TO_BE_FOUND,
+        to_be_found=to_be_found,
         own_variance=own,
-        own_variance_today=max(own, _variance_today(pairs)),
+        own_variance_today=max(own, _variance_today(changes, errors, bias)),
         degrees_of_freedom=degrees_of_freedom,
         tests=suspects,
     )
 
 
-def _variance_today(pairs: Sequence[Pair]) -> float:
+def _variance_today(changes: Sequence[float], errors: Sequence[float], bias: float) -> float:
     """The variance of a pair's change by its windows and by what disturbed one side more than the other.
 
     The latter is the most that it can have been, and all pairs together show what it was.
     """
-    today = mean_square(pair.uncertainty for pair in pairs) or 0.0
-    if len(pairs) < PAIR_STAGES[-1]:
+    today = mean_square(errors) or 0.0
+    if len(changes) < PAIR_STAGES[-1]:
         return today
     # The bias is of their mean: so many pairs make it no smaller.
-    return min(today, spread([pair.log_ratio for pair in pairs])[0] + len(pairs) * bias(pairs) ** 2)
+    return min(today, spread(changes)[0] + len(changes) * bias**2)
 
 
 def by_runs(
-    runs: Sequence[RunValue],
     changes: Sequence[float],
     noise: Noise,
     accepted: float,
     *,
+    errors: Sequence[float],
     learnt: LearntReference,
     drift: CommonDrift,
     session_sd: float,
@@ -239,8 +243,8 @@ def by_runs(
 ) -> Confirmation:
     """Rule 2: the runs' changes against the baseline, with all that may have moved the baseline in the meantime.
 
-    `session_sd` is the standard deviation of what a session does to one test, as expected; `most_session_sd` the most
-    that the threshold allows for.
+    `errors` are those of the runs' windows. `session_sd` is the standard deviation of what a session does to one test,
+    as expected; `most_session_sd` the most that the threshold allows for.
     """
     own = noise.between_runs**2
     shared = own * learnt.runs_variance
@@ -257,7 +261,7 @@ def by_runs(
         accepted=accepted,
         to_be_found=to_be_found,
         own_variance=own,
-        own_variance_today=max(own, mean_square(run.error for run in runs) or 0.0),
+        own_variance_today=max(own, mean_square(errors) or 0.0),
         shared_variance=shared,
         session_variance=of_sessions(session_sd),
         most_session_variance=of_sessions(most_session_sd),

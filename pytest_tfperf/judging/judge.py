@@ -1,22 +1,26 @@
-"""The judgement of one test: a session's runs against the baseline. Pure, from numbers alone.
+"""The judgement of one figure of one test: a session's runs against the baseline. Pure, from numbers alone.
 
-Rule 1 confirms a suspected slowdown in fresh pairs with the reference environment, rule 2 in fresh runs against the
-baseline (docs/statistics.md). benchmarks/verdict.py counts how often either is wrong.
+Rule 1 confirms a suspected loss in fresh pairs with the reference environment, rule 2 in fresh runs against the
+baseline (docs/statistics.md). The throughput is one figure of several; each is judged on its own scale (`scale.py`).
+benchmarks/verdict.py counts how often either rule is wrong.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.figure import THROUGHPUT, Figure
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import (
     MOST_COUNTED,
     NOTHING,
+    WORST_FIRST,
     Against,
     Consequence,
     Decision,
@@ -32,53 +36,61 @@ from pytest_tfperf.core.verdict import (
     Wants,
 )
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.confirmation import PAIR_STAGES, Confirmation, by_pairs, by_runs
+from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES, Confirmation, by_pairs, by_runs
 from pytest_tfperf.judging.noise import mean_square
+from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL
 from pytest_tfperf.judging.reference import MOST_RUNS, Reference
+from pytest_tfperf.judging.scale import NO_RISE, Scale
 from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
 from pytest_tfperf.judging.thresholds import (
     DETECTION,
     FALSE_ALARMS,
     TO_BE_FOUND,
-    accepted_rise,
     accepted_slowdown,
-    is_blind,
     quantile,
     screen_error,
     suspicion,
 )
-from pytest_tfperf.judging.validity import invalid
+from pytest_tfperf.judging.unevenness import bias
+from pytest_tfperf.judging.validity import invalid, unusable
 
-_SESSIONS_HELD = 2
 _COUNTS_SHOWN = (1, 3, 5, 8)  # of runs, where there are no pairs
-_NO_RISE = 100.0  # log throughput: nothing is so much faster, and floats end soon after
 _UNSURE = 2.0  # standard errors of a run's own windows: it stops early only if it is good even so
+_LIMIT_RUNS = RUN_STAGES[1]  # values of the current environment that confirm one beyond a limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that a verdict on one test rests on.
+    """All that a verdict on one figure of one test rests on.
 
     Args:
         throughput: the test's runs of this session; runs that are part of `pairs` are not in it.
-        reference: what it is judged against.
-        tolerance: the accepted change.
+        reference: what the figure is judged against.
+        tolerance: the accepted change of the throughput; another figure has its own.
+        figure: the figure.
+        values: its value in each run, None where a run could not tell it; None for the throughput, whose values are
+            those of `throughput`.
+        rank: of several ranks, the one whose value the last run has.
+        places: where a program printed the values, each place once; none for what is measured.
         pairs: good pairs with the reference environment, in order; a is the reference environment's run.
         drift: what all tests of the session have in common.
+        others: what the other tests did, in log throughput, where they are too few for a common drift; else None.
         variance: what a session does to one test by itself, learnt from history.
         past: earlier sessions judged against the same row, oldest first.
-        tests: tests of the session that have a baseline; rule 2 shares the false alarms among them.
-        suspects: tests that their first run left undecided; rule 1 shares the false alarms among them.
+        tests: verdicts of the session that share the false alarms of rule 2: one for each figure with a baseline.
+        suspects: verdicts that share those of rule 1: of tests that their first run left undecided.
         has_reference_environment: whether pairs can be measured, so that rule 1 applies.
         max_runs: the most runs that can be measured, 1 for a log; no further pairs then either. None: no limit.
-        hold: fail only what one of the two sessions before did not pass either.
-        others: what the other tests did, in log throughput, where they are too few for a common drift; else None.
         is_drift_to_come: tests that show the common drift, or what the others did, are still to run.
     """
 
     throughput: Throughput
     reference: Reference
     tolerance: Tolerance
+    figure: Figure = THROUGHPUT
+    values: Sequence[float | None] | None = None
+    rank: str = ""
+    places: tuple[str, ...] = ()
     pairs: Sequence[Pair] = ()
     drift: CommonDrift = CommonDrift()
     others: float | None = None
@@ -88,13 +100,67 @@ class Evidence:
     suspects: int = 1
     has_reference_environment: bool = False
     max_runs: int | None = None
-    hold: bool = False
     is_drift_to_come: bool = False
 
     @property
-    def sessions_before(self) -> Sequence[SessionChanges]:
-        """Those of which `hold` asks that one did not pass either."""
-        return self.past[-_SESSIONS_HELD:]
+    def scale(self) -> Scale:
+        """The scale on which the figure is judged."""
+        return Scale(self.figure, self.tolerance)
+
+    @property
+    def value(self) -> float:
+        """The figure of all runs: their Hodges-Lehmann median; NaN where none could tell it."""
+        if self.values is None:
+            return self.throughput.examples_per_sec
+        known = [value for value in self.values if value is not None]
+        return hodges_lehmann(known) if known else math.nan
+
+    @property
+    def seen(self) -> Sequence[float | None]:
+        """All values of a figure beside the throughput, of runs and of pairs."""
+        name = self.figure.name
+        return [*(self.values or ()), *(run.figures.get(name) for pair in self.pairs for run in (pair.a, pair.b))]
+
+    @property
+    def positions(self) -> Sequence[float]:
+        """The runs' values on the figure's scale."""
+        if self.values is None:
+            return [run.log_rate for run in self.throughput.runs]
+        return [value for value in self.values if value is not None]
+
+    @property
+    def errors(self) -> Sequence[float]:
+        """What the windows leave uncertain in each run; none in a figure's own unit."""
+        return [run.error for run in self.throughput.runs] if self.values is None else ()
+
+    @property
+    def changes_of_pairs(self) -> Sequence[float]:
+        """From the reference environment to the current one, on the figure's scale."""
+        if self.values is None:
+            return [pair.log_ratio for pair in self.pairs]
+        return [b - a for a, b in self._values_of_pairs]
+
+    @property
+    def errors_of_pairs(self) -> Sequence[float]:
+        """What windows and uneven disturbances leave uncertain in each of those changes; none in a figure's unit."""
+        return [pair.uncertainty for pair in self.pairs] if self.values is None else ()
+
+    @property
+    def bias_of_pairs(self) -> float:
+        """By how much disturbances of mostly one side can have changed the mean of the pairs."""
+        tells = self.values is None and len(self.pairs) >= PAIRS_THAT_TELL
+        return bias(self.pairs) if tells else 0.0
+
+    @property
+    def target_of_pairs(self) -> float | None:
+        """The median of the figure in the reference environment today; None without pairs."""
+        known = [a for a, _ in self._values_of_pairs] if self.values is not None else []
+        return statistics.median(known) if known else None
+
+    @property
+    def _values_of_pairs(self) -> Sequence[tuple[float, float]]:
+        both = ((pair.a.figures.get(self.figure.name), pair.b.figures.get(self.figure.name)) for pair in self.pairs)
+        return [(a, b) for a, b in both if a is not None and b is not None]
 
     @property
     def has_pairs(self) -> bool:
@@ -118,24 +184,84 @@ class Evidence:
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Judge one test.
+    """Judge one figure of one test.
 
-    A first run that is not suspected passes. A suspected slowdown is confirmed in fresh pairs or runs, stage by stage,
-    and cleared at the first stage that doesn't show it. The last stage is REGRESSED where the middle is beyond the
-    threshold and nearly all pairs or runs show at least half of it. So one slow run fails no test.
+    A first run that is not suspected passes. A suspected loss is confirmed in fresh pairs or runs, stage by stage, and
+    cleared at the first stage that doesn't show it. The last stage is REGRESSED where the middle is beyond the
+    threshold and nearly all pairs or runs show at least half of it, so one slow run fails no test. A hard limit needs
+    no baseline.
     """
-    if (found := invalid(evidence.throughput)) is not None:
+    if (found := _unusable(evidence) or _by_limit(evidence)) is not None:
         return found
     reference, baseline, noise = evidence.reference, evidence.reference.baseline, evidence.reference.noise
     if baseline is None or noise is None:
-        return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
-    # Earlier sessions may have counted another unit. A row that did was refused before.
-    if reference.against is Against.EARLIER_SESSIONS and baseline.unit != evidence.throughput.unit:
-        return Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
+        if evidence.figure.limit is not None:
+            return _plain(evidence, Outcome.PASS, Reason.WITHIN_LIMIT)
+        return _plain(evidence, Outcome.NO_BASELINE, Reason.NO_BASELINE)
+    if (reason := _not_comparable(evidence, baseline)) is not None:
+        # Earlier sessions may have counted another unit.
+        if reference.against is Against.EARLIER_SESSIONS:
+            return _plain(replace(evidence, reference=Reference()), Outcome.NO_BASELINE, Reason.NO_BASELINE)
+        return _plain(evidence, Outcome.INVALID, reason)
     evidence = evidence if reference.is_own_row else _by_itself(evidence)
-    cases = [_Case.of(evidence, drift, baseline, noise) for drift in evidence.possible_drifts]
+    each = [_judged(evidence, baseline, noise, sign) for sign in evidence.figure.signs]
+    return min(each, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
+
+
+def _unusable(evidence: Evidence) -> Verdict | None:
+    """INVALID for values that mean nothing; None where they can be judged."""
+    if evidence.values is None:
+        return invalid(evidence.throughput)
+    reason = unusable(evidence.seen)
+    return None if reason is None else _plain(evidence, Outcome.INVALID, reason)
+
+
+def _by_limit(evidence: Evidence) -> Verdict | None:
+    """The verdict on values beyond the hard limit; None where the limit decides nothing."""
+    exceeds = evidence.figure.exceeds_limit
+    now = [*evidence.positions, *(b for _, b in evidence._values_of_pairs)] if evidence.values is not None else []
+    if not any(map(exceeds, now)):
+        return None
+    if len(now) < _LIMIT_RUNS:
+        wants = Wants(Want.RUNS, _LIMIT_RUNS - (len(now) - len(evidence.positions)))
+        return replace(_plain(evidence, Outcome.INCONCLUSIVE, Reason.SUSPECTED), wants=wants)
+    is_beyond = exceeds(statistics.median(now))
+    return _plain(evidence, Outcome.REGRESSED, Reason.BEYOND_LIMIT) if is_beyond else None
+
+
+def _not_comparable(evidence: Evidence, baseline: Baseline) -> Reason | None:
+    """Why the values can't be held against the baseline; None where they can."""
+    unit = evidence.throughput.unit if evidence.values is None else evidence.figure.unit or ""
+    if baseline.unit != unit:
+        return Reason.OTHER_UNIT
+    # A row that does not say its place may be of any.
+    return Reason.OTHER_PLACE if any(place != baseline.place for place in evidence.places) else None
+
+
+def _plain(evidence: Evidence, outcome: Outcome, reason: Reason) -> Verdict:
+    """A verdict that rests on no threshold."""
+    baseline, value = evidence.reference.baseline, evidence.value
+    is_comparable = baseline is not None and reason not in (Reason.OTHER_UNIT, Reason.NOT_MEASURED)
+    return Verdict(
+        outcome=outcome,
+        reason=reason,
+        figure=evidence.figure,
+        value=None if reason is Reason.NOT_MEASURED else value,
+        rank=evidence.rank,
+        places=evidence.places,
+        baseline=baseline,
+        is_floor=evidence.reference.is_floor,
+        change=evidence.scale.change(value, baseline.reference) if baseline and is_comparable else None,
+    )
+
+
+def _judged(evidence: Evidence, baseline: Baseline, noise: Noise, sign: int) -> Verdict:
+    """The verdict on changes in one direction, under each drift that is possible so far."""
+    goes_with_speed = evidence.figure.with_speed != 0
+    drifts = evidence.possible_drifts if goes_with_speed else [CommonDrift()]
+    cases = [_Case.of(evidence, drift, baseline, noise, sign) for drift in drifts]
     suspect = next((case for case in cases if case.by_runs.is_suspected), None)
-    if evidence.is_drift_to_come:
+    if evidence.is_drift_to_come and goes_with_speed:
         depends = suspect is not None or len({case.good().outcome for case in cases}) > 1
         if depends or not evidence.drift.is_known:
             return cases[0].verdict(Outcome.INCONCLUSIVE, Reason.DRIFT_UNKNOWN, Wants(Want.COMMON_DRIFT))
@@ -166,7 +292,6 @@ def _by_itself(evidence: Evidence) -> Evidence:
         is_drift_to_come=False,
         others=None,
         past=(),
-        hold=False,
         has_reference_environment=False,
     )
     if evidence.reference.against is not Against.EARLIER_SESSIONS:
@@ -176,10 +301,11 @@ def _by_itself(evidence: Evidence) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One test, its runs' changes against the baseline, and how a slowdown of it is confirmed.
+    """One figure under one drift and in one direction, and how a loss of it is confirmed.
 
     Args:
         drift: what is taken out of its runs' changes, one of `Evidence.possible_drifts`.
+        sign: makes a change for the worse negative.
         is_shared: its runs are slower by more than the tolerance, and so are the session's other tests, which are too
             few to take that out. The threshold then allows for more of what sessions may do.
     """
@@ -188,53 +314,64 @@ class _Case:
     drift: CommonDrift
     baseline: Baseline
     noise: Noise
+    sign: int
     learnt: LearntReference
     by_runs: Confirmation
     confirmation: Confirmation
     is_shared: bool
 
     @classmethod
-    def of(cls, evidence: Evidence, drift: CommonDrift, baseline: Baseline, noise: Noise) -> _Case:
-        accepted = accepted_slowdown(evidence.tolerance)
-        has_pairs = evidence.has_pairs
+    def of(cls, evidence: Evidence, drift: CommonDrift, baseline: Baseline, noise: Noise, sign: int) -> _Case:
+        scale, target = evidence.scale, baseline.reference
+        has_pairs, directions = evidence.has_pairs, len(evidence.figure.signs)
+        noise = scale.noise(noise, target)
         past = () if has_pairs else evidence.past  # today's pairs need no history
         learnt = learnt_reference(noise, baseline.runs, past, evidence.variance.mean)
-        expected = math.log(baseline.reference) + drift.log + learnt.offset
-        changes = [run.log_rate - expected for run in evidence.throughput.runs]
-        is_shared = not has_pairs and _is_shared(changes, accepted, noise, evidence.others)
+        expected = scale.expected(target, drift.log, learnt.offset)
+        changes = [sign * (position - expected) for position in evidence.positions]
+        accepted = scale.accepted(target)
+        others = evidence.others if scale.is_logarithm else None
+        is_shared = not has_pairs and _is_shared(changes, accepted, noise, others)
+        most_sd = evidence.variance.upper_of_shared if is_shared else evidence.variance.upper
         runs = by_runs(
-            evidence.throughput.runs,
             changes,
             noise,
             accepted,
+            errors=evidence.errors,
             learnt=learnt,
             drift=drift,
-            session_sd=evidence.variance.mean,
-            most_session_sd=evidence.variance.upper_of_shared if is_shared else evidence.variance.upper,
-            tests=evidence.tests,
+            session_sd=scale.of_sessions(evidence.variance.mean, target),
+            most_session_sd=scale.of_sessions(most_sd, target),
+            tests=evidence.tests * directions,
             max_runs=evidence.max_runs,
-            to_be_found=TO_BE_FOUND if has_pairs else math.inf,
+            to_be_found=scale.to_be_found if has_pairs else math.inf,
             warns_only=evidence.reference.if_slower is Consequence.WARNS,
         )
-        pairs = by_pairs(
-            evidence.pairs, noise, accepted, suspects=evidence.suspects, can_have_more=evidence.max_runs is None
+        if not has_pairs:
+            return cls(evidence, drift, baseline, noise, sign, learnt, runs, runs, is_shared)
+        of_pairs = by_pairs(
+            [sign * change for change in evidence.changes_of_pairs],
+            noise,
+            scale.accepted(target if evidence.target_of_pairs is None else evidence.target_of_pairs),
+            errors=evidence.errors_of_pairs,
+            bias=evidence.bias_of_pairs,
+            to_be_found=scale.to_be_found,
+            suspects=evidence.suspects * directions,
+            can_have_more=evidence.max_runs is None,
         )
-        return cls(evidence, drift, baseline, noise, learnt, runs, pairs if has_pairs else runs, is_shared)
+        return cls(evidence, drift, baseline, noise, sign, learnt, runs, of_pairs, is_shared)
 
     def good(self) -> Verdict:
-        """Not slower; maybe faster."""
+        """Not worse; maybe better."""
         if self.by_runs.middle <= self.rise:
-            return self.unless_blind(Outcome.PASS, Reason[self.by_runs.good_reason.name])
+            return self.unless_blind(Outcome.PASS, self.by_runs.good_reason)
         if self.evidence.reference.is_floor:
             return self.verdict(Outcome.PASS, Reason.ABOVE_FLOOR)
-        return self.verdict(Outcome.IMPROVED, Reason.FASTER)
+        return self.verdict(Outcome.IMPROVED, Reason.BETTER)
 
     def confirmed(self) -> Verdict:
         """The verdict on a suspect from its pairs or runs so far."""
-        outcome, conclusion, wants = self.confirmation.decided()
-        reason = Reason[conclusion.name]
-        if outcome is Outcome.REGRESSED and self.evidence.hold and not self.was_slow_before:
-            return self.verdict(Outcome.INCONCLUSIVE, Reason.HELD)
+        outcome, reason, wants = self.confirmation.decided()
         if outcome is Outcome.REGRESSED and len(self.confirmation.changes) == 1:
             return self.verdict(outcome, Reason.SINGLE_RUN)
         if reason is Reason.WITHIN_NOISE and self.is_shared:
@@ -244,68 +381,84 @@ class _Case:
 
     def unless_blind(self, outcome: Outcome, reason: Reason) -> Verdict:
         """A pass or a doubt that rests on the threshold, unless noise lets nearly anything pass."""
-        if is_blind(self.confirmation.threshold(FALSE_ALARMS), self.confirmation.accepted):
+        if self.evidence.scale.is_blind(self.confirmation.threshold(FALSE_ALARMS), self.confirmation.accepted):
             return self.verdict(Outcome.TOO_NOISY, Reason.TOO_NOISY)
         return self.verdict(outcome, reason)
 
     @property
-    def was_slow_before(self) -> bool:
-        """Whether one of the two sessions before did not pass."""
-        doubted = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
-        return any(session.outcome in doubted for session in self.evidence.sessions_before)
-
-    @property
     def rise(self) -> float:
-        """The rise of the runs from which they are faster than the tolerance and noise explain."""
+        """The rise of the runs from which they are better than the tolerance and noise explain."""
         error = self.by_runs.error(len(self.by_runs.changes))
         share = FALSE_ALARMS / max(self.evidence.tests, 1)
-        return max(accepted_rise(self.evidence.tolerance), quantile(self.noise.degrees_of_freedom, share) * error)
+        accepted = self.evidence.scale.accepted_rise(self.baseline.reference)
+        return max(accepted, quantile(self.noise.degrees_of_freedom, share) * error)
 
     def min_detectable(self, confirmation: Confirmation) -> float:
-        """The slowdown that the first run and the decision both detect, with 95 % power."""
+        """The loss that the first run and the decision both detect, with 95 % power."""
         first = self.by_runs.suspicion(1) + DETECTION * self.by_runs.error(1)
         return max(first, confirmation.threshold(FALSE_ALARMS) + DETECTION * confirmation.decision_error)
 
+    @property
+    def expected(self) -> float:
+        """The value that a run is expected to have."""
+        if self.evidence.values is None:
+            return self.baseline.reference * math.exp(self.drift.log + self.learnt.offset)
+        return self.evidence.scale.expected(self.baseline.reference, self.drift.log, self.learnt.offset)
+
+    @property
+    def between_sessions(self) -> float:
+        """The standard deviation that sessions are expected to add, on the figure's scale."""
+        return self.evidence.scale.of_sessions(self.evidence.variance.mean, self.baseline.reference)
+
     def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
-        """The verdict with the figures that led to it."""
-        evidence, found = self.evidence, self.confirmation
-        reference = self.baseline.reference * math.exp(self.drift.log + self.learnt.offset)
-        is_bounded = evidence.tolerance.lower is not None
+        """The verdict with the numbers that led to it."""
+        evidence, found, scale = self.evidence, self.confirmation, self.evidence.scale
         threshold = found.threshold(FALSE_ALARMS)
         is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
+        has_pairs = found.rule is Rule.REFERENCE_ENVIRONMENT and evidence.target_of_pairs is not None
+        target = evidence.target_of_pairs if has_pairs else self.baseline.reference
+        worst = scale.value_at(self.expected, -self.sign * self.by_runs.suspicion(1)) if scale.is_bounded else None
+        has_best = self.rise <= NO_RISE if scale.is_logarithm else math.isfinite(self.rise)
+        is_open = evidence.reference.is_floor or not has_best
+        best = None if is_open else scale.value_at(self.expected, self.sign * self.rise)
         return Verdict(
             outcome=outcome,
             reason=reason,
+            figure=evidence.figure,
+            value=evidence.value,
+            rank=evidence.rank,
+            places=evidence.places,
             rule=found.rule,
             baseline=self.baseline,
             is_floor=evidence.reference.is_floor,
-            change=evidence.throughput.examples_per_sec / self.baseline.reference - 1,
-            confirmed_change=math.expm1(found.middle) if is_confirmed else None,
-            lower=reference * math.exp(-self.by_runs.suspicion(1)) if is_bounded else None,
-            upper=None if self.rise > _NO_RISE or evidence.reference.is_floor else reference * math.exp(self.rise),
-            tolerance=evidence.tolerance,
-            threshold=-math.expm1(-threshold) if is_bounded else None,
-            min_detectable_slowdown=-math.expm1(-self.min_detectable(found)) if is_bounded else None,
-            noise=replace(self.noise, between_sessions=evidence.variance.mean),
+            change=scale.change(evidence.value, self.baseline.reference),
+            confirmed_change=scale.shown(self.sign * found.middle) if is_confirmed else None,
+            confirmed_from=target if is_confirmed else None,
+            lower=worst if self.sign > 0 else best,
+            upper=best if self.sign > 0 else worst,
+            tolerance=evidence.tolerance if evidence.values is None else None,
+            threshold=scale.shown_loss(threshold) if scale.is_bounded else None,
+            min_detectable_slowdown=scale.shown_loss(self.min_detectable(found)) if scale.is_bounded else None,
+            noise=replace(self.noise, between_sessions=self.between_sessions),
             common_drift=evidence.drift.log,
             tests=found.tests,
             wants=wants,
-            decision=self.decision(threshold) if is_bounded else None,
+            decision=self.decision(threshold) if scale.is_bounded else None,
         )
 
     def decision(self, threshold: float) -> Decision:
         """What the verdict rests on, and what other numbers of runs or pairs would tell."""
-        runs, found = self.by_runs, self.confirmation
+        runs, found, scale = self.by_runs, self.confirmation, self.evidence.scale
         counts = PAIR_STAGES if found.rule is Rule.REFERENCE_ENVIRONMENT else _COUNTS_SHOWN
-        within = mean_square(run.error for run in self.evidence.throughput.runs)
+        within = mean_square(self.evidence.errors)
         return Decision(
-            expected=self.baseline.reference * math.exp(self.drift.log + self.learnt.offset),
-            first_change=_fraction(runs.changes[0]),
-            suspected_from=-_fraction(-runs.suspicion(1)),
-            changes=tuple(map(_fraction, found.changes)),
-            middle=_fraction(found.middle) if found.changes else None,
-            accepted=-_fraction(-found.accepted),
-            threshold=-_fraction(-threshold),
+            expected=self.expected,
+            first_change=scale.shown(runs.changes[0]),
+            suspected_from=scale.shown_loss(runs.suspicion(1)),
+            changes=tuple(map(scale.shown, found.changes)),
+            middle=scale.shown(found.middle) if found.changes else None,
+            accepted=scale.shown_loss(found.accepted),
+            threshold=scale.shown_loss(threshold),
             showing=found.showing(threshold),
             showing_needed=found.needed(found.agreement),
             last=found.stages[-1],
@@ -314,16 +467,16 @@ class _Case:
                 within_runs=None if within is None else math.sqrt(within),
                 between_runs=self.noise.between_runs,
                 of_baseline=self.noise.between_runs * math.sqrt(self.learnt.runs_variance),
-                between_sessions=self.evidence.variance.mean,
+                between_sessions=self.between_sessions,
             ),
             powers=tuple(self.power(count) for count in counts),
         )
 
     def power(self, count: int) -> Power:
         """What a confirmation in so many runs or pairs tells."""
-        found = self.confirmation.in_all(count)
+        found, scale = self.confirmation.in_all(count), self.evidence.scale
         threshold = found.threshold(FALSE_ALARMS)
-        return Power(count, -_fraction(-threshold), -_fraction(-self.min_detectable(found)))
+        return Power(count, scale.shown_loss(threshold), scale.shown_loss(self.min_detectable(found)))
 
 
 def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float | None) -> bool:
@@ -332,8 +485,3 @@ def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: 
         return False
     middle = hodges_lehmann(changes)
     return middle < -accepted and middle - min(others, 0.0) >= -accepted - noise.between_runs
-
-
-def _fraction(log: float) -> float:
-    """A change in log throughput as a fraction."""
-    return math.expm1(min(log, _NO_RISE))

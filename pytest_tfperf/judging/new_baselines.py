@@ -18,12 +18,12 @@ from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want, Wants
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import BaselineError, BaselineRefused
 from pytest_tfperf.judging.common_drift import MIN_TESTS
-from pytest_tfperf.judging.figures import detectable
 from pytest_tfperf.judging.noise import without_slow_runs
 from pytest_tfperf.judging.thresholds import (
     DETECTION,
     TOO_NOISY_TO_GATE,
     accepted_slowdown,
+    detectable,
     screen_error,
     suspicion,
 )

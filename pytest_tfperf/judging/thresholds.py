@@ -56,6 +56,11 @@ def suspicion(accepted: float, error: float, to_be_found: float = math.inf) -> f
     return max(min(noise, accepted + to_be_found - DETECTION * error), accepted - noise)
 
 
+def detectable(accepted: float, error: float) -> float:
+    """The change that one run against a row shows with 98 % power, in the unit of both."""
+    return suspicion(accepted, error) + DETECTION * error
+
+
 def reference_variance(runs: int) -> float:
     """The variance of a baseline, the Hodges-Lehmann median of its runs, in variances between runs."""
     return MEDIAN_VARIANCE / runs if runs > 1 else 1.0

@@ -7,13 +7,11 @@ takes or reads runs, which then asks for `invalid(None)`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import overload
 
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.core.throughput import Throughput
@@ -37,22 +35,12 @@ def invalid(throughput: Throughput | None) -> Verdict | None:
     return Verdict(outcome=Outcome.INVALID, reason=Reason.DISTURBED if throughput is None else Reason.DIVERGED)
 
 
-def invalid_figure(
-    known: FigureVerdict, values: Sequence[float | None], *, beside: Iterable[float] = ()
-) -> FigureVerdict | None:
-    """The verdict INVALID on a figure that a run lacks, or that is no number; None where it can be judged.
-
-    Args:
-        known: the verdict with what is known so far.
-        values: of each run that is judged; None where the run could not tell it.
-        beside: what they are compared with.
-    """
-    reason: FigureReason | None = None
-    if None in values:
-        reason, known = FigureReason.NOT_MEASURED, replace(known, value=None, change=None)
-    elif not all(isfinite(value) for value in (*values, *beside) if value is not None):
-        reason = FigureReason.NOT_FINITE
-    return None if reason is None else replace(known, outcome=Outcome.INVALID, reason=reason)
+def unusable(values: Iterable[float | None]) -> Reason | None:
+    """Why a figure can't be judged: a run lacks it (None), or it is no finite number. None where it can be."""
+    known = list(values)
+    if None in known:
+        return Reason.NOT_MEASURED
+    return None if all(isfinite(value) for value in known if value is not None) else Reason.NOT_FINITE
 
 
 def disturbance_in(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:

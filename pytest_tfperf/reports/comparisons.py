@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
@@ -104,7 +103,7 @@ def message(comparison: Comparison, rerun: RerunCommand = FROM_ROOTDIR) -> list[
     return [Line(headline(comparison)), *said, *_lines(comparison, rerun)]
 
 
-def _of_figures(c: Comparison, figures: Sequence[FigureVerdict]) -> Iterator[Line]:
+def _of_figures(c: Comparison, figures: Sequence[Verdict]) -> Iterator[Line]:
     """The beginning of the message where figures are to blame and the ratio is not."""
     yield Line(f"{figure_fact(figures[0])}: {shown_name(c.b.workload.id, c.b.name)} on {c.devices} ({c.machine})")
     for one in figures:

@@ -9,9 +9,8 @@ from typing import Final
 from pytest_tfperf.core.baseline import READ, Baseline
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import FIRST_STEP, LOSS, PEAK_MEMORY, Better, Figure, at_fixed_steps
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Outcome, Rule
+from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted, percent
 from pytest_tfperf.reports.table import Columns, shown_names, table
@@ -50,7 +49,7 @@ def prefix_of(value: float) -> tuple[str, int]:
     return next((one for one in _SIZES if abs(value) >= one[1]), ("B", 1))
 
 
-def bad_figures(m: Measurement | Comparison) -> list[FigureVerdict]:
+def bad_figures(m: Measurement | Comparison) -> list[Verdict]:
     """Its figures that regressed, are in doubt, could not be measured, or lack the baseline that the throughput has.
 
     The worst come first. Of a comparison also those that its other side does not give.
@@ -61,7 +60,7 @@ def bad_figures(m: Measurement | Comparison) -> list[FigureVerdict]:
     return sorted(found, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
 
 
-def figures_to_blame(m: Measurement | Comparison) -> list[FigureVerdict]:
+def figures_to_blame(m: Measurement | Comparison) -> list[Verdict]:
     """Its bad figures where the outcome is theirs and not the throughput's: a message begins with them."""
     of_rate = m.of_ratio if isinstance(m, Comparison) else m.verdict.outcome if m.verdict else None
     is_the_rates = of_rate in (Outcome.REGRESSED, Outcome.INVALID) or (
@@ -70,25 +69,25 @@ def figures_to_blame(m: Measurement | Comparison) -> list[FigureVerdict]:
     return [] if is_the_rates else bad_figures(m)
 
 
-def figure_fact(one: FigureVerdict) -> str:
+def figure_fact(one: Verdict) -> str:
     """A figure and what is wrong with it: "peak memory 18.3 GiB, 9 % more than 16.8 GiB"."""
     figure, name = one.figure, shown(one.figure.name)
     if one.value is None:
         return f"{name}: {_why_not_measured(figure)}"
-    if one.reason is FigureReason.OTHER_PLACE:
+    if one.reason is Reason.OTHER_PLACE:
         return f"{name} was printed {' and '.join(one.places)}{_place_of(one.baseline)}"
     place = f" {one.places[0]}" if len(one.places) == 1 else ""
     text = f"{name} {written(figure, one.value)}{f' of {one.rank}' if one.rank else ''}{place}"
-    if one.reason is FigureReason.OTHER_UNIT and one.baseline is not None:
+    if one.reason is Reason.OTHER_UNIT and one.baseline is not None:
         return f"{text}, and its baseline is {written_in(one.baseline.unit, one.baseline.reference)}"
-    if one.reason is FigureReason.BEYOND_LIMIT and figure.limit is not None:
+    if one.reason is Reason.BEYOND_LIMIT and figure.limit is not None:
         return f"{text}, beyond its limit of {written(figure, figure.limit)}"
     if not math.isfinite(one.value):
         reference = _reference(one)
         return text if reference is None else f"{text}, and not {written(figure, reference)}"
     if one.rule is Rule.OTHER_SIDE:
         if one.change is None or one.confirmed_from is None:
-            return f"{text}, which a does not give" if one.reason is FigureReason.OTHER_SIDE_LACKS else text
+            return f"{text}, which a does not give" if one.reason is Reason.OTHER_SIDE_LACKS else text
         changed = _compared(figure, one.change, one.confirmed_from)
         return f"{text}, {changed} than a's {written(figure, one.confirmed_from)}"
     is_by_pairs = one.rule is Rule.REFERENCE_ENVIRONMENT
@@ -101,7 +100,7 @@ def figure_fact(one: FigureVerdict) -> str:
     return f"{text}, without a baseline" if one.outcome is Outcome.NO_BASELINE else text
 
 
-def figure_lines(m: Measurement, one: FigureVerdict) -> Iterator[Line]:
+def figure_lines(m: Measurement, one: Verdict) -> Iterator[Line]:
     """Labelled lines about a figure that was judged."""
     row = one.baseline
     if one.reason in _NOT_COMPARABLE:
@@ -119,7 +118,7 @@ def figure_lines(m: Measurement, one: FigureVerdict) -> Iterator[Line]:
     yield _measured(m, one)
 
 
-def compared_figure_lines(c: Comparison, one: FigureVerdict) -> Iterator[Line]:
+def compared_figure_lines(c: Comparison, one: Verdict) -> Iterator[Line]:
     """Labelled lines about a figure of a comparison that was judged."""
     figure = one.figure
     if one.reason in _NOT_COMPARABLE:
@@ -166,7 +165,7 @@ def compared_figure_rows(
             "a": None if one.confirmed_from is None else written(one.figure, one.confirmed_from),
             "b": None if one.value is None else written(one.figure, one.value),
             "change": _signed(one),
-            "why": str(one.reason),
+            "why": one.why,
         }
         for c in comparisons
         for one in c.figures
@@ -214,7 +213,7 @@ def figure_properties(m: Measurement | Comparison) -> dict[str, str | float | No
     return found
 
 
-_NOT_COMPARABLE: Final = (FigureReason.OTHER_PLACE, FigureReason.OTHER_UNIT)
+_NOT_COMPARABLE: Final = (Reason.OTHER_PLACE, Reason.OTHER_UNIT)
 
 
 def _place_of(row: Baseline | None) -> str:
@@ -223,10 +222,10 @@ def _place_of(row: Baseline | None) -> str:
     return f", and its baseline is {READ}{row.place}" if row.place else ", and its baseline does not say where"
 
 
-def _mend(one: FigureVerdict) -> str:
+def _mend(one: Verdict) -> str:
     """The next step where a figure can't be compared with its baseline, or its values with each other."""
     record = "record the row again with --update-baselines"
-    if one.reason is FigureReason.OTHER_UNIT:
+    if one.reason is Reason.OTHER_UNIT:
         return f"{record}, or delete it"
     if one.baseline is None or len(one.places) > 1:
         return at_fixed_steps(one.figure.name, one.places[0])
@@ -250,23 +249,23 @@ def _compared(figure: Figure, change: float, reference: float) -> str:
     return f"{size} {more if change >= 0 else less}"
 
 
-def _signed(one: FigureVerdict) -> str | None:
+def _signed(one: Verdict) -> str | None:
     if one.change is None or not math.isfinite(one.change) or _reference(one) is None:
         return None
     fraction = _as_fraction(one, one.change)
     return f"{one.change:+.3g}" if fraction is None else f"{100 * fraction:+z.1f} %"
 
 
-def _as_fraction(one: FigureVerdict, difference: float | None) -> float | None:
+def _as_fraction(one: Verdict, difference: float | None) -> float | None:
     reference = abs(_reference(one) or 0.0)
     return difference / reference if reference and difference is not None else None
 
 
-def _reference(one: FigureVerdict) -> float | None:
+def _reference(one: Verdict) -> float | None:
     """What its change is from: the baseline, or side a."""
     if one.rule is Rule.OTHER_SIDE:
         return one.confirmed_from
-    return one.reference if one.baseline is not None else None
+    return one.compared_with if one.baseline is not None else None
 
 
 def _tolerance(figure: Figure) -> str:
@@ -274,7 +273,7 @@ def _tolerance(figure: Figure) -> str:
     return f"{relative} and {written(figure, figure.absolute)}" if figure.absolute else relative
 
 
-def _fails_from(one: FigureVerdict) -> str | None:
+def _fails_from(one: Verdict) -> str | None:
     """The value from which it fails; of one that should stay the same, the change."""
     if one.baseline is None or one.threshold is None:
         return None if one.figure.limit is None else written(one.figure, one.figure.limit)
@@ -284,7 +283,7 @@ def _fails_from(one: FigureVerdict) -> str | None:
     return written(one.figure, one.baseline.reference + sign * one.threshold)
 
 
-def _threshold(one: FigureVerdict, row: Baseline | None) -> str:
+def _threshold(one: Verdict, row: Baseline | None) -> str:
     figure = one.figure
     limit = "" if figure.limit is None else f"limit {written(figure, figure.limit)}"
     if row is None or one.threshold is None:
@@ -304,7 +303,7 @@ def _threshold(one: FigureVerdict, row: Baseline | None) -> str:
     return f"{start}    ({', '.join(filter(None, (against, accepted, limit)))})"
 
 
-def _measured(m: Measurement | Comparison, one: FigureVerdict) -> Line:
+def _measured(m: Measurement | Comparison, one: Verdict) -> Line:
     """Its runs, or what each pair changed."""
     figure = one.figure
     pairs = [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in m.pairs]
@@ -318,4 +317,4 @@ def _measured(m: Measurement | Comparison, one: FigureVerdict) -> Line:
         each = "  ".join(written(figure, run.figures[figure.name]) for run in m.runs if figure.name in run.figures)
         what = counted(len(m.runs), "fresh run")
     label = "confirmed" if one.outcome is Outcome.REGRESSED else "runs"
-    return Line(f"{what}: {each}" + ("" if one.outcome is Outcome.REGRESSED else f": {one.reason}"), label)
+    return Line(f"{what}: {each}" + ("" if one.outcome is Outcome.REGRESSED else f": {one.why}"), label)

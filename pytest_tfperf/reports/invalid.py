@@ -32,7 +32,9 @@ def invalid_comparison(c: Comparison) -> str:
     sides = (("a", c.a), ("b", c.b)) if all(pair.disturbance is None for pair in c.pairs) else ()
     diverged = ((name, side) for name, side in sides if side.throughput.is_diverged)
     losses = [f"{name}'s {loss_fact(side.throughput, side.workload)}" for name, side in diverged]
-    why = losses[0] if losses else disturbance_fact(disturbance) if disturbance else str(Reason.DISTURBED)
+    why = (
+        losses[0] if losses else disturbance_fact(disturbance) if disturbance else Verdict(reason=Reason.DISTURBED).why
+    )
     return "; ".join(filter(None, (f"{c.of_ratio}: {why}", c.reason)))
 
 
@@ -200,7 +202,7 @@ def _why(verdict: Verdict, subject: Subject, throughput: Throughput, runs: Seque
         return f"{loss_fact(throughput, subject)}; the throughput of a diverged run is not reported"
     disturbances = [run.disturbance for run in runs if run.disturbance]
     each = f" (each of {len(runs)} fresh runs was disturbed)" if 1 < len(runs) == len(disturbances) else ""
-    return f"{disturbance_fact(disturbances[-1]) if disturbances else verdict.reason}{each}"
+    return f"{disturbance_fact(disturbances[-1]) if disturbances else verdict.why}{each}"
 
 
 def _all_runs(m: Measurement) -> list[Run]:

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.profile import Growth, Profile
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.core.verdict import BAD_NEWS, Against, Consequence, Noise, Outcome, Rule, Verdict
+from pytest_tfperf.core.verdict import BAD_NEWS, Against, Consequence, Noise, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.breakdown import breakdown_lines
@@ -52,7 +51,7 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
     ]
 
 
-def _of_figures(m: Measurement, verdict: Verdict, figures: Sequence[FigureVerdict], rerun: RerunCommand) -> list[Line]:
+def _of_figures(m: Measurement, verdict: Verdict, figures: Sequence[Verdict], rerun: RerunCommand) -> list[Line]:
     """The message where figures are to blame and the throughput is not."""
     where = f"{shown_name(m.workload.id, m.name)} on {m.devices} ({m.machine})"
     lines = [Line(f"{figure_fact(figures[0])}: {where}")]
@@ -60,7 +59,7 @@ def _of_figures(m: Measurement, verdict: Verdict, figures: Sequence[FigureVerdic
         lines += [Line(figure_fact(one), "and")] if one is not figures[0] else []
         lines += figure_lines(m, one)
     t = m.throughput
-    lines.append(Line(f"{rate(t.examples_per_sec)} {t.unit}/s: {verdict.outcome}, {verdict.reason}", "throughput"))
+    lines.append(Line(f"{rate(t.examples_per_sec)} {t.unit}/s: {verdict.outcome}, {verdict.why}", "throughput"))
     row = verdict.baseline or figures[0].baseline
     if row is not None and (changed := changed_since(row, m.environment)):
         lines.append(Line(", ".join(changed), "environment"))
@@ -101,7 +100,7 @@ def headline(measurement: Measurement) -> str:
     if verdict is None:
         return text
     if verdict.baseline is None or verdict.change is None:
-        return f"{text}; {verdict.reason}"
+        return f"{text}; {verdict.why}"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         text += f", {compared(verdict.confirmed_change)} the reference environment"
     return f"{text}, {compared(verdict.change)} {_reference(verdict, verdict.baseline)}"
@@ -180,7 +179,7 @@ def next_commands(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
         yield again
         # No baseline makes a figure pass that is beyond its limit.
         found = [one for one in figures if one.outcome is Outcome.REGRESSED and one.baseline is not None]
-        if any(one.reason is not FigureReason.BEYOND_LIMIT for one in found):
+        if any(one.reason is not Reason.BEYOND_LIMIT for one in found):
             yield command("accept", record, "if it is intended; commit the rows")
         elif all(one.outcome is Outcome.NO_BASELINE for one in figures):
             yield command("record", record)
@@ -240,7 +239,7 @@ def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
         logs = [run.log_rate - math.log(expected) for run in m.throughput.runs]
         figures = "  ".join(rate(run.examples_per_sec) for run in m.throughput.runs)
     if verdict.outcome is not Outcome.REGRESSED or len(logs) == 1:
-        return Line(f"{figures}: {verdict.reason}", label)
+        return Line(f"{figures}: {verdict.why}", label)
     # A run or pair shows the slowdown if it lost more than half of the threshold.
     half = math.log1p(-(verdict.threshold or 0.0)) / 2
     return Line(f"{sum(log < half for log in logs)} of {len(logs)} {what}: {figures}", "confirmed")

@@ -138,7 +138,7 @@ class Outcomes:
         verdict = result.verdict if isinstance(result, Measurement) and not bad_figures(result) else None
         if isinstance(result, Measurement) and verdict and verdict.if_slower is Consequence.WARNS:
             rerun = self.session.settings.rerun.of(self.test)
-            return [Line(f"{headline(result)}: {verdict.reason}. Rerun: {rerun}")]
+            return [Line(f"{headline(result)}: {verdict.why}. Rerun: {rerun}")]
         return self._messages([result])
 
 

@@ -67,7 +67,7 @@ def figure_rows(m: Measurement | Comparison) -> list[dict[str, Any]]:
             "unit": storable(one.figure.unit or ""),
             "value": one.value,
             "outcome": one.outcome.value if one.outcome is not None and one.is_decided else None,
-            "reference": one.reference,
+            "reference": one.compared_with,
             "place": " and ".join(one.places),
         }
         for one in m.figures

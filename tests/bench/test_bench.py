@@ -11,7 +11,6 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key, Provenance
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
@@ -135,7 +134,7 @@ def test_a_figure_with_a_row_is_confirmed_whatever_its_throughput_is_judged_agai
     session = PlayedSession(None, BUSY, BUSY, row=None, figure_rows=[LOSS_ROW])
     found = session.decided(with_loss(provisional(session, steady(100.0))))
     (loss,) = found.figures
-    assert (loss.outcome, loss.reason, len(found.runs)) == (Outcome.REGRESSED, FigureReason.CONFIRMED, 8)
+    assert (loss.outcome, loss.reason, len(found.runs)) == (Outcome.REGRESSED, Reason.CONFIRMED, 8)
     assert [run.disturbance for run in found.discarded] == [BUSY, BUSY]
 
 

@@ -13,8 +13,8 @@ from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -162,7 +162,7 @@ def recorder(tmp_path: Path) -> BaselineRecorder:
     """After the recording of one test, with its first step and its memory, without a run of a control so far."""
     made = BaselineRecorder(BaselineStore(tmp_path, published=None))
     runs = tuple(run_at(1000.0, figures={FIRST_STEP: 2.0, PEAK_MEMORY: 8e9}) for _ in range(RUNS))
-    figures = tuple(FigureVerdict(figure=figure, value=1.0) for figure in (TIME, MEMORY))
+    figures = tuple(Verdict(figure=figure, value=1.0) for figure in (TIME, MEMORY))
     made.record(measurement(throughput(*[1000.0] * RUNS), runs=runs, figures=figures), "recorded under load: a", NONE)
     return made
 

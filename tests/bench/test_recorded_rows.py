@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
+from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.measurements import measurement, run_at, throughput
@@ -34,7 +34,7 @@ def record(folder: Path, rates: list[float], values: dict[Figure, list[float]], 
         run_at(1000.0, figures={figure.name: of_runs[number] for figure, of_runs in values.items()})
         for number in range(len(rates))
     )
-    asked = tuple(FigureVerdict(figure=figure, value=of_runs[0]) for figure, of_runs in values.items())
+    asked = tuple(Verdict(figure=figure, value=of_runs[0]) for figure, of_runs in values.items())
     recorded = measurement(throughput(*rates), runs=runs, figures=asked, **more)
     try:
         BaselineRecorder(BaselineStore(folder, published=None)).record(recorded)

@@ -11,9 +11,8 @@ import pytest
 from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.telemetry import Telemetry
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.reports.figures import figure_lines
 from pytest_tfperf.reports.invalid import load_note
@@ -75,7 +74,7 @@ def test_a_session_that_recorded_such_rows_says_so() -> None:
     ]
 
 
-LOSS = FigureVerdict(figure=Figure("loss"), value=2.3)
+LOSS = Verdict(figure=Figure("loss"), value=2.3)
 
 
 def test_the_row_of_a_figure_tells_the_load_and_no_throughputs_that_were_left_out(tmp_path: Path) -> None:

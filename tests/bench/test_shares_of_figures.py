@@ -11,10 +11,9 @@ import pytest
 from pytest_tfperf.bench.task import compared_figures, judged_figures
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.judge import Evidence
@@ -33,7 +32,7 @@ SAME = Figure("size", unit="", field="size", better="same", **STRICT)
 OTHERS = tuple(Figure(name, field=name, **STRICT) for name in ("x", "y", "z"))
 
 
-def judged(figure: Figure, value: float = 100.0, *, figures: int = 1, pairs: int = 0, **session: Any) -> FigureVerdict:
+def judged(figure: Figure, value: float = 100.0, *, figures: int = 1, pairs: int = 0, **session: Any) -> Verdict:
     """One run with this value of a figure whose row is 100, among so many figures of its test."""
     task = PlayedSession().task(steady(100.0))
     task = replace(task, plan=replace(PLAN, also=(figure, *OTHERS[: figures - 1])))

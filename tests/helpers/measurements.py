@@ -11,13 +11,16 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.session_verdicts import DriftVerdict, MachineVerdict, SessionVerdict, SoftwareVerdict
-from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
+from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann, summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.judging.judge import Evidence
+from pytest_tfperf.judging.reference import Reference
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)
 KEY = Key(WORKLOAD.id, "1x8")
@@ -159,3 +162,27 @@ def lasting_change(**more: Any) -> LastingChange:
         "sessions_since": 30,
     }
     return LastingChange(**given | more)
+
+
+def figure_evidence(
+    figure: Figure,
+    values: Sequence[float | None],
+    row: Baseline | None,
+    noise: Noise | None,
+    *,
+    pairs: Sequence[tuple[float | None, float | None]] = (),
+    **more: Any,
+) -> Evidence:
+    """The evidence of a figure beside a throughput that nobody asks about."""
+
+    def run_with(value: float | None) -> Run:
+        return run_at(1000.0, figures={} if value is None else {figure.name: value})
+
+    given = {"throughput": summarise([run_at(1000.0)]), "tolerance": Tolerance()} | more
+    return Evidence(
+        figure=figure,
+        values=values,
+        reference=Reference(row, noise=noise),
+        pairs=[Pair(run_with(a), run_with(b), 0.0, 0.001) for a, b in pairs],
+        **given,
+    )

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
-from pytest_tfperf.core.verdict import Outcome, Want
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want
 from pytest_tfperf.judging.figures import ComparedFigure, judge_compared, settled
 from pytest_tfperf.judging.pairs import ErrorRates
 
@@ -18,7 +17,7 @@ MEMORY = Figure("peak_memory")
 BLEU = Figure("bleu", better="higher", field="bleu")
 
 
-def judged(figure: Figure, *pairs: tuple[float | None, float | None]) -> FigureVerdict:
+def judged(figure: Figure, *pairs: tuple[float | None, float | None]) -> Verdict:
     evidence = ComparedFigure(figure=figure, pairs=pairs, most_pairs=20, error_rates=ErrorRates())
     return judge_compared(evidence)
 
@@ -72,15 +71,15 @@ def test_noise_that_hides_no_change_wants_nothing() -> None:
 
 def test_the_limit_holds_for_b_only() -> None:
     figure = Figure("loss", absolute=9.0, limit=1.5)
-    assert judged(figure, *[(1.0, 2.0)] * 3).reason is FigureReason.BEYOND_LIMIT
+    assert judged(figure, *[(1.0, 2.0)] * 3).reason is Reason.BEYOND_LIMIT
     assert judged(figure, *[(2.0, 1.0)] * 3).outcome is Outcome.PASS
     assert judged(figure, *[(None, 2.0)] * 3).outcome is Outcome.REGRESSED
 
 
 def test_a_figure_that_a_side_lacks_never_passes() -> None:
-    assert judged(LOSS, (1.0, 1.0), (1.0, None)).reason is FigureReason.NOT_MEASURED
+    assert judged(LOSS, (1.0, 1.0), (1.0, None)).reason is Reason.NOT_MEASURED
     lacking = judged(LOSS, (1.0, 1.0), (None, 1.0))
-    assert (lacking.outcome, lacking.reason) == (Outcome.NO_BASELINE, FigureReason.OTHER_SIDE_LACKS)
+    assert (lacking.outcome, lacking.reason) == (Outcome.NO_BASELINE, Reason.OTHER_SIDE_LACKS)
 
 
 def test_a_value_that_is_not_finite_is_invalid_on_either_side() -> None:
@@ -97,7 +96,7 @@ def test_sides_that_print_a_figure_at_different_places_are_not_compared() -> Non
         error_rates=ErrorRates(),
     )
     found = judge_compared(evidence)
-    assert (found.outcome, found.reason) == (Outcome.INVALID, FigureReason.OTHER_PLACE)
+    assert (found.outcome, found.reason) == (Outcome.INVALID, Reason.OTHER_PLACE)
 
 
 def test_the_limit_holds_for_a_side_that_prints_a_figure_at_another_place() -> None:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
-from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Want, Wants, combined
-from pytest_tfperf.judging.figures import FigureEvidence, judge_figure
-from tests.helpers.measurements import KEY, baseline
+from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Verdict, Want, Wants, combined
+from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.judge import judge
+from tests.helpers.measurements import KEY, baseline, figure_evidence
 
 GIB = float(2**30)
 MEMORY = Figure("peak_memory")
 
 
-def judged(figure: Figure, *values: float | None, reference: float | None = None, **more: Any) -> FigureVerdict:
+def judged(figure: Figure, *values: float | None, reference: float | None = None, **more: Any) -> Verdict:
     """With a row of five runs that differ by 0.1 %; None for no row."""
     row = None
     if reference is not None:
         row = baseline(reference, key=KEY._replace(figure=figure.name), unit=figure.unit, between_runs=0.001)
     noise = None if row is None else Noise(between_runs=0.001, degrees_of_freedom=40)
-    return judge_figure(FigureEvidence(figure=figure, values=values, baseline=row, noise=noise, **more))
+    return judge(figure_evidence(figure, values, row, noise, **more))
 
 
-def of_pairs(figure: Figure, a: float, b: float, count: int, **more: Any) -> FigureVerdict:
+def of_pairs(figure: Figure, a: float, b: float, count: int, **more: Any) -> Verdict:
     pairs: Sequence[tuple[float, float]] = [(a, b)] * count
     return judged(figure, b, reference=a, pairs=pairs, has_reference_environment=True, **more)
 
@@ -35,15 +36,11 @@ def test_a_figure_within_its_tolerance_passes_at_the_first_run() -> None:
     assert judged(MEMORY, 16.2 * GIB, reference=16 * GIB).outcome is Outcome.PASS
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"), [(16.2, FigureReason.WITHIN_TOLERANCE), (17.5, FigureReason.WITHIN_NOISE)]
-)
-def test_a_figure_beyond_its_tolerance_that_noise_explains_is_called_within_noise(
-    value: float, reason: FigureReason
-) -> None:
+@pytest.mark.parametrize(("value", "reason"), [(16.2, Reason.WITHIN_TOLERANCE), (17.5, Reason.WITHIN_NOISE)])
+def test_a_figure_beyond_its_tolerance_that_noise_explains_is_called_within_noise(value: float, reason: Reason) -> None:
     row = baseline(16 * GIB, key=KEY._replace(figure="peak_memory"), unit="bytes")
     noisy = Noise(between_runs=0.1, degrees_of_freedom=40)
-    found = judge_figure(FigureEvidence(figure=MEMORY, values=[value * GIB], baseline=row, noise=noisy))
+    found = judge(figure_evidence(MEMORY, [value * GIB], row, noisy))
     assert (found.outcome, found.reason) == (Outcome.PASS, reason)
 
 
@@ -58,7 +55,7 @@ def test_a_suspected_figure_wants_pairs_where_there_is_a_reference_environment()
 
 def test_a_change_that_all_runs_show_regresses() -> None:
     verdict = judged(MEMORY, *[17.5 * GIB] * 8, reference=16 * GIB)
-    assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, FigureReason.CONFIRMED)
+    assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, Reason.CONFIRMED)
 
 
 def test_a_change_that_all_pairs_show_regresses_by_what_the_pairs_say() -> None:
@@ -96,7 +93,7 @@ def test_pairs_that_do_not_show_the_change_clear_it() -> None:
 @pytest.mark.parametrize(("factor", "outcome"), [(1.0, Outcome.REGRESSED), (1.035, Outcome.PASS)])
 def test_what_all_tests_have_in_common_is_no_change_of_a_time(factor: float, outcome: Outcome) -> None:
     latency = Figure("p50", unit="ms", field="p50", tolerance=0.02)
-    assert judged(latency, *[103.5] * 8, reference=100.0, expected_factor=factor).outcome is outcome
+    assert judged(latency, *[103.5] * 8, reference=100.0, drift=CommonDrift(-math.log(factor))).outcome is outcome
 
 
 def test_one_page_more_of_little_memory_is_no_change() -> None:
@@ -149,7 +146,7 @@ def test_a_limit_needs_no_baseline() -> None:
     figure = Figure("loss", limit=3.0)
     assert judged(figure, 2.0).outcome is Outcome.PASS
     assert (judged(figure, 4.0).outcome, judged(figure, 4.0).wants) == (Outcome.INCONCLUSIVE, Wants(Want.RUNS, 3))
-    assert judged(figure, 4.0, 4.0, 4.0).reason is FigureReason.BEYOND_LIMIT
+    assert judged(figure, 4.0, 4.0, 4.0).reason is Reason.BEYOND_LIMIT
 
 
 def test_one_value_beyond_the_limit_of_three_fails_nothing() -> None:
@@ -158,7 +155,7 @@ def test_one_value_beyond_the_limit_of_three_fails_nothing() -> None:
 
 def test_the_current_side_of_pairs_counts_towards_the_limit() -> None:
     evidence = {"pairs": [(2.0, 4.0)] * 2, "has_reference_environment": True}
-    assert judged(Figure("loss", limit=3.0), 4.0, reference=2.0, **evidence).reason is FigureReason.BEYOND_LIMIT
+    assert judged(Figure("loss", limit=3.0), 4.0, reference=2.0, **evidence).reason is Reason.BEYOND_LIMIT
 
 
 def test_a_limit_fails_although_the_baseline_is_as_high() -> None:
@@ -172,11 +169,11 @@ def test_a_figure_without_row_and_limit_has_no_baseline() -> None:
 
 def test_a_figure_that_a_run_could_not_tell_is_invalid_and_never_passes() -> None:
     verdict = judged(MEMORY, None, reference=GIB)
-    assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, FigureReason.NOT_MEASURED)
+    assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, Reason.NOT_MEASURED)
 
 
 def test_a_figure_that_is_no_number_is_invalid() -> None:
-    assert judged(Figure("loss"), float("nan"), reference=2.0).reason is FigureReason.NOT_FINITE
+    assert judged(Figure("loss"), float("nan"), reference=2.0).reason is Reason.NOT_FINITE
 
 
 def test_a_suspect_stays_one_between_two_stages() -> None:
@@ -197,15 +194,15 @@ def test_pairs_are_wanted_before_runs_and_the_most_of_them() -> None:
 TIME = Figure("eval_time", field="eval.time", unit="min")
 
 
-def of_row(figure: Figure, value: float, *places: str, **row: Any) -> FigureVerdict:
+def of_row(figure: Figure, value: float, *places: str, **row: Any) -> Verdict:
     kept = baseline(2.0, key=KEY._replace(figure=figure.name), **{"unit": figure.unit or "", **row})
     noise = Noise(between_runs=0.001, degrees_of_freedom=40)
-    return judge_figure(FigureEvidence(figure=figure, values=[value], places=places, baseline=kept, noise=noise))
+    return judge(figure_evidence(figure, [value], kept, noise, places=places))
 
 
 def test_a_row_in_another_unit_is_not_compared() -> None:
     found = of_row(TIME, 2.0, unit="s")
-    assert (found.outcome, found.reason, found.change) == (Outcome.INVALID, FigureReason.OTHER_UNIT, None)
+    assert (found.outcome, found.reason, found.change) == (Outcome.INVALID, Reason.OTHER_UNIT, None)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +217,7 @@ def test_a_row_in_another_unit_is_not_compared() -> None:
 )
 def test_values_of_another_place_than_the_rows_are_not_compared(note: str, places: list[str]) -> None:
     found = of_row(Figure("loss"), 2.0, *places, note=note)
-    assert (found.outcome, found.reason) == (Outcome.INVALID, FigureReason.OTHER_PLACE)
+    assert (found.outcome, found.reason) == (Outcome.INVALID, Reason.OTHER_PLACE)
 
 
 def test_values_of_the_place_that_the_row_names_are_compared() -> None:
@@ -230,7 +227,7 @@ def test_values_of_the_place_that_the_row_names_are_compared() -> None:
 
 def test_a_limit_holds_at_whatever_place_a_value_was_printed() -> None:
     found = judged(Figure("loss", limit=3.0), *[4.0] * 3, places=("at step 8", "at step 9"))
-    assert (found.outcome, found.reason) == (Outcome.REGRESSED, FigureReason.BEYOND_LIMIT)
+    assert (found.outcome, found.reason) == (Outcome.REGRESSED, Reason.BEYOND_LIMIT)
 
 
 def test_values_of_different_places_without_a_row_are_only_measured() -> None:

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import NOTHING, Want, Wants
+from pytest_tfperf.core.verdict import NOTHING, Verdict, Want, Wants
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.new_baselines import baseline_of, correction, new_baselines, wants
 from pytest_tfperf.stores import baseline_file
@@ -120,7 +119,7 @@ def test_a_time_of_a_slow_spell_is_left_out_as_a_slow_run_is() -> None:
     figure = Figure("p50", field="p50", unit="ms")
     times = [20.0, 20.2, 19.9, 20.1, 20.0, 26.0]
     given = tuple(run_at(1000.0, figures={"p50": time}) for time in times)
-    of_time = FigureVerdict(figure=figure, value=20.0)
+    of_time = Verdict(figure=figure, value=20.0)
     made = new_baselines(measurement(throughput(*ONE_SLOW), runs=given, figures=(of_time,)))[0][1]
     assert (made.runs, made.reference) == (5, pytest.approx(20.05, abs=0.01))
     assert made.between_runs == pytest.approx(0.0057, rel=0.01)
@@ -131,7 +130,7 @@ def test_a_loss_that_differs_between_runs_by_more_than_its_tolerance_makes_no_ro
     losses: tuple[float, float], refused: int
 ) -> None:
     given = tuple(run_at(1000.0, figures={"loss": loss}) for loss in (losses[0], *losses, *losses))
-    of_loss = FigureVerdict(figure=Figure("loss"), value=2.0)
+    of_loss = Verdict(figure=Figure("loss"), value=2.0)
     assert len(new_baselines(measurement(throughput(*CALM), runs=given, figures=(of_loss,)))[1]) == refused
 
 
@@ -139,7 +138,7 @@ def of_sizes(sizes: list[float], *, tolerance: float) -> Measurement:
     """Five runs of a steady throughput, and a figure of these values."""
     figure = Figure("size", field="size", tolerance=tolerance)
     given = tuple(run_at(1000.0, figures={"size": size}) for size in sizes)
-    return measurement(throughput(*CALM), runs=given, figures=(FigureVerdict(figure=figure, value=1.0),))
+    return measurement(throughput(*CALM), runs=given, figures=(Verdict(figure=figure, value=1.0),))
 
 
 def test_a_script_that_is_too_noisy_is_advised_more_readings() -> None:
@@ -148,7 +147,7 @@ def test_a_script_that_is_too_noisy_is_advised_more_readings() -> None:
 
 
 def test_what_is_too_noisy_leaves_the_others_recorded() -> None:
-    memory, loss = (FigureVerdict(figure=Figure(name), value=1.0) for name in ("peak_memory", "loss"))
+    memory, loss = (Verdict(figure=Figure(name), value=1.0) for name in ("peak_memory", "loss"))
     given = [{"peak_memory": 3e9, "loss": value} for value in (2.0, 9.0, 1.0, 7.0, 3.0)]
     runs = tuple(run_at(1000.0, figures=figures) for figures in given)
     rows, refusals = new_baselines(measurement(throughput(*WILD), runs=runs, figures=(memory, loss)))
@@ -157,7 +156,7 @@ def test_what_is_too_noisy_leaves_the_others_recorded() -> None:
 
 
 def test_one_run_is_one_error() -> None:
-    loss = FigureVerdict(figure=Figure("loss"), value=2.0)
+    loss = Verdict(figure=Figure("loss"), value=2.0)
     one = measurement(throughput(1000.0), runs=(run_at(1000.0, figures={"loss": 2.0}),), figures=(loss,))
     rows, refusals = new_baselines(one)
     assert (rows, len(refusals)) == ([], 1)
@@ -165,7 +164,7 @@ def test_one_run_is_one_error() -> None:
 
 def of_figure(values: Sequence[float], *, places: Sequence[str] = (), **how: Any) -> Measurement:
     """Five good runs, each with such a value of the figure x."""
-    found = FigureVerdict(figure=Figure("x", field="x", **how), value=values[0])
+    found = Verdict(figure=Figure("x", field="x", **how), value=values[0])
     runs = tuple(
         run_at(1000.0, figures={"x": value}, figure_places={"x": place} if place else {})
         for value, place in zip(values, places or [""] * 5, strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import scipy.stats
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Baseline
@@ -267,6 +267,7 @@ def test_nothing_passes_that_may_have_lost_a_quarter_unless_the_tolerance_accept
 def test_what_lost_more_than_the_tolerance_is_never_called_within_it(
     between_runs: float, change: float, count: int, max_runs: int | None
 ) -> None:
+    assume(abs(change + 0.02) > 1e-9)  # the tolerance itself may round to either side
     noise = Noise(between_runs=between_runs, degrees_of_freedom=200)
     found = by_runs(change, count, noise=noise, max_runs=max_runs)
     if found.outcome is Outcome.PASS:
@@ -280,7 +281,7 @@ def test_what_lost_more_than_the_tolerance_is_never_called_within_it(
     ("found", "outcome", "reason"),
     [
         (verdict(-0.01), Outcome.PASS, Reason.WITHIN_TOLERANCE),
-        (verdict(0.06), Outcome.IMPROVED, Reason.FASTER),
+        (verdict(0.06), Outcome.IMPROVED, Reason.BETTER),
         (verdict(0.06, is_floor=True), Outcome.PASS, Reason.ABOVE_FLOOR),
         (verdict(0.06, noise=NOISY), Outcome.PASS, Reason.WITHIN_TOLERANCE),
         (verdict(-0.1, row=None), Outcome.NO_BASELINE, Reason.NO_BASELINE),
@@ -290,7 +291,6 @@ def test_what_lost_more_than_the_tolerance_is_never_called_within_it(
         (verdict(-0.1, confirmed=[]), Outcome.INCONCLUSIVE, Reason.SUSPECTED),
         (by_runs(-0.05), Outcome.REGRESSED, Reason.CONFIRMED),
         (by_pairs(-0.05), Outcome.REGRESSED, Reason.CONFIRMED),
-        (by_pairs(-0.05, hold=True), Outcome.INCONCLUSIVE, Reason.HELD),
         (verdict(-0.2, max_runs=1), Outcome.REGRESSED, Reason.SINGLE_RUN),
         (verdict(-0.13, max_runs=1, noise=NOISY, tests=50), Outcome.PASS, Reason.WITHIN_NOISE),
         (by_runs(-0.06, noise=NOISY), Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE),
@@ -302,7 +302,7 @@ def test_what_lost_more_than_the_tolerance_is_never_called_within_it(
         (verdict(-0.3, max_runs=1, noise=BLIND), Outcome.TOO_NOISY, Reason.TOO_NOISY),
         (verdict(-0.02, is_floor=True, noise=BLIND), Outcome.TOO_NOISY, Reason.TOO_NOISY),
         (verdict(2.0, is_floor=True, noise=BLIND), Outcome.PASS, Reason.ABOVE_FLOOR),
-        (verdict(2.0, noise=BLIND), Outcome.IMPROVED, Reason.FASTER),
+        (verdict(2.0, noise=BLIND), Outcome.IMPROVED, Reason.BETTER),
         (verdict(-0.3, noise=BLIND, tolerance=0.5), Outcome.PASS, Reason.WITHIN_TOLERANCE),
         (verdict(-0.3, confirmed=[-0.06] * 8 + [0.0] * 4), Outcome.INCONCLUSIVE, Reason.RUNS_DISAGREE),
         (verdict(-0.3, confirmed=[-0.06] * 7 + [0.0] * 5), Outcome.PASS, Reason.RUNS_DISAGREE),
@@ -377,31 +377,15 @@ def test_a_drift_common_to_all_tests_is_taken_out_both_ways() -> None:
     assert by_runs(-0.13, drift=slow).change == pytest.approx(-0.13)
 
 
-def test_a_documents_floor_knows_neither_drift_nor_pairs_nor_hold() -> None:
+def test_a_documents_floor_knows_neither_drift_nor_pairs() -> None:
     slow = CommonDrift(math.log(0.87), 50)
-    given: dict[str, Any] = {"is_floor": True, "drift": slow, "hold": True, "is_drift_to_come": True}
+    given: dict[str, Any] = {"is_floor": True, "drift": slow, "is_drift_to_come": True}
     found = judge(replace(evidence(*[-0.13] * LAST_RUN, **given), has_reference_environment=True))
     assert (found.outcome, found.rule, found.common_drift, found.upper) == (Outcome.REGRESSED, Rule.BASELINE, 0.0, None)
 
 
 def past(*outcomes: Outcome, change: float = 0.0) -> list[SessionChanges]:
     return [SessionChanges(str(number), (change,) * 3, outcome) for number, outcome in enumerate(outcomes)]
-
-
-@pytest.mark.parametrize(
-    ("before", "outcome"),
-    [
-        ([], Outcome.INCONCLUSIVE),
-        ([Outcome.PASS, Outcome.PASS], Outcome.INCONCLUSIVE),
-        ([Outcome.INCONCLUSIVE, Outcome.PASS], Outcome.REGRESSED),
-        ([Outcome.PASS, Outcome.REGRESSED], Outcome.REGRESSED),
-        ([Outcome.REGRESSED, Outcome.PASS, Outcome.PASS], Outcome.INCONCLUSIVE),
-    ],
-)
-def test_hold_fails_only_what_one_of_the_two_sessions_before_did_not_pass(
-    before: list[Outcome], outcome: Outcome
-) -> None:
-    assert by_pairs(-0.1, hold=True, past=past(*before)).outcome is outcome
 
 
 def test_good_sessions_move_the_reference_of_rule_2_and_not_that_of_rule_1() -> None:

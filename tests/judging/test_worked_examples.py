@@ -22,7 +22,7 @@ from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.judging.change_points import alarms, shapes
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.figures import ComparedFigure, FigureEvidence, judge_compared, judge_figure, settled
+from pytest_tfperf.judging.figures import ComparedFigure, judge_compared, settled
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.noise import noise_of
@@ -33,7 +33,7 @@ from pytest_tfperf.judging.software_and_machine import ReferencePairs, judge_mac
 from pytest_tfperf.judging.steady_state import settled_from, why_not_steady
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from tests.helpers.expected import SameTexts
-from tests.helpers.measurements import KEY, NOISE, baseline, measurement, pair, run, run_at, throughput
+from tests.helpers.measurements import KEY, NOISE, baseline, figure_evidence, measurement, pair, run, run_at, throughput
 from tests.helpers.past_results import past_figure, past_results, quiet_tests
 
 
@@ -99,8 +99,6 @@ def test_verdicts(same_texts: SameTexts) -> None:
         "of few tests, the others as slow": verdict(*SLOW, others=-0.05, **few),
         "of few tests, the others as before": verdict(*SLOW, others=0.001, **few),
         "runs that disagree": verdict(-0.2, -0.2, -0.2, -0.2, -0.2, 0.0, 0.0, 0.0),
-        "held": verdict(*SLOW, hold=True, past=sessions(0.0, 0.0)),
-        "not held, for a session before was slow": verdict(*SLOW, hold=True, past=[*REGRESSED, *sessions(0.0)]),
         "one run of a log": verdict(-0.3, max_runs=1),
         "a first run that pairs will confirm": verdict(-0.05, pairs=(), suspects=3),
         "two pairs": verdict(-0.05, pairs=(-0.05, -0.055), suspects=3),
@@ -119,7 +117,7 @@ def test_figures(same_texts: SameTexts) -> None:
 
     def judged(figure: Figure, *values: float, reference: float, **more: Any) -> Iterator[str]:
         row = baseline(reference, key=KEY._replace(figure=figure.name), unit=figure.unit)
-        found = judge_figure(FigureEvidence(figure=figure, values=values, baseline=row, noise=noise, **more))
+        found = judge(figure_evidence(figure, values, row, noise, **more))
         return shown(replace(found, figure=None, baseline=None))  # type: ignore[arg-type]
 
     def compared(figure: Figure, *pairs: tuple[float, float], **more: Any) -> Iterator[str]:
@@ -137,7 +135,7 @@ def test_figures(same_texts: SameTexts) -> None:
             "a loss in eight runs": judged(loss, *[2.2, 2.21, 2.19, 2.2] * 2, reference=2.0, suspects=3),
             "a loss beyond its limit": judged(loss, 2.6, 2.7, 2.8, reference=2.5),
             "a time in a slow session": judged(
-                latency, *[22.0, 22.4] * 4, reference=20.0, expected_factor=1.05, session_sd=0.004
+                latency, *[22.0, 22.4] * 4, reference=20.0, drift=CommonDrift(-math.log(1.05), 9)
             ),
             "a time in pairs": judged(
                 latency,

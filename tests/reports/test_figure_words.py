@@ -9,10 +9,9 @@ import pytest
 
 from pytest_tfperf.core.consequence import Consequence, consequence
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.verdict import Outcome, Rule
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.features.ci.outputs import properties
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.figures import figure_fact, figure_properties, figure_table, written
@@ -23,23 +22,23 @@ from tests.helpers.measurements import KEY, TEST, baseline, measurement, run_at,
 GIB = 2.0**30
 
 
-def memory(**more: Any) -> FigureVerdict:
+def memory(**more: Any) -> Verdict:
     """Peak memory, 9 % more than its baseline of 16.8 GiB in three runs."""
     given: dict[str, Any] = {
         "figure": Figure("peak_memory"),
         "value": 18.3 * GIB,
         "outcome": Outcome.REGRESSED,
-        "reason": FigureReason.CONFIRMED,
+        "reason": Reason.CONFIRMED,
         "baseline": baseline(16.8 * GIB, key=KEY._replace(figure="peak_memory"), unit="bytes", date="2026-11-24"),
         "change": 1.5 * GIB,
         "confirmed_change": 1.5 * GIB,
         "confirmed_from": 16.8 * GIB,
         "threshold": 0.02 * 16.8 * GIB,
     }
-    return FigureVerdict(**given | more)
+    return Verdict(**given | more)
 
 
-def with_figures(*figures: FigureVerdict, **more: Any) -> Measurement:
+def with_figures(*figures: Verdict, **more: Any) -> Measurement:
     runs = tuple(run_at(1000.0, figures={"peak_memory": 18.3 * GIB}) for _ in range(3))
     return measurement(**{"verdict": verdict(), "figures": figures, "runs": runs} | more)
 
@@ -74,7 +73,7 @@ def test_a_slower_throughput_is_named_before_its_figures() -> None:
 
 def test_a_regression_of_a_figure_is_named_before_a_throughput_in_doubt() -> None:
     doubtful = verdict(Outcome.INCONCLUSIVE, -0.06, threshold=0.05)
-    loss = FigureVerdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE)
+    loss = Verdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE)
     found = with_figures(loss, memory(), verdict=doubtful)
     assert plain(message(found)).startswith("peak memory 18.3 GiB, 8.9 % more than 16.8 GiB: ")
     assert in_brief(found).startswith("REGRESSED: peak memory ")
@@ -87,24 +86,24 @@ def test_a_regression_of_a_figure_is_named_before_a_throughput_in_doubt() -> Non
             memory(rank="rank 3 of 8 on a"), "peak memory 18.3 GiB of rank 3 of 8 on a, 8.9 % more", id="rank"
         ),
         pytest.param(
-            memory(value=None, outcome=Outcome.INVALID, reason=FigureReason.NOT_MEASURED),
+            memory(value=None, outcome=Outcome.INVALID, reason=Reason.NOT_MEASURED),
             "peak memory: not measured: neither the framework nor the system tells it here, or it ended within a "
             "second",
             id="not-measured",
         ),
         pytest.param(
-            FigureVerdict(
+            Verdict(
                 figure=Figure("eval_loss", field="a", limit=3),
                 value=3.25,
                 outcome=Outcome.REGRESSED,
-                reason=FigureReason.BEYOND_LIMIT,
+                reason=Reason.BEYOND_LIMIT,
             ),
             "eval_loss 3.25, beyond its limit of 3",
             id="limit",
         ),
     ],
 )
-def test_a_fact(found: FigureVerdict, text: str) -> None:
+def test_a_fact(found: Verdict, text: str) -> None:
     assert figure_fact(found).startswith(text)
 
 
@@ -149,14 +148,14 @@ def test_the_nightly_gate_fails_a_figure_without_a_baseline() -> None:
 
 
 def test_the_terminal_shows_only_figures_that_did_not_pass() -> None:
-    passed = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
+    passed = Verdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
     _, heading, *rows = figure_table([with_figures(memory(), passed)])
     assert heading.split()[:3] == ["outcome", "figure", "workload"]
     assert [row.split()[:3] for row in rows] == [["REGRESSED", "peak", "memory"]]
 
 
 def test_the_terminal_shows_nothing_where_all_figures_passed() -> None:
-    passed = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
+    passed = Verdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
     assert figure_table([with_figures(passed)]) == []
 
 
@@ -167,8 +166,8 @@ def test_junit_has_each_figure_by_its_name() -> None:
 
 @pytest.mark.parametrize("name", ["outcome", "change", "unit", "machine", "examples_per_sec", "loss_outcome"])
 def test_a_figure_overwrites_no_other_property_whatever_its_name(name: str) -> None:
-    loss = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
-    own = FigureVerdict(figure=Figure(name, field="x"), value=5.0, outcome=Outcome.PASS)
+    loss = Verdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS)
+    own = Verdict(figure=Figure(name, field="x"), value=5.0, outcome=Outcome.PASS)
     before, after = (dict(properties([with_figures(*figures)])) for figures in ((loss,), (loss, own)))
     assert {key: after[key] for key in before} == before
     assert after[f"tfperf_figure.{name}"] == 5.0
@@ -179,7 +178,7 @@ def test_a_value_in_another_unit_than_its_row_names_both_and_the_next_step() -> 
         figure=Figure("eval_time", unit="min"),
         value=2.0,
         outcome=Outcome.INVALID,
-        reason=FigureReason.OTHER_UNIT,
+        reason=Reason.OTHER_UNIT,
         change=None,
         threshold=None,
         baseline=baseline(2.0, key=KEY, unit="s"),
@@ -217,7 +216,7 @@ def test_values_of_different_places_are_named_with_the_next_step(
         figure=Figure("loss"),
         places=tuple(places),
         outcome=Outcome.INVALID,
-        reason=FigureReason.OTHER_PLACE,
+        reason=Reason.OTHER_PLACE,
         baseline=baseline(2.0, key=KEY, note=note),
     )
     first, following, *_ = plain(message(with_figures(loss))).splitlines()
@@ -232,7 +231,7 @@ def test_a_message_names_the_step_that_a_value_is_of() -> None:
 
 
 def test_a_figure_that_is_invalid_leaves_its_tests_throughput_in_the_table() -> None:
-    invalid = memory(outcome=Outcome.INVALID, reason=FigureReason.OTHER_PLACE)
+    invalid = memory(outcome=Outcome.INVALID, reason=Reason.OTHER_PLACE)
     _, row = map(str, measurement_table([with_figures(invalid)]))
     assert row.startswith("INVALID (peak memory)")
     assert "1,000" in row

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.core.figure import BUILT_IN, Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
+from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.render import page
@@ -139,7 +139,7 @@ def test_a_filter_that_fits_nothing_says_so(open_page: Open) -> None:
 
 
 def test_an_opened_test_draws_each_of_its_figures(open_page: Open, weeks: ReportSource, tmp_path: Path) -> None:
-    figures = tuple(FigureVerdict(figure=Figure(name), value=2.0) for name in BUILT_IN)
+    figures = tuple(Verdict(figure=Figure(name), value=2.0) for name in BUILT_IN)
     path = tmp_path / "figures.html"
     measured = [replace(one, figures=figures) for one in weeks.measurements]
     path.write_bytes(page(report_facts(replace(weeks, measurements=measured))))

@@ -19,10 +19,9 @@ from sqlalchemy import select
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Want, Wants
+from pytest_tfperf.core.verdict import Verdict, Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.team.plugin import push_new
 from pytest_tfperf.features.team.push import Pushed, push
@@ -128,7 +127,7 @@ def test_the_verdicts_on_a_session_arrive(local: History, url: str, only_new: bo
         assert history_at(url).verdicts(session=f"s{day}", machine="box") == [session_verdict()]
 
 
-FIGURES = tuple(FigureVerdict(figure=Figure(name), value=value) for name, value in (("loss", 2.5), ("first_step", 3.0)))
+FIGURES = tuple(Verdict(figure=Figure(name), value=value) for name, value in (("loss", 2.5), ("first_step", 3.0)))
 
 
 @pytest.mark.parametrize("only_new", [False, True])

@@ -15,27 +15,26 @@ import pytest
 from pytest_tfperf import cli, load_history
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.core.verdict import Outcome, Want, Wants
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement, run, verdict
 
 BEFORE = Path(__file__).parents[1] / "data" / "histories" / "before-figures.sqlite"
-MEMORY = FigureVerdict(
+MEMORY = Verdict(
     figure=Figure("peak_memory"),
     value=18.0,
     outcome=Outcome.REGRESSED,
-    reason=FigureReason.CONFIRMED,
+    reason=Reason.CONFIRMED,
     baseline=baseline(16.0, key=KEY._replace(figure="peak_memory"), unit="bytes"),
     change=2.0,
     threshold=1.0,
 )
-LOSS = FigureVerdict(figure=Figure("loss"), value=2.5)
+LOSS = Verdict(figure=Figure("loss"), value=2.5)
 
 
-def judged(*figures: FigureVerdict, **more: Any) -> Measurement:
+def judged(*figures: Verdict, **more: Any) -> Measurement:
     return measurement(verdict=verdict(), figures=figures, runs=(run(figures={"peak_memory": 18.0}),), **more)
 
 
@@ -75,14 +74,14 @@ def test_an_earlier_session_names_the_figures_that_regressed_in_it(path: Path) -
 
 def test_a_further_run_replaces_the_rows_of_figures(path: Path) -> None:
     history = History(path)
-    waiting = FigureVerdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
+    waiting = Verdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
     id = history.append(judged(waiting, MEMORY))
     history.append(judged(LOSS), replaces=id)
     assert figures_in(path) == [(id, "loss", "", 2.5, None, None)]
 
 
 def test_a_figure_that_wants_more_runs_has_no_outcome_yet(path: Path) -> None:
-    waiting = FigureVerdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
+    waiting = Verdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
     History(path).append(judged(waiting))
     assert [row[4] for row in figures_in(path)] == [None]
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import Better
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past import LastingChange, PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import merged
-from pytest_tfperf.core.verdict import Outcome, Rule
+from pytest_tfperf.core.verdict import Outcome, Rule, Verdict
 from pytest_tfperf.features.page.change_facts import change_facts, since
 from pytest_tfperf.features.page.curves import day, figure, run_facts
 from pytest_tfperf.features.page.past import SeriesKey, key_of, series_facts
@@ -138,7 +137,7 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
     if is_of_baseline and abs(judged["raw_change"] - change) >= _DRIFT_WORTH_SHOWING:
         text += f", {compared(change)} expected with the common drift"
     if verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.TOO_NOISY):
-        return f"{text}; {verdict.reason}"
+        return f"{text}; {verdict.why}"
     sessions = began["sessions"]
     text += ", new in this session" if sessions == 1 else f", since {day(began['time'])}, {sessions} sessions"
     text += _load(m) if change < 0 else ""
@@ -203,7 +202,7 @@ def figure_facts(
 
 
 def _plot(
-    one: FigureVerdict, series: Sequence[PastResult], sessions: Mapping[str, int], changes: Sequence[LastingChange]
+    one: Verdict, series: Sequence[PastResult], sessions: Mapping[str, int], changes: Sequence[LastingChange]
 ) -> dict[str, Any]:
     """All values in one unit that is easy to read, GiB in place of bytes."""
     unit, size = one.figure.unit or "", 1
@@ -229,7 +228,7 @@ def _plot(
     }
 
 
-def _accepted(one: FigureVerdict) -> tuple[float | None, float | None]:
+def _accepted(one: Verdict) -> tuple[float | None, float | None]:
     """The lowest and the highest accepted value; None for no bound, both where it has no baseline."""
     if one.baseline is None:
         return None, None
@@ -241,7 +240,7 @@ def _accepted(one: FigureVerdict) -> tuple[float | None, float | None]:
     )
 
 
-def _fails(one: FigureVerdict) -> list[float]:
+def _fails(one: Verdict) -> list[float]:
     """The values beyond which it fails: its thresholds and its limit."""
     found = [] if one.figure.limit is None else [one.figure.limit]
     if one.baseline is not None and one.threshold is not None:

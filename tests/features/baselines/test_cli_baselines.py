@@ -12,7 +12,7 @@ import pytest
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
+from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement
@@ -119,7 +119,7 @@ def test_the_row_of_a_figure_that_tests_no_longer_ask_for_is_stale(
     repeatable: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(repeatable, figure_row("loss"), figure_row("bleu"))
-    measured(repeatable, ("one", OTHER), ("two", KEY), figures=(FigureVerdict(figure=Figure("loss"), value=2.5),))
+    measured(repeatable, ("one", OTHER), ("two", KEY), figures=(Verdict(figure=Figure("loss"), value=2.5),))
     assert tfperf("stale") == GREEN
     assert [line[:4] for line in lines(capsys)] == [["box", KEY.workload, "1x8", "bleu"]]
 

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.features.budget.plugin import Candidate, candidates, choose, named_left_out, select
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import comparison, measurement, verdict
@@ -137,7 +136,7 @@ def test_a_test_is_unsettled_if_any_call_of_its_last_session_was() -> None:
 )
 def test_a_test_that_failed_by_a_figure_is_unsettled(tmp_path: Path, value: float | None, outcome: Outcome) -> None:
     history = History(tmp_path / "history.sqlite")
-    loss = FigureVerdict(figure=Figure("loss"), value=value, outcome=outcome, reason=FigureReason.CONFIRMED)
+    loss = Verdict(figure=Figure("loss"), value=value, outcome=outcome, reason=Reason.CONFIRMED)
     for test, figures in (("a", ()), ("b", (loss,))):
         history.append(measurement(test=test, verdict=verdict(), figures=figures, time=datetime.now(UTC).isoformat()))
     selection = Selection(SelectedTest(id=test) for test in ("a", "b"))

@@ -16,9 +16,9 @@ import pytest
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.features.changes.plugin import FAIL_ON_DRIFT, session_verdicts
 from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.stores.history import History
@@ -149,7 +149,7 @@ def test_a_new_baseline_accepts_it(slower: Project) -> None:
 def test_a_figure_that_became_worse_for_good_is_one(tmp_path: Path) -> None:
     history = History(tmp_path / "history.sqlite")
     for day in range(DAYS):
-        memory = FigureVerdict(
+        memory = Verdict(
             figure=Figure("peak_memory"),
             value=2.0**33 * (1.1 if day >= SLOWER_FROM else 1.0),
             baseline=baseline(2.0**33, key=KEY._replace(figure="peak_memory"), unit="bytes"),

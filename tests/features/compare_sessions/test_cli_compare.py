@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import Noise, Outcome, Reason
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Verdict
 from pytest_tfperf.features.compare_sessions.command import render
 from pytest_tfperf.features.compare_sessions.side_comparison import (
     Movement,
@@ -153,7 +152,7 @@ def test_figures_of_different_places_are_named_and_not_compared() -> None:
 
 
 def test_rows_and_measurements_say_where_a_figure_was_printed() -> None:
-    loss = FigureVerdict(figure=Figure("loss"), value=2.0, places=("at step 400",))
+    loss = Verdict(figure=Figure("loss"), value=2.0, places=("at step 400",))
     row = baseline(2.0, key=KEY._replace(figure="loss"), unit="", note="read at step 400")
     (_, measured), (recorded,) = rates_of_measurements([measurement(figures=(loss,))]), rates_of_rows([row])
     assert measured.place == recorded.place == "at step 400"
@@ -317,7 +316,7 @@ def test_what_can_not_be_compared_is_refused(
 
 def with_figure(figure: Figure, value: float) -> list[WorkloadRate]:
     """The rate and the figure of one measurement."""
-    one = FigureVerdict(figure=figure, value=value)
+    one = Verdict(figure=figure, value=value)
     return rates_of_measurements([measurement(throughput(1000.0, 1000.0), verdict=verdict(), figures=(one,))])
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.features.explain import explained
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference
@@ -15,11 +14,11 @@ from tests.helpers.measurements import KEY, NOISE, baseline, measurement, run_at
 
 
 def test_a_figure_that_regressed_is_explained_after_a_throughput_that_passed() -> None:
-    loss = FigureVerdict(
+    loss = Verdict(
         figure=Figure("loss"),
         value=2.6,
         outcome=Outcome.REGRESSED,
-        reason=FigureReason.CONFIRMED,
+        reason=Reason.CONFIRMED,
         baseline=baseline(2.3, key=KEY._replace(figure="loss"), unit="", date="2026-11-24"),
         change=0.3,
         threshold=0.115,
@@ -44,6 +43,6 @@ def test_further_runs_are_a_figures_wish_unless_the_first_one_was_slow(first: fl
     evidence = Evidence(
         throughput=summarise(runs), reference=Reference(baseline(), noise=NOISE), tolerance=Tolerance.of(0.02)
     )
-    loss = FigureVerdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS, reason=FigureReason.WITHIN_TOLERANCE)
+    loss = Verdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS, reason=Reason.WITHIN_TOLERANCE)
     found = measurement(evidence.throughput, runs=runs, verdict=judge(evidence), figures=(loss,))
     assert [line for line in explained(found) if line.startswith("  The first run was") and line.endswith(said)]

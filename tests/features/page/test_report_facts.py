@@ -15,11 +15,10 @@ import pytest
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.core.profile import Input, Profile
-from pytest_tfperf.core.verdict import Outcome, Reason, Want, Wants
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
@@ -60,9 +59,7 @@ def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> PastRe
     return replace(result, value=rate, **given)
 
 
-LOSS = FigureVerdict(
-    figure=Figure("loss", limit=3), value=4.0, outcome=Outcome.REGRESSED, reason=FigureReason.BEYOND_LIMIT
-)
+LOSS = Verdict(figure=Figure("loss", limit=3), value=4.0, outcome=Outcome.REGRESSED, reason=Reason.BEYOND_LIMIT)
 
 
 def test_a_test_whose_figure_is_worse_says_which() -> None:
@@ -488,7 +485,7 @@ def test_a_published_figure_is_beside_this_machines() -> None:
 def test_a_figure_has_a_plot_of_its_sessions_in_a_unit_that_is_easy_to_read() -> None:
     figure = Figure("peak_memory")
     row = baseline(16.0 * 2**30, key=judged(Outcome.PASS, 0.0).key._replace(figure="peak_memory"), unit="bytes")
-    memory = FigureVerdict(figure=figure, value=18.0 * 2**30, outcome=Outcome.PASS, baseline=row, threshold=2.0**30)
+    memory = Verdict(figure=figure, value=18.0 * 2**30, outcome=Outcome.PASS, baseline=row, threshold=2.0**30)
     before = earlier(1, 17.0 * 2**30, figure=figure, unit="bytes")
     (test,) = facts_of(judged(Outcome.PASS, 0.0, figures=(memory,)), past=(before,))["tests"]
     plot = test["figures"][0]["plot"]

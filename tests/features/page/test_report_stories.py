@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.telemetry import Telemetry
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from tests.helpers.measurements import measurement, run_at, throughput, verdict
 
@@ -64,9 +63,7 @@ def test_a_confirmed_change_is_told_as_what_its_interval_is_of(rule: Rule, said:
 
 
 def test_a_test_that_fails_by_a_figure_is_told_with_the_figure_alone() -> None:
-    loss = FigureVerdict(
-        figure=Figure("loss", limit=3), value=4.0, outcome=Outcome.REGRESSED, reason=FigureReason.BEYOND_LIMIT
-    )
+    loss = Verdict(figure=Figure("loss", limit=3), value=4.0, outcome=Outcome.REGRESSED, reason=Reason.BEYOND_LIMIT)
     assert story(at(0.2, 1, Outcome.IMPROVED, figures=(loss,))) == "REGRESSED: loss 4, beyond its limit of 3"
 
 

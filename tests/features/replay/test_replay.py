@@ -13,7 +13,6 @@ import pytest
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.figure_verdict import FigureReason, FigureVerdict
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import summarise
@@ -448,9 +447,7 @@ def test_a_real_loss_of_ten_percent_and_a_busy_machine_are_explained(capsys: pyt
 
 
 def test_a_figure_keeps_its_recorded_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    worse = FigureVerdict(
-        figure=Figure("loss", limit=3.0), value=4.0, outcome=Outcome.REGRESSED, reason=FigureReason.BEYOND_LIMIT
-    )
+    worse = Verdict(figure=Figure("loss", limit=3.0), value=4.0, outcome=Outcome.REGRESSED, reason=Reason.BEYOND_LIMIT)
     path = tmp_path / "one.json"
     runs = [run_at(1000.0)] * 2
     one = measurement(summarise(runs), runs=tuple(runs), verdict=verdict(), figures=(worse,))

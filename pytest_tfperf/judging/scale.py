@@ -1,0 +1,95 @@
+"""The scale on which a figure is judged: of a throughput the logarithm, of any other figure its own unit.
+
+A rate's noise and tolerance are fractions, so its ratios are compared. Of other figures differences are: their accepted
+change is the larger of a fraction and an amount, and a value may be 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pytest_tfperf.core.figure import THROUGHPUT, Better, Figure
+from pytest_tfperf.core.verdict import Noise, Tolerance
+from pytest_tfperf.judging.thresholds import TO_BE_FOUND, accepted_rise, accepted_slowdown, is_blind
+
+NO_RISE: Final = 100.0  # log throughput: nothing is so much faster, and floats end soon after
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values of a figure as positions, and their differences as what a verdict shows.
+
+    Args:
+        figure: the figure.
+        tolerance: of a throughput; other figures have their own.
+    """
+
+    figure: Figure
+    tolerance: Tolerance
+
+    @property
+    def is_logarithm(self) -> bool:
+        """Whether positions are logarithms of values."""
+        return self.figure is THROUGHPUT
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there is a loss that is too much."""
+        return not self.is_logarithm or self.tolerance.lower is not None
+
+    @property
+    def to_be_found(self) -> float:
+        """The loss beyond the tolerance that noise must not let pass unsuspected where pairs can confirm it."""
+        return TO_BE_FOUND if self.is_logarithm else math.inf
+
+    def is_blind(self, threshold: float, accepted: float) -> bool:
+        """Whether noise makes a gate blind; never in a figure's own unit, of which a quarter may be little."""
+        return self.is_logarithm and is_blind(threshold, accepted)
+
+    def expected(self, target: float, drift: float, offset: float) -> float:
+        """The position that a run is expected at.
+
+        Args:
+            target: the baseline's value.
+            drift: what all tests of the session have in common, in log throughput.
+            offset: what earlier sessions add to the baseline.
+        """
+        if self.is_logarithm:
+            return math.log(target) + drift + offset
+        return target * math.exp(self.figure.with_speed * drift) + offset
+
+    def value_at(self, target: float, change: float) -> float:
+        """The value that differs from a target by a change of position."""
+        return target * math.exp(change) if self.is_logarithm else target + change
+
+    def accepted(self, target: float) -> float:
+        """The loss that is accepted, positive; inf for any."""
+        return accepted_slowdown(self.tolerance) if self.is_logarithm else self.figure.accepted(target)
+
+    def accepted_rise(self, target: float) -> float:
+        """The gain beyond which a figure is better than expected; inf where it never is."""
+        if self.figure.better is Better.SAME:
+            return math.inf
+        return accepted_rise(self.tolerance) if self.is_logarithm else self.figure.accepted(target)
+
+    def noise(self, noise: Noise, target: float) -> Noise:
+        """The noise, with its standard deviation between runs on this scale."""
+        return noise if self.is_logarithm else replace(noise, between_runs=noise.between_runs * abs(target))
+
+    def of_sessions(self, sigma: float, target: float) -> float:
+        """The standard deviation between sessions on this scale, from that of log throughput."""
+        return sigma if self.is_logarithm else sigma * abs(self.figure.with_speed * target)
+
+    def change(self, value: float, target: float) -> float:
+        """The change of a value from its target, as a verdict shows it."""
+        return value / target - 1 if self.is_logarithm else value - target
+
+    def shown(self, change: float) -> float:
+        """A change of position, as a verdict shows it."""
+        return math.expm1(min(change, NO_RISE)) if self.is_logarithm else change
+
+    def shown_loss(self, loss: float) -> float:
+        """A loss, which is positive, as a verdict shows it."""
+        return -self.shown(-loss)
