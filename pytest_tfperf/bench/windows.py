@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pytest_tfperf.core.command import Subject
-from pytest_tfperf.core.figure import FIRST_STEP, LOSS, LOSS_STEP, PEAK_MEMORY
+from pytest_tfperf.core.figure import LOSS, LOSS_STEP
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Pair, Plan, Run, Window
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, robust_mean, run_value
 from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
@@ -200,10 +200,9 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     Raises:
         MeasurementError: from the worker.
     """
-    wanted = {figure.name for figure in plan.also}
-    found = {FIRST_STEP: training.first_step} if FIRST_STEP in wanted else {}
-    if PEAK_MEMORY in wanted and (memory := training.peak_memory()) is not None:
-        found[PEAK_MEMORY] = memory
+    wanted = [figure.name for figure in plan.also]
+    measured = [name for name in wanted if name != LOSS]
+    found = training.figures(measured) if measured else {}
     figures = {name: one.value for name, one in found.items()}
     if LOSS in wanted and (loss := run.warmup[0].loss) is not None:
         figures[LOSS] = loss  # of the step `LOSS_STEP`, with which the first window of the warm-up ends

@@ -21,12 +21,12 @@ from pytest_tfperf.console.arguments import (
 )
 from pytest_tfperf.console.output import show, show_csv, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.comparisons import latest_comparisons
-from pytest_tfperf.reports.figures import shown
 from pytest_tfperf.reports.numbers import change, counted, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.stores import measurement_file
@@ -136,7 +136,7 @@ def by_workload(
     `change` is the last measurement against the median of all measurements of its unit that are valid and not slowed
     on purpose. Name, unit, session and time are the last one's. `width` is the terminal's, None for no limit.
     """
-    blamed = {(one.id, str(one.outcome)): shown(one.key.figure) for one in figures if one.outcome}
+    blamed = {(one.id, str(one.outcome)): shown_name(one.key.figure) for one in figures if one.outcome}
     found: dict[tuple[str, str, str], list[PastResult]] = {}
     for one in results:
         found.setdefault((one.machine, one.workload, one.topology), []).append(one)

@@ -15,6 +15,7 @@ RATE: Final = "throughput"
 PEAK_MEMORY: Final = "peak_memory"
 FIRST_STEP: Final = "first_step"
 LOSS: Final = "loss"
+RETRACES: Final = "retraces"
 
 _TIMES: Final = ("us", "ms", "s", "min", "h")
 _PER_TIME: Final = ("/s", "/min", "/h")
@@ -87,9 +88,9 @@ class Figure:
                 f"Figure({self.name!r:.80}): the name must be at most 40 lower-case letters, digits and '_', as in "
                 "'eval_loss': it is the key of a baseline"
             )
-        for name, value in _DEFAULTS.get(self.name, _OF_USERS).items():
+        for name in ("unit", "better", "tolerance", "absolute"):
             if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+                object.__setattr__(self, name, getattr(self._built_in, name))
         for name, kind in (("better", Better), ("takes", Takes)):
             if getattr(self, name) not in list(kind):
                 given = getattr(self, name)
@@ -101,7 +102,8 @@ class Figure:
         self._require_number("absolute", lambda x: 0 <= x < math.inf, f"a number from 0, in {self.unit or 'its unit'}")
         if self.limit is not None:
             self._require_number("limit", math.isfinite, "a finite number")
-        if not (self.tolerance or self.absolute or self.limit is not None):
+        is_noisy = not self._built_in.is_count
+        if is_noisy and not (self.tolerance or self.absolute or self.limit is not None):
             raise WorkloadError(f"{self.name}: tolerance and absolute are both 0, so noise would fail it: give one")
 
     @property
@@ -117,7 +119,7 @@ class Figure:
                 raise WorkloadError(f"{self.name}: {name}={text!r:.80} must be a line of text")
         if self.field and self.pattern:
             raise WorkloadError(f"{self.name}: field and pattern are given: give the one that tells it")
-        if (self.field or self.pattern) and self.name in (PEAK_MEMORY, FIRST_STEP):
+        if (self.field or self.pattern) and self.is_measured:
             raise WorkloadError(f"{self.name} is measured, and not read from the output: leave field and pattern out")
         if self.pattern:
             try:
@@ -134,7 +136,7 @@ class Figure:
 
     def _require_place(self) -> None:
         is_given = self.at_step is not None or self.takes is not Takes.LAST
-        if is_given and self.name in (PEAK_MEMORY, FIRST_STEP):
+        if is_given and self.is_measured:
             raise WorkloadError(f"{self.name} is measured, and not read from the output: leave takes and at_step out")
         if self.at_step is None:
             return
@@ -149,6 +151,15 @@ class Figure:
             raise WorkloadError(f"{self.name}: {name}={value!r:.80} must be {what}")
 
     @property
+    def _built_in(self) -> BuiltIn:
+        return _BUILT_IN.get(self.name, _OF_USERS)
+
+    @property
+    def more_and_less(self) -> tuple[str, str]:
+        """What a message calls a rise and a fall: "longer", "shorter"."""
+        return self._built_in.more_and_less
+
+    @property
     def words(self) -> Mapping[str, str]:
         """What a message calls a change of it, and what it is a figure of."""
         return _WORDS_OF_RATE if self.name == RATE else _WORDS
@@ -156,7 +167,12 @@ class Figure:
     @property
     def is_built_in(self) -> bool:
         """Whether its name is one of ours."""
-        return self.name in _DEFAULTS
+        return self.name in _BUILT_IN
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether we measure it, and read it from no output."""
+        return self._built_in.is_measured
 
     @property
     def is_read(self) -> bool:
@@ -176,7 +192,7 @@ class Figure:
     @property
     def grows(self) -> bool:
         """Whether a longer run may give more of it, so that only runs of one length can be compared."""
-        return self.name == PEAK_MEMORY
+        return self._built_in.grows
 
     @property
     def signs(self) -> tuple[int, ...]:
@@ -194,13 +210,69 @@ class Figure:
         return value < self.limit if self.better is Better.HIGHER else value > self.limit
 
 
-_OF_USERS: Final = {"unit": "", "better": Better.LOWER, "tolerance": 0.05, "absolute": 0.0}
-_DEFAULTS: Final = {
-    RATE: _OF_USERS | {"unit": "examples/s", "better": Better.HIGHER, "tolerance": 0.02},
-    PEAK_MEMORY: _OF_USERS | {"unit": "bytes", "tolerance": 0.02, "absolute": 64.0 * 2**20},
-    FIRST_STEP: _OF_USERS | {"unit": "s", "tolerance": 0.3, "absolute": 2.0},
-    LOSS: _OF_USERS | {"better": Better.SAME},
+@dataclass(frozen=True, kw_only=True)
+class BuiltIn:
+    """The definition of one of our own figures; the defaults are those of a user's.
+
+    Args:
+        shown: its name as people read it; "" for the name itself.
+        unit, better, tolerance, absolute: as in a `Figure`, where the test does not give them.
+        more_and_less: what a message calls a rise and a fall.
+        is_measured: we measure it, and read it from no output; its unit is fixed and its values are above 0.
+        is_of_programs: check_command has it, too.
+        is_count: its values do not vary, so that no tolerance is needed.
+        grows: a longer run may give more of it, so that only runs of one length can be compared.
+    """
+
+    shown: str = ""
+    unit: str = ""
+    better: Better = Better.LOWER
+    tolerance: float = 0.05
+    absolute: float = 0.0
+    more_and_less: tuple[str, str] = ("higher", "lower")
+    is_measured: bool = False
+    is_of_programs: bool = True
+    is_count: bool = False
+    grows: bool = False
+
+
+_OF_USERS: Final = BuiltIn()
+_BUILT_IN: Final = {
+    RATE: BuiltIn(unit="examples/s", better=Better.HIGHER, tolerance=0.02),
+    PEAK_MEMORY: BuiltIn(
+        shown="peak memory",
+        unit="bytes",
+        tolerance=0.02,
+        absolute=64.0 * 2**20,
+        more_and_less=("more", "less"),
+        is_measured=True,
+        grows=True,
+    ),
+    FIRST_STEP: BuiltIn(
+        shown="first step",
+        unit="s",
+        tolerance=0.3,
+        absolute=2.0,
+        more_and_less=("longer", "shorter"),
+        is_measured=True,
+    ),
+    LOSS: BuiltIn(better=Better.SAME),
+    RETRACES: BuiltIn(
+        unit="traces",
+        tolerance=0.0,
+        more_and_less=("more", "fewer"),
+        is_measured=True,
+        is_of_programs=False,
+        is_count=True,
+        grows=True,
+    ),
 }
+
+
+def shown_name(name: str) -> str:
+    """The name of a figure as people read it."""
+    return _BUILT_IN.get(name, _OF_USERS).shown or name
+
 
 COLD_CACHES: Final = {
     "JAX_ENABLE_COMPILATION_CACHE": "false",
@@ -226,7 +298,7 @@ _WORDS_OF_RATE: Final = {"subject": "workload", "worse": "slower", "better": "fa
 THROUGHPUT: Final = Figure(RATE)
 """The figure by which each check is judged."""
 
-BUILT_IN: Final = tuple(name for name in _DEFAULTS if name != RATE)
+BUILT_IN: Final = tuple(name for name in _BUILT_IN if name != RATE)
 """Names of the figures that can be asked for beside it, and need no description."""
 
 
@@ -295,7 +367,7 @@ def _figure(one: object, *, of_a_program: bool) -> Figure:
         if one not in BUILT_IN:
             known = f"{known_names(one, BUILT_IN)}{_OWN if of_a_program else ''}"
             raise WorkloadError(f"also: {unknown('figure', one)}", next_step=known)
-        return Figure(one)
+        one = Figure(one)
     if not isinstance(one, Figure):
         raise WorkloadError(f"also: {one!r:.80} must be the name of a figure or a Figure(...)")
     if one.name == RATE:
@@ -309,6 +381,8 @@ def _figure(one: object, *, of_a_program: bool) -> Figure:
         raise WorkloadError(
             f"also: {one.name}: a workload's is always that of step {LOSS_STEP}: leave takes and at_step out"
         )
+    if of_a_program and one.is_built_in and not one._built_in.is_of_programs:
+        raise WorkloadError(f"also: {one.name} is counted in training that check drives, and not in a program")
     if of_a_program and not (one.is_built_in or one.is_read):
         raise WorkloadError(f"also: {one.name}: say how it is read{_OWN}")
     return one

@@ -13,9 +13,9 @@ from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, 
 from pytest_tfperf.console.output import show, show_json, warn, width
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.reports.figures import shown
 from pytest_tfperf.reports.table import Columns, table
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.lock import unrepeatable
@@ -167,7 +167,7 @@ def stale_table(stale: Iterable[tuple[Baseline, Sequence[str]]], width: int | No
             "machine": row.machine,
             "workload": row.key.workload,
             "topology": row.key.topology,
-            "figure": shown(row.key.figure) if row.key.figure else None,
+            "figure": shown_name(row.key.figure) if row.key.figure else None,
             "date": row.date,
             "why": "; ".join(reasons),
         }

@@ -8,15 +8,13 @@ from typing import Final
 
 from pytest_tfperf.core.baseline import READ, Baseline
 from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.figure import FIRST_STEP, LOSS, PEAK_MEMORY, Better, Figure, at_fixed_steps
+from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, Better, Figure, at_fixed_steps, shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted, percent
 from pytest_tfperf.reports.table import Columns, shown_names, table
 
-_NAMES: Final = {PEAK_MEMORY: "peak memory", FIRST_STEP: "first step"}
-_MORE_AND_LESS: Final = {PEAK_MEMORY: ("more", "less"), FIRST_STEP: ("longer", "shorter")}
 _WAYS: Final = {
     Better.LOWER: "more than in the",
     Better.HIGHER: "less than in the",
@@ -24,11 +22,6 @@ _WAYS: Final = {
 }
 _IDS: Final = ("workload",)
 _SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
-
-
-def shown(name: str) -> str:
-    """A figure's name as people read it."""
-    return _NAMES.get(name, name)
 
 
 def written(figure: Figure, value: float) -> str:
@@ -71,7 +64,7 @@ def figures_to_blame(m: Measurement | Comparison) -> list[Verdict]:
 
 def figure_fact(one: Verdict) -> str:
     """A figure and what is wrong with it: "peak memory 18.3 GiB, 9 % more than 16.8 GiB"."""
-    figure, name = one.figure, shown(one.figure.name)
+    figure, name = one.figure, shown_name(one.figure.name)
     if one.value is None:
         return f"{name}: {_why_not_measured(figure)}"
     if one.reason is Reason.OTHER_PLACE:
@@ -159,7 +152,7 @@ def compared_figure_rows(
     return [
         {
             "outcome": None if one.outcome is None else one.outcome.value,
-            "figure": shown(one.figure.name),
+            "figure": shown_name(one.figure.name),
             "workload": c.b.name or c.b.workload.id,
             "topology": c.topology,
             "a": None if one.confirmed_from is None else written(one.figure, one.confirmed_from),
@@ -179,7 +172,7 @@ def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = Fals
     return [
         {
             "outcome": "measured" if one.outcome is None else one.outcome.value if one.is_decided else "undecided",
-            "figure": shown(one.figure.name),
+            "figure": shown_name(one.figure.name),
             "workload": names[m.workload.id, m.name],
             "topology": m.topology,
             "value": None if one.value is None else written(one.figure, one.value),
@@ -244,7 +237,7 @@ def _why_not_measured(figure: Figure) -> str:
 
 def _compared(figure: Figure, change: float, reference: float) -> str:
     """ "9 % more", or in the unit where there is nothing to divide by."""
-    more, less = _MORE_AND_LESS.get(figure.name, ("higher", "lower"))
+    more, less = figure.more_and_less
     size = percent(change / reference) if reference else written(figure, abs(change))
     return f"{size} {more if change >= 0 else less}"
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import WORST_FIRST, Against, Consequence, Outcome, Verdict
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.breakdown import bound_by
-from pytest_tfperf.reports.figures import figures_to_blame, shown
+from pytest_tfperf.reports.figures import figures_to_blame
 from pytest_tfperf.reports.numbers import change, percent, rate
 from pytest_tfperf.reports.table import Columns, cells, joined, shown_names
 
@@ -183,7 +184,7 @@ def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
 def _with_figure(m: Measurement) -> str:
     """Its outcome, and the figure that it is of where the row's throughput has another: "REGRESSED (peak memory)"."""
     blamed = [one for one in figures_to_blame(m) if one.outcome is m.outcome]
-    return f"{outcome(m)} ({shown(blamed[0].figure.name)})" if blamed else outcome(m)
+    return f"{outcome(m)} ({shown_name(blamed[0].figure.name)})" if blamed else outcome(m)
 
 
 def _written(figure: float | None, form: Callable[[float], str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import OUTSIDE
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.session_verdicts import (
@@ -16,7 +17,6 @@ from pytest_tfperf.core.session_verdicts import (
     VerdictOn,
 )
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.figures import shown
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.numbers import change, compared, percent
 from pytest_tfperf.reports.telemetry import HOST, state_lines
@@ -143,7 +143,7 @@ def _drift(machine: str, losses: Sequence[LastingChange]) -> tuple[str, str]:
 
 def _figure(one: LastingChange, behind: str = "") -> str:
     """The figure's name and what is to stand behind it; "" of a throughput."""
-    return f"{shown(one.key.figure)}{behind}" if one.key and one.key.figure else ""
+    return f"{shown_name(one.key.figure)}{behind}" if one.key and one.key.figure else ""
 
 
 def _loss(one: LastingChange) -> str:

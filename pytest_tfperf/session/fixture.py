@@ -61,8 +61,8 @@ class ThroughputFixture:
             tolerance: the accepted change: 0.05, or (-0.05, None) for no upper bound.
             steps: the most steps that are timed.
             warmup_steps: the least steps before them that are not timed.
-            also: figures that it is judged by, too: "peak_memory", "first_step", "loss", or a Figure with tolerances
-                or a limit of your own; beside those of ini value tfperf_also.
+            also: figures that it is judged by, too: "peak_memory", "first_step", "loss", "retraces", or a Figure with
+                tolerances or a limit of your own; beside those of ini value tfperf_also.
             name: what tables and messages call the workload; the key of its baseline stays its id.
 
         Returns:

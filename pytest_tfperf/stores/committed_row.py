@@ -11,7 +11,7 @@ from datetime import date, timedelta
 from typing import Final
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.errors import BaselineError
 
 MOST_BETWEEN_RUNS: Final = 0.1
@@ -66,8 +66,8 @@ def _require_reference(row: Baseline) -> None:
         if not any(map(str.isalpha, row.unit)):
             raise BaselineError(f"unit {row.unit}/s: write the word for what is counted, as in images/s")
         return
-    if row.key.figure in (PEAK_MEMORY, FIRST_STEP):
-        if row.unit != (unit := Figure(row.key.figure).unit):
+    if (figure := Figure(row.key.figure)).is_measured:
+        if row.unit != (unit := figure.unit):
             raise BaselineError(f"unit {row.unit!r}: {row.key.figure} is in {unit}")
         if row.reference <= 0:
             raise BaselineError(f"reference {row.reference:g}: {row.key.figure} is above 0 {unit}")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -25,9 +23,10 @@ from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.core.workload import Trainer, VariableUpdate
 from pytest_tfperf.hardware.host import usable_cores
-from pytest_tfperf.training.devices import configure, limit_threads, own_devices, require_logical
+from pytest_tfperf.training.devices import configure, limit_threads, require_logical
 from pytest_tfperf.training.environment import environment, loaded_files
 from pytest_tfperf.training.failures import failure
+from pytest_tfperf.training.figures import WorkerFigures
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.input_spec import described
 from pytest_tfperf.training.inputs import spec_of_batch
@@ -40,52 +39,6 @@ from pytest_tfperf.training.process import find_modules_in
 from pytest_tfperf.training.step_profile import profile_step
 from pytest_tfperf.training.strategies import DeviceServer, connect, strategy_for
 from pytest_tfperf.workers.wire import Channel, ConnectionLost
-
-_STATUS = Path("/proc/self/status")
-_RESETS_PEAK = "5"  # proc(5), clear_refs: the peak of the resident set becomes its present size
-
-
-class WorkerFigures:
-    """Made when the worker's job has arrived, which is where its figures begin."""
-
-    def __init__(self) -> None:
-        self._arrived = time.perf_counter()
-        with suppress(OSError):  # a fork begins with its own peak even where this is forbidden
-            Path("/proc/self/clear_refs").write_text(_RESETS_PEAK, encoding="ascii")
-        self._memory_before = _kib("VmRSS")
-
-    def seconds_since_arrival(self) -> float:
-        """Since the job arrived; after the first step, what building, tracing, compiling and that step took."""
-        return time.perf_counter() - self._arrived
-
-    def peak_memory_bytes(self) -> int | None:
-        """The most memory that was needed so far; None where neither TensorFlow nor the kernel tells it.
-
-        On GPUs it is the most that TensorFlow's allocator had in use, of the device with the most. On CPUs it is how
-        far the resident set has grown at most: a forked worker begins with all that the fork server has imported, and a
-        fresh one with its own imports, and neither counts. The kernel keeps that peak, so no spike is missed. Pages
-        shared with the fork server that are written to later are in both sizes, so they are not seen; nor is the memory
-        of processes that the worker starts.
-        """
-        if gpus := own_devices(DeviceKind.GPU):
-            return _of_allocators(gpus)
-        peak = _kib("VmHWM")
-        return None if peak is None or self._memory_before is None else max(0, peak - self._memory_before) * 1024
-
-
-def _of_allocators(devices: list[str]) -> int | None:
-    try:
-        return max(int(tf.config.experimental.get_memory_info(device)["peak"]) for device in devices)
-    except (ValueError, KeyError, tf.errors.OpError):  # an allocator that keeps no statistics
-        return None
-
-
-def _kib(field: str) -> int | None:
-    """A field of this process's status in KiB; None where the kernel has none, as gVisor's."""
-    with suppress(OSError):
-        if found := re.search(rf"^{field}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE):
-            return int(found[1])
-    return None
 
 
 def work(channel: Channel, message: Mapping[str, Any]) -> int:
@@ -250,12 +203,12 @@ def _answer(
     figures: WorkerFigures,
 ) -> None:
     """Say that the step is compiled, then answer requests until the driver closes the connection."""
+    figures.first_step_ended()
     ready = {
         "examples_per_step": loop.examples_per_step,
         "unit": loop.unit,
         "replicas": loop.replicas,
         "compile_seconds": compile_seconds,
-        "first_step_seconds": figures.seconds_since_arrival(),
         "fetches": loop.fetch is not None or isinstance(loop, OwnLoop),  # one's own training may read data
         "environment": software,
         "modules": loaded_files(job.workload) if job.reports_modules else {},
@@ -269,8 +222,8 @@ def _answer(
             channel.send({"window": _window(loop, request["steps"], job.slowdown)})
         elif "trace" in request:
             channel.send({"trace": plain(trace_steps(loop, request["trace"]))})
-        elif "peak_memory" in request:
-            channel.send({"peak_memory": {"bytes": figures.peak_memory_bytes()}})
+        elif "figures" in request:
+            channel.send({"figures": figures.values(request["figures"])})
         else:
             channel.send({"step_profile": plain(profile(**request["profile_step"]))})
 

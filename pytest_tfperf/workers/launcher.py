@@ -6,7 +6,7 @@ Driver and worker talk in JSON messages over a `wire.Channel`. The worker calls,
 `{"hello": "worker", "number": ...}`, and gets one message with its job, log, environment and import paths. It sends one
 `{"phase": name}` for each phase of its start, and then `{"ready": {...}}`. It answers `{"steps": n}` by
 `{"window": {...}}`, `{"profile_step": {...}}` by `{"step_profile": {...}}`, `{"trace": n}` by `{"trace": {...}}`, and
-`{"peak_memory": true}` by `{"peak_memory": {"bytes": n}}`.
+`{"figures": ["peak_memory"]}` by `{"figures": {"peak_memory": 1e9}}`.
 At any time it may send `{"error": {...}}` and end. It ends when the driver closes the channel.
 
 Workers leave logs and temporary folders behind; old ones are removed here.

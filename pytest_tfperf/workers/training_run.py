@@ -65,7 +65,6 @@ class TrainingRun:
         examples_per_step: batch size times replicas, over all nodes, in units.
         unit: what is counted: "images", "tokens", ...
         compile_seconds: duration of the first call: tracing, compiling and one step.
-        first_step: from the job's arrival to the end of the first step, in seconds, of the slowest rank.
         fetches: whether each step fetches its batch from an input pipeline.
         environment: versions and settings that the worker runs with, by name.
         modules: module -> the file that it was loaded from, where the job asks for it.
@@ -105,7 +104,6 @@ class TrainingRun:
                 next_step=f"The log of rank 0: {self.log}",
             )
         self.compile_seconds: float = max(one["compile_seconds"] for one in ready)
-        self.first_step = self._most([one["first_step_seconds"] for one in ready])
         self.unit: str = ready[0]["unit"]
         self.fetches: bool = ready[0]["fetches"]
         self.environment: Mapping[str, str] = ready[0]["environment"]
@@ -173,8 +171,8 @@ class TrainingRun:
             ranks=tuple(one.ranks[0] for one in profiles) if all(one.ranks for one in profiles) else (),
         )
 
-    def peak_memory(self) -> OfRank | None:
-        """The most memory that a rank needed so far, in bytes; None where one of them can't tell its own.
+    def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
+        """The largest value of each figure among the ranks; one that a rank can't tell is left out.
 
         Call it after the last window was read, as `profile_step`.
 
@@ -182,10 +180,11 @@ class TrainingRun:
             MeasurementError: a worker raised, died, or was silent for a minute.
         """
         for worker in self._workers:
-            worker.begin("peak memory", _PROFILE_SECONDS)
-            worker.send({"peak_memory": True})
-        answers = [answer["bytes"] for answer in self._answers("peak_memory")]
-        return None if None in answers else self._most(answers)
+            worker.begin("figures", _PROFILE_SECONDS)
+            worker.send({"figures": list(names)})
+        answers = self._answers("figures")
+        values = {name: [answer[name] for answer in answers] for name in names}
+        return {name: self._most(of_ranks) for name, of_ranks in values.items() if None not in of_ranks}
 
     def trace(self, steps: int) -> tuple[Trace, ...]:
         """Run this many steps under TensorFlow's profiler; returns each process's trace, rank 0 first.

@@ -66,6 +66,8 @@ def test_a_figure_that_can_not_be_is_refused(arguments: dict[str, Any], says: st
         pytest.param((Figure("loss", takes="median"),), False, "is always that of step 10", id="takes-of-workload"),
         pytest.param((Figure("x"),), True, "say how it is read", id="not-read"),
         pytest.param(("loss", Figure("loss", limit=3)), True, "loss is given twice", id="twice"),
+        pytest.param(("retraces",), True, "counted in training that check drives", id="of-workloads"),
+        pytest.param((Figure("throughput", field="x"),), True, "give yours another name", id="throughput"),
         pytest.param((3,), True, "must be the name of a figure", id="no-figure"),
         pytest.param(3, True, "must be a tuple", id="no-tuple"),
     ],

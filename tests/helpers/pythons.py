@@ -25,7 +25,7 @@ def call_as_worker():
 READY = {{
     "ready": {{
         "examples_per_step": 2, "unit": "images", "replicas": 1, "compile_seconds": 1.5,
-        "first_step_seconds": 2.0, "fetches": True, "environment": {{"tf": "2.21"}}
+        "fetches": True, "environment": {{"tf": "2.21"}}
     }}
 }}
 

@@ -30,7 +30,6 @@ READY = {
     "unit": "images",
     "replicas": 2,
     "compile_seconds": 1.5,
-    "first_step_seconds": 2.5,
     "fetches": True,
     "environment": {"tensorflow": "2.21.0"},
 }
@@ -306,27 +305,22 @@ def test_a_step_profile_puts_together_what_the_ranks_found(ranks: Ranks) -> None
     )
 
 
-def test_the_slowest_first_step_is_named_by_its_rank(ranks: Ranks) -> None:
-    workers = ranks.called()
-    for seconds, channel in zip((9.5, 2.5), ranks.ranks, strict=True):
-        channel.send({"address": "10.0.0.1:80"})
-        channel.send({"ready": {**READY, "first_step_seconds": seconds}})
-    first_step = ranks.together(workers).first_step
-    assert (first_step.value, first_step.rank) == (9.5, "rank 0 of 2 on nodea")
-
-
-def test_the_largest_memory_is_named_by_its_rank(ranks: Ranks) -> None:
+def test_the_largest_value_of_a_figure_is_named_by_its_rank(ranks: Ranks) -> None:
     run = ranks.start()
-    for size, channel in zip((2e9, 3e9), ranks.ranks, strict=True):
-        channel.send({"peak_memory": {"bytes": size}})
-    assert run.peak_memory() == OfRank(3e9, "rank 1 of 2 on nodeb")
+    for size, seconds, channel in zip((2e9, 3e9), (9.5, 2.5), ranks.ranks, strict=True):
+        channel.send({"figures": {"peak_memory": size, "first_step": seconds}})
+    found = run.figures(["peak_memory", "first_step"])
+    assert found == {
+        "peak_memory": OfRank(3e9, "rank 1 of 2 on nodeb"),
+        "first_step": OfRank(9.5, "rank 0 of 2 on nodea"),
+    }
 
 
-def test_memory_that_one_rank_can_not_tell_is_not_known_of_all(ranks: Ranks) -> None:
+def test_a_figure_that_one_rank_can_not_tell_is_not_known_of_all(ranks: Ranks) -> None:
     run = ranks.start()
     for size, channel in zip((2e9, None), ranks.ranks, strict=True):
-        channel.send({"peak_memory": {"bytes": size}})
-    assert run.peak_memory() is None
+        channel.send({"figures": {"peak_memory": size}})
+    assert run.figures(["peak_memory"]) == {}
 
 
 def test_what_no_rank_found_out_is_not_known_of_all(ranks: Ranks) -> None:

@@ -26,7 +26,6 @@ READY = {
     "unit": "images",
     "replicas": 1,
     "compile_seconds": 1.5,
-    "first_step_seconds": 2.5,
     "fetches": True,
     "environment": {"tensorflow": "2.21.0"},
 }

@@ -17,10 +17,10 @@ from pytest_tfperf.console.arguments import (
 )
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.past import LastingChange
 from pytest_tfperf.core.past import moment as parsed
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.reports.figures import shown
 from pytest_tfperf.reports.numbers import change as signed
 from pytest_tfperf.reports.session_verdicts import ALL_TESTS, commits_of, date_of
 from pytest_tfperf.reports.table import Columns, table
@@ -95,7 +95,7 @@ def change_table(changes: Iterable[LastingChange], width: int | None = None) -> 
             "kind": change.kind.value,
             "change": signed(change.size),
             "is": ("worse" if change.is_worse else "better") if change.key and change.key.figure else None,
-            "figure": shown(change.key.figure) if change.key and change.key.figure else None,
+            "figure": shown_name(change.key.figure) if change.key and change.key.figure else None,
             "95 % CI": f"{signed(change.low)} to {signed(change.high)}",
             "test": change.test or ALL_TESTS,
             "commits": commits_of(change),

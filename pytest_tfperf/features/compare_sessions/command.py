@@ -23,6 +23,7 @@ from pytest_tfperf.console.arguments import (
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.machine_key import is_name
 from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.plain_json import plain
@@ -35,7 +36,7 @@ from pytest_tfperf.features.compare_sessions.side_comparison import (
     rates_of_measurements,
     rates_of_rows,
 )
-from pytest_tfperf.reports.figures import shown, written
+from pytest_tfperf.reports.figures import written
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.stores import baseline_file, measurement_file
@@ -182,7 +183,7 @@ def _rows(compared: SideComparison) -> Iterator[Mapping[str, str | None]]:
             "machine": " -> ".join(machines) if several else None,
             "workload": names[one.b.key.workload, one.b.name],
             "topology": one.b.key.topology,
-            "figure": shown(one.b.key.figure) if one.b.figure else None,
+            "figure": shown_name(one.b.key.figure) if one.b.figure else None,
             "a": _rate(one.a),
             "b": _rate(one.b),
             "unit": None if one.b.figure else f"{one.b.unit}/s",

@@ -26,7 +26,7 @@ ALSO: Final[Setting[tuple[Figure, ...]]] = Setting(
     name="also",
     default=(),
     parse=_figures,
-    help="figures that each check judges beside its throughput: peak_memory first_step loss",
+    help="figures that each check judges beside its throughput: peak_memory first_step loss retraces",
     metavar="FIGURES",
     is_option=False,
 )

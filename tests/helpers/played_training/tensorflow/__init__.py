@@ -59,7 +59,6 @@ def work(channel: Channel, message: dict[str, Any]) -> int:
         "unit": "images",
         "replicas": job.devices.count,
         "compile_seconds": 0.5,
-        "first_step_seconds": 0.75,
         "fetches": False,
         "environment": {"python": "3.11.9", "tensorflow": __version__, "keras": "3.15.0"},
     }
@@ -73,8 +72,9 @@ def _answer(channel: Channel, job: Job, step_seconds: float) -> None:
     noise = cycle((1.0, 1.001, 0.999))
     while True:
         request = channel.receive()
-        if "peak_memory" in request:
-            channel.send({"peak_memory": {"bytes": _mebibytes(job) * 2**20}})
+        if "figures" in request:
+            known = {"peak_memory": _mebibytes(job) * 2**20, "first_step": 0.75, "retraces": 1}
+            channel.send({"figures": {name: known[name] for name in request["figures"]}})
         elif "steps" in request:
             window = _window(job, request["steps"], step_seconds)
             channel.send({"window": window | {"seconds": window["seconds"] * next(noise)}})
