@@ -26,7 +26,6 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "comparing": r"comparing|features/against|ratios|reports/comparisons|core/comparison",
     "doctor": r"doctor|fitness|finding",
     "explain": r"explain|explanation",
-    "export": r"export|otava",
     "init": r"cli/init|starter_files|ini_section|features/init",
     "page": r"/page/|cli/report|report_source",
     "profiles": r"profil(?!e\.py)|traces|reports/profile|core/profile",
