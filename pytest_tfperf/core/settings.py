@@ -94,13 +94,6 @@ class Settings:
     strict: bool = _option(
         False, parse.flag, "fail INCONCLUSIVE tests too; TOO_NOISY ones are errors", of_one_session=True
     )
-    hold: bool = _option(
-        False,
-        parse.flag,
-        "fail a regression only if one of the two sessions before showed it too",
-        of_one_session=True,
-        excludes={"strict": "hold makes a new regression INCONCLUSIVE, which strict fails"},
-    )
     smoke: bool = _option(
         False,
         parse.flag,

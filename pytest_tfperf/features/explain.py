@@ -255,8 +255,6 @@ def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
         yield "It is INCONCLUSIVE, because noise alone is seldom so slow: in less than one session in 20."
     if verdict.if_slower is Consequence.WARNS:
         yield "Earlier sessions are no recorded baseline, so this test warns and never fails."
-    elif verdict.reason is Reason.HELD:
-        yield "--tfperf-hold fails only what one of the two sessions before did not pass either."
 
 
 def _than_expected(fraction: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
@@ -169,15 +168,10 @@ class History:
         wanted = list(rows)
         if not wanted or not self.database.exists:
             return {}
-        bad: dict[str, set[str]] = {}
-        if self.database.has(FIGURES):
-            for id, figure in self._rows(queries.bad_figures(wanted[0].machine)):
-                bad.setdefault(id, set()).add(figure)
         found: dict[Key, list[SessionChanges]] = {}
         for id, workload, topology, *columns in self._rows(queries.past_sessions(wanted, before, least_tests)):
             with self._leaving_out(MEASUREMENTS, id):
-                session = replace(session_changes(*columns), bad_figures=frozenset(bad.get(id, ())))
-                found.setdefault(Key(workload, topology), []).append(session)
+                found.setdefault(Key(workload, topology), []).append(session_changes(*columns))
         return {key: tuple(sessions) for key, sessions in found.items()}
 
     def earlier_measurements(

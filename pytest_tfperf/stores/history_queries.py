@@ -223,12 +223,6 @@ def past_sessions(rows: Collection[Baseline], before: str, least_tests: int) -> 
     return select(*wanted).where(found.c.nth == 1).order_by(found.c.made)
 
 
-def bad_figures(machine: str) -> Select[Any]:
-    """Measurement and name of each figure of a machine that regressed or stayed in doubt."""
-    bad = FIGURES.c.outcome.in_((Outcome.REGRESSED.value, Outcome.INCONCLUSIVE.value))
-    return select(FIGURES.c.measurement, FIGURES.c.figure).where(FIGURES.c.machine == machine, bad)
-
-
 def earlier_measurements(machine: str, before: str, most: int) -> Select[Any]:
     """Id, workload, topology and whole of measurements that may serve as a reference, more than the wanted ones."""
     nth = func.row_number().over(partition_by=(_M.workload, _M.topology), order_by=_M.made.desc()).label("nth")

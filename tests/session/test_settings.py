@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -174,14 +173,6 @@ def test_a_home_is_found_in_each_folder(option: str) -> None:
         (
             {"update_baselines": "all", "tfperf_inject_slowdown": "0.1"},
             "--tfperf-inject-slowdown with --update-baselines: the slowdown would become the reference",
-        ),
-        (
-            {"tfperf_hold": "true", "tfperf_strict": "true"},
-            "--tfperf-hold with --tfperf-strict: hold makes a new regression INCONCLUSIVE, which strict fails",
-        ),
-        (
-            {"tfperf_against": sys.executable, "tfperf_hold": "true"},
-            "--tfperf-against with --tfperf-hold: a comparison has no earlier session",
         ),
         (
             {"tfperf_launcher": "slurm", "tfperf_split_gpu": "true"},

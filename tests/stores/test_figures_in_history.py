@@ -64,14 +64,6 @@ def test_figures_are_read_back_with_their_measurement(path: Path) -> None:
     assert list(history.measurements()) == [one]
 
 
-def test_an_earlier_session_names_the_figures_that_regressed_in_it(path: Path) -> None:
-    history, row = History(path), baseline()
-    history.append(judged(MEMORY, LOSS, session="one"))
-    history.append(judged(LOSS, session="two"))
-    past = history.past_sessions_of_machine([row], before="today", least_tests=1)[row.key]
-    assert [session.bad_figures for session in past] == [{"peak_memory"}, frozenset()]
-
-
 def test_a_further_run_replaces_the_rows_of_figures(path: Path) -> None:
     history = History(path)
     waiting = Verdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
@@ -195,7 +187,7 @@ def test_what_later_verdicts_rest_on_is_the_throughputs_own_outcome(path: Path) 
     history.append(judged(MEMORY))
     assert [one.outcome for one in history.results()] == [Outcome.PASS]
     (past,) = history.past_sessions_of_machine([baseline()], before="today", least_tests=1)[KEY]
-    assert (past.outcome, past.bad_figures) == (Outcome.PASS, {"peak_memory"})
+    assert past.outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REGRESSED, Outcome.INVALID])
