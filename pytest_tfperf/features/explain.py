@@ -176,9 +176,7 @@ def _without_figures(verdict: Verdict) -> str:
             return "Record one with --update-baselines, or measure again: earlier sessions then are the reference."
         case Outcome.INVALID:
             return "An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine."
-    if verdict.threshold is None:
-        return "The tolerance accepts any slowdown, so there is no threshold."
-    return "An earlier version of pytest-tfperf judged it, and kept no figures of its decision: measure it again."
+    return "The tolerance accepts any slowdown, so there is no threshold."
 
 
 def _reference(m: Measurement, verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:

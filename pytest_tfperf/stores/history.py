@@ -233,14 +233,12 @@ class History:
         return self._wholes(COMPARISONS, wanted, whole_comparison)
 
     def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
-        """The verdicts on a session as a whole; none where an earlier version of pytest-tfperf made the history.
+        """The verdicts on a session as a whole.
 
         Raises:
             TfperfError: also where there is no history yet.
         """
         self.database.require()
-        if not self.database.has(VERDICTS):
-            return []
         return list(self._wholes(VERDICTS, {"session": session, "machine": machine}, whole_verdict))
 
     def results(self, **wanted: Unpack[Filters]) -> list[PastResult]:
@@ -260,14 +258,12 @@ class History:
     def figure_results(self, **wanted: Unpack[Filters]) -> list[PastResult]:
         """What the columns say of the figures of the measurements that are wanted, in the order of making.
 
-        Each is described as its test asked for it last. None where an earlier pytest-tfperf made the history.
+        Each is described as its test asked for it last.
 
         Raises:
             TfperfError: also where there is no history yet.
         """
         self.database.require()
-        if not self.database.has(FIGURES):
-            return []
         rows = list(self._rows(queries.figure_results(wanted)))
 
         def series(row: Any) -> tuple[str, ...]:

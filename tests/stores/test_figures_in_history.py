@@ -1,8 +1,7 @@
-"""Figures beside the throughput in a history: rows of their own, and files made before there were any."""
+"""Figures beside the throughput in a history: rows of their own."""
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -21,7 +20,6 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement, run, verdict
 
-BEFORE = Path(__file__).parents[1] / "data" / "histories" / "before-figures.sqlite"
 MEMORY = Verdict(
     figure=Figure("peak_memory"),
     value=18.0,
@@ -85,23 +83,6 @@ def test_old_figures_are_deleted_with_their_measurements(path: Path) -> None:
     assert figures_in(path) == []
 
 
-def test_a_history_made_before_figures_is_read(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    found = list(History(path).measurements())
-    assert [(one.session, one.outcome, one.figures) for one in found] == [
-        ("monday", Outcome.PASS, ()),
-        ("tuesday", Outcome.REGRESSED, ()),
-    ]
-
-
-def test_a_history_made_before_figures_gets_their_table_when_it_is_written(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    history = History(path)
-    history.append(judged(LOSS))
-    assert len(figures_in(path)) == 1
-    assert len(list(history.measurements())) == 3
-
-
 def test_results_of_figures_are_described_as_their_test_asked_for_them_last(path: Path) -> None:
     history = History(path)
     history.append(judged(MEMORY))
@@ -124,11 +105,6 @@ def test_a_figure_that_was_not_measured_has_no_result(path: Path) -> None:
     assert History(path).figure_results() == []
 
 
-def test_a_history_made_before_figures_has_no_results_of_them(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    assert History(path).figure_results() == []
-
-
 def test_a_data_frame_has_figures_behind_the_throughputs(path: Path) -> None:
     History(path).append(judged(MEMORY, LOSS))
     frame = load_history(path.parent)
@@ -143,11 +119,6 @@ def test_a_plot_of_rates_from_a_data_frame_has_no_figures_in_it(path: Path) -> N
     History(path).append(judged(MEMORY))
     rates = load_history(path.parent).pivot_table(index="time", columns="test", values="examples_per_sec")
     assert rates.to_numpy().tolist() == [[pytest.approx(1000.0)]]
-
-
-def test_a_data_frame_of_a_history_made_before_figures_is_as_before(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    assert list(load_history(path.parent)["figure"]) == ["", ""]
 
 
 # The outcome of a test that failed by a figure
@@ -209,11 +180,3 @@ def test_a_provisional_pass_is_none_where_a_figure_failed() -> None:
     provisional = baseline(provenance=Provenance.PROVISIONAL)
     found = PastResult.of(replace(judged(MEMORY), verdict=replace(verdict(), baseline=provisional)))
     assert (found.outcome_word, found.test_outcome) == ("PASS (provisional)", "REGRESSED")
-
-
-def test_outcomes_of_an_earlier_version_are_the_throughputs(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    history = History(path)
-    assert [one.outcome for one in history.results()] == [Outcome.PASS, Outcome.REGRESSED]
-    history.append(judged(MEMORY))
-    assert [one.test_outcome for one in history.results()] == ["PASS", "REGRESSED", "REGRESSED"]
