@@ -39,7 +39,7 @@ endif
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-slow test-lowest test-services test-nodes mutants horovod otava lint clean
+.PHONY: perf baselines test test-slow test-lowest test-services test-nodes mutants horovod lint clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -65,7 +65,7 @@ test-lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -c tests/pytest-8.ini --rootdir . $(LOWEST_TESTS) -n 2 --dist loadfile \
 	  --no-loadscope-reorder $(ARGS)
 
-# With PostgreSQL, Chromium, Apache Otava and the CI examples; what is not installed is skipped with the reason.
+# With PostgreSQL, Chromium and the CI examples; what is not installed is skipped with the reason.
 test-services: $(VENV)/.installed-dev
 	$(PYTEST) tests/services -n 2 --dist loadfile $(ARGS)
 
@@ -82,11 +82,6 @@ mutants: $(VENV)/.installed-mutants
 # Horovod has no wheel for today's TensorFlow: builds one, or takes the one that was built before.
 horovod: $(VENV)/.installed-dev
 	tools/build_horovod.sh $(BIN)/python
-
-# Apache Otava reads our export in a test; it has an environment of its own, because it pins an older NumPy.
-otava:
-	$(PYTHON) -m venv .venv-otava
-	.venv-otava/bin/python -m pip install --quiet --disable-pip-version-check apache-otava==0.8.0
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -122,4 +117,4 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(LOWEST) .venv-otava build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,11 +1,10 @@
-"""How often lasting changes are reported wrongly, and how late: simulated and recorded series, beside Apache Otava.
+"""How often lasting changes are reported wrongly, and how late: simulated and recorded series.
 
-    python benchmarks/changes.py [--years 20] [--repeats 200] [--seed 20261122] [--otava otava/bin/python]
-                                 [--recorded mountpoint-s3]
+    python benchmarks/changes.py [--years 20] [--repeats 200] [--seed 20261122] [--recorded mountpoint-s3]
     python benchmarks/changes.py --speed
 
-`--otava` is a Python that has apache-otava (benchmarks/otava_nightly.py says how). `--recorded` is a clone with the
-branch gh-pages of https://github.com/awslabs/mountpoint-s3: a throughput in MiB/s of each of 22 tests for each commit.
+`--recorded` is a clone with the branch gh-pages of https://github.com/awslabs/mountpoint-s3: a throughput in MiB/s of
+each of 22 tests for each commit.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,8 +31,6 @@ from pytest_tfperf.judging.lasting_changes import changes_of
 
 Values = NDArray[np.float64]
 Generator = np.random.Generator
-Reports = list[list[tuple[int, int]]]
-Report = Callable[[Sequence[Values], int | None], Reports]
 
 YEAR, TESTS = 365, 50
 BEFORE, AFTER = 60, 120  # sessions before and after an injected loss
@@ -85,50 +81,26 @@ NOISES: dict[str, Callable[[Generator, int, float], Values]] = {
 }
 
 
-# Detectors: what each reports of a series, as (session in which it was reported, first session after the change). Where
-# a loss begins with the session `loss`, reports after the first one of it don't matter.
+Reports = list[list[tuple[int, int]]]
+"""Of each series, its reports: the session in which it was reported, and the first session after the change."""
 
 
-@dataclass(frozen=True)
-class Detector:
-    """What it is called, its reports, and how many simulated years and losses there is time for."""
-
-    name: str
-    report: Report
-    years: int
-    repeats: int
-
-
-def ours(series: Sequence[Values], _: int | None) -> Reports:
+def reports_of(series: Sequence[Values]) -> Reports:
     return [[(one.found, one.first) for one in alarms(values)] for values in series]
-
-
-def otava(python: Path, max_pvalue: float) -> Report:
-    command = [str(python), str(Path(__file__).with_name("otava_nightly.py")), str(max_pvalue)]
-
-    def report(series: Sequence[Values], loss: int | None) -> Reports:
-        lines = "\n".join(json.dumps([np.exp(values).tolist(), (loss or 1) - 1, loss]) for values in series)
-        done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
-        return [[(a, b) for a, b in json.loads(line)] for line in done.stdout.splitlines()]
-
-    return report
 
 
 # Tables
 
 
-def quiet_table(detectors: Sequence[Detector], seed: int) -> None:
+def quiet_table(years: int, seed: int) -> None:
     """False alarms a year for 50 tests, of single series."""
-    print("\n| noise, CV 1 % | detector | reports a year | of them slowdowns |\n| --- | --- | --- | --- |")
+    print("\n| noise, CV 1 % | reports a year | of them slowdowns |\n| --- | --- | --- |")
     for name, noise in NOISES.items():
-        for detector in detectors:
-            random = np.random.default_rng(seed)
-            series = [noise(random, YEAR, 0.01) for _ in range(TESTS * detector.years)]
-            found = [(values, at) for values, all_found in zip(series, detector.report(series, None), strict=True)
-                     for at in all_found]  # fmt: skip
-            slower = sum(_falls(values, first) for values, (_, first) in found)
-            rates = f"{_rate(len(found), detector.years)} | {_rate(slower, detector.years)}"
-            print(f"| {name} | {detector.name} | {rates} |", flush=True)
+        random = np.random.default_rng(seed)
+        series = [noise(random, YEAR, 0.01) for _ in range(TESTS * years)]
+        reports = [(values, first) for values, of in zip(series, reports_of(series), strict=True) for _, first in of]
+        slower = sum(_falls(values, first) for values, first in reports)
+        print(f"| {name} | {_rate(len(reports), years)} | {_rate(slower, years)} |", flush=True)
 
 
 def machine_table(years: int, seed: int) -> None:
@@ -147,20 +119,19 @@ def machine_table(years: int, seed: int) -> None:
         print(f"| {name} | {_rate(tests, years)} | {_rate(machine, years)} |", flush=True)
 
 
-def delay_table(detectors: Sequence[Detector], seed: int) -> None:
+def delay_table(repeats: int, seed: int) -> None:
     """Sessions until a loss is reported."""
-    print("\n| CV | detector | 1 % | 2 % | 3 % | 5 % | 2 % a month |\n| --- | --- | --- | --- | --- | --- | --- |")
+    print("\n| CV | 1 % | 2 % | 3 % | 5 % | 2 % a month |\n| --- | --- | --- | --- | --- | --- |")
     for cv in (0.005, 0.01, 0.02):
-        for detector in detectors:
-            cells = []
-            for loss in (*[np.full(AFTER, math.log1p(-loss)) for loss in LOSSES], SLOPE * np.arange(1, AFTER + 1)):
-                random = np.random.default_rng(seed)
-                noises = [normal(random, BEFORE + AFTER, cv) for _ in range(detector.repeats)]
-                cells.append(_delays(detector, noises, loss))
-            print(f"| {cv:.1%} | {detector.name} | {' | '.join(cells)} |".replace("%", " %"), flush=True)
+        cells = []
+        for loss in (*[np.full(AFTER, math.log1p(-loss)) for loss in LOSSES], SLOPE * np.arange(1, AFTER + 1)):
+            random = np.random.default_rng(seed)
+            noises = [normal(random, BEFORE + AFTER, cv) for _ in range(repeats)]
+            cells.append(_delays(noises, loss))
+        print(f"| {cv:.1%} | {' | '.join(cells)} |".replace("%", " %"), flush=True)
 
 
-def recorded_tables(detectors: Sequence[Detector], clone: Path, seed: int) -> None:
+def recorded_table(years: int, clone: Path, seed: int) -> None:
     """The same with recorded noise: deviations from a running median, in blocks of ten sessions drawn at random.
 
     Losses are added to the series with a CV below 2.5 %; reports on the last sessions are for 50 tests.
@@ -170,17 +141,16 @@ def recorded_tables(detectors: Sequence[Detector], clone: Path, seed: int) -> No
     quiet = [values for values in noises.values() if _spread(values) < 0.025]
     print(f"\n{len(noises)} recorded series of {min(map(len, noises.values()))} to {max(map(len, noises.values()))} "
           f"sessions; {len(quiet)} of them with a CV below 2.5 %")  # fmt: skip
-    print("\n| detector | reports a year | 3 % found | 5 % found | 10 % found | reports on the last 365 sessions |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for detector in detectors:
-        random = np.random.default_rng(seed)
-        drawn = [_drawn(random, one, YEAR) for one in _cycled(list(noises.values()), TESTS * detector.years)]
-        false = _rate(sum(map(len, detector.report(drawn, None))), detector.years)
-        short = [_drawn(random, one, BEFORE + AFTER) for one in _cycled(quiet, 3 * len(quiet))]
-        cells = " | ".join(_delays(detector, short, np.full(AFTER, math.log1p(-loss))) for loss in (0.03, 0.05, 0.10))
-        latest = sum(map(len, detector.report([one[-YEAR:] for one in recorded.values()], None)))
-        per_50 = latest / len(recorded) * TESTS
-        print(f"| {detector.name} | {false} | {cells} | {per_50:.0f} |".replace("%", " %"), flush=True)
+    print("\n| reports a year | 3 % found | 5 % found | 10 % found | reports on the last 365 sessions |")
+    print("| --- | --- | --- | --- | --- |")
+    random = np.random.default_rng(seed)
+    drawn = [_drawn(random, one, YEAR) for one in _cycled(list(noises.values()), TESTS * years)]
+    false = _rate(sum(map(len, reports_of(drawn))), years)
+    short = [_drawn(random, one, BEFORE + AFTER) for one in _cycled(quiet, 3 * len(quiet))]
+    cells = " | ".join(_delays(short, np.full(AFTER, math.log1p(-loss))) for loss in (0.03, 0.05, 0.10))
+    latest = sum(map(len, reports_of([one[-YEAR:] for one in recorded.values()])))
+    per_50 = latest / len(recorded) * TESTS
+    print(f"| {false} | {cells} | {per_50:.0f} |".replace("%", " %"), flush=True)
 
 
 def speed_table() -> None:
@@ -250,11 +220,11 @@ def _spread(values: Values) -> float:
 # What the tables share
 
 
-def _delays(detector: Detector, noises: Sequence[Values], loss: Values) -> str:
+def _delays(noises: Sequence[Values], loss: Values) -> str:
     """Median sessions until the loss is reported, and the share that is reported at all."""
     lossy = [np.concatenate((noise[:BEFORE], noise[BEFORE:] + loss)) for noise in noises]
     waited = []
-    for reports in detector.report(lossy, BEFORE):
+    for reports in reports_of(lossy):
         sessions = [at - BEFORE + 1 for at, first in reports if at >= BEFORE and first >= BEFORE - TOLERATED]
         waited.append(min(sessions, default=math.inf))
     middle, found = statistics.median(waited), sum(map(math.isfinite, waited)) / len(waited)
@@ -299,25 +269,20 @@ def _results(rates: Values) -> list[PastResult]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--years", type=int, default=20, help="simulated years of 50 tests; Otava has a twentieth")
-    parser.add_argument("--repeats", type=int, default=200, help="simulated losses of each cell; Otava has a tenth")
+    parser.add_argument("--years", type=int, default=20, help="simulated years of 50 tests")
+    parser.add_argument("--repeats", type=int, default=200, help="simulated losses of each cell")
     parser.add_argument("--seed", type=int, default=20261122)
-    parser.add_argument("--otava", type=Path, metavar="PYTHON")
     parser.add_argument("--recorded", type=Path, metavar="CLONE")
     parser.add_argument("--speed", action="store_true", help="only measure the time")
     options = parser.parse_args()
     if options.speed:
         speed_table()
         return
-    detectors = [Detector("pytest-tfperf", ours, options.years, options.repeats)]
-    if options.otava:
-        years, repeats = max(1, options.years // 20), max(1, options.repeats // 10)
-        detectors += [Detector(f"Otava, p = {p:g}", otava(options.otava, p), years, repeats) for p in (1e-3, 1e-6)]
-    quiet_table(detectors, options.seed)
+    quiet_table(options.years, options.seed)
     machine_table(options.years, options.seed)
-    delay_table(detectors, options.seed)
+    delay_table(options.repeats, options.seed)
     if options.recorded:
-        recorded_tables(detectors, options.recorded, options.seed)
+        recorded_table(options.years, options.recorded, options.seed)
     print(f"\nseed {options.seed}, {options.years} years, {options.repeats} losses a cell")
 
 

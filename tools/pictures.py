@@ -78,8 +78,6 @@ INI = """
 [pytest]
 pythonpath = .
 tfperf_busy = 1
-tfperf_steal = 1
-tfperf_swap = inf
 tfperf_steps = 40
 """
 

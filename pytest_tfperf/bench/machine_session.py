@@ -44,7 +44,6 @@ class MachineSession:
         past: the machine's earlier sessions.
         tests: how many tests with a baseline of this machine the session will probably run.
         unrecorded: how many tests without a baseline; those share the false alarms of verdicts on earlier sessions.
-        hold: a test is REGRESSED only if one of the two sessions before showed it too.
         figure_rows: the machine's baselines of figures beside the throughput.
 
     Attributes:
@@ -59,14 +58,12 @@ class MachineSession:
         *,
         tests: int,
         unrecorded: int = 1,
-        hold: bool = False,
         figure_rows: Mapping[Key, Baseline] = MappingProxyType({}),
     ) -> None:
         self._rows = rows
         self._past = past
         self._tests = tests
         self._unrecorded = unrecorded
-        self._hold = hold
         self.figure_rows = figure_rows
         self._first_changes: dict[Call, float] = {}
         self._with_reference: dict[Call, Task] = {}

@@ -71,7 +71,6 @@ class Breakdown:
         pipeline_examples_per_sec: what the pipeline gives while nothing is trained; the median over workers.
         device_data_examples_per_sec: what the same training gives on one batch that stays on the devices; measured
             after a regression only.
-        multiply_adds_per_example: of a whole step, forward and backward.
         products_fraction: the throughput as a fraction of what the devices' measured rate of matrix products allows.
         alone_examples_per_sec: what all ranks would give without the exchange, at the pace of the slowest one.
         exchange_fraction: the part of a step that the exchange between the ranks takes.
@@ -82,7 +81,6 @@ class Breakdown:
     bound: Bound | None = None
     pipeline_examples_per_sec: float | None = None
     device_data_examples_per_sec: float | None = None
-    multiply_adds_per_example: int | None = None
     products_fraction: float | None = None
     alone_examples_per_sec: float | None = None
     exchange_fraction: float | None = None
@@ -108,7 +106,6 @@ def breakdown(
         straggler=_straggler(profiles),
         pipeline_examples_per_sec=_median(profile.pipeline_examples_per_sec for profile in profiles),
         device_data_examples_per_sec=device_data_examples_per_sec,
-        multiply_adds_per_example=None if work is None else round(work * passes(workload)),
         products_fraction=products_fraction(work, rate, examples_per_sec, workload),
     )
 

@@ -62,7 +62,7 @@ class Comparison:
             outcome is the ratio's.
         figures: what became of each figure that was asked for beside the throughput.
         against_other_side: whether a is the session's other side, as with --tfperf-base; False for the two sides of a
-            `throughput.compare`, which both run the current code. Older histories don't say it.
+            `throughput.compare`, which both run the current code.
     """
 
     test: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from pytest_tfperf.core.telemetry import Throttle
 
@@ -49,18 +49,18 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisturbanceLimits:
-    """How much of each disturbance a run may have; each limit is an ini value.
+    """How much of each disturbance a run may have.
 
     Args:
         other_cpu_fraction: CPU time of other processes, of the usable cores. An editor, a monitoring agent or a
             terminal stays below a quarter; a neighbour that computes does not.
         idle_fraction: while more CPU time than this was idle, other processes took nothing that the run needed: a GPU
-            host with 64 cores can spare 16. 1 counts other processes always.
+            host with 64 cores can spare 16.
         steal_fraction: CPU time that the hypervisor gave away; clouds take a few per cent all the time.
         swap_bytes_per_sec: 1 MiB/s is 256 pages of 4 KiB. At 0.1 ms a page they can cost 2.6 % of the time, as much
             as the default tolerance.
         gpu_utilisation_fraction: use of our GPU by one other process, averaged over the run. An idle notebook that
-            only holds memory stays below. 1 accepts any use.
+            only holds memory stays below.
         gpu_samples_fraction: part of the time that a GPU may be slowed down by heat or its power brake. A GPU at its
             target temperature flickers.
     """
@@ -72,27 +72,24 @@ class DisturbanceLimits:
     gpu_utilisation_fraction: float = 0.05
     gpu_samples_fraction: float = 0.25
 
+    @classmethod
+    def accepting(cls, *, busy: float, gpu_throttled: float) -> Self:
+        """The limits that the values of `tfperf_busy` and `tfperf_gpu_throttled` set."""
+        # Whoever accepts a machine that others keep busy accepts that it swaps for them.
+        swap = math.inf if busy == 1 else cls().swap_bytes_per_sec
+        return cls(
+            other_cpu_fraction=busy, steal_fraction=busy, swap_bytes_per_sec=swap, gpu_samples_fraction=gpu_throttled
+        )
+
     def of(self, kind: DisturbanceKind) -> tuple[str, float]:
-        """The ini value that limits a disturbance, and its value as the user gives it; "" for what has none."""
+        """The ini value that accepts more of a disturbance, and its value as given; "" for what has none."""
         match kind:
-            case DisturbanceKind.OTHER_PROCESSES:
+            case DisturbanceKind.OTHER_PROCESSES | DisturbanceKind.STEAL | DisturbanceKind.SWAPPING:
                 return "tfperf_busy", self.other_cpu_fraction
-            case DisturbanceKind.STEAL:
-                return "tfperf_steal", self.steal_fraction
-            case DisturbanceKind.SWAPPING:
-                return "tfperf_swap", self.swap_bytes_per_sec / 2**20
-            case DisturbanceKind.GPU_SHARED:
-                return "tfperf_gpu_busy", self.gpu_utilisation_fraction
             case DisturbanceKind.GPU_SLOWED_DOWN:
                 return "tfperf_gpu_throttled", self.gpu_samples_fraction
         return "", 0.0
 
 
-NO_LIMITS: Final = DisturbanceLimits(
-    other_cpu_fraction=1.0,
-    steal_fraction=1.0,
-    swap_bytes_per_sec=math.inf,
-    gpu_utilisation_fraction=1.0,
-    gpu_samples_fraction=1.0,
-)
-"""Accepts any disturbance that has a limit."""
+NO_LIMITS: Final = DisturbanceLimits.accepting(busy=1.0, gpu_throttled=1.0)
+"""Accepts any disturbance that an ini value can accept."""

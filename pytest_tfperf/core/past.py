@@ -171,13 +171,11 @@ class SessionChanges:
         session: the session's id.
         changes: of each run ln(images/s / reference), less the drift common to all tests of that session.
         outcome: what the session decided.
-        bad_figures: names of the figures beside it that regressed or stayed in doubt.
     """
 
     session: str
     changes: tuple[float, ...]
     outcome: Outcome
-    bad_figures: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Frozen dataclasses as plain JSON values and back, checked field by field; an error names the field by its path.
 
-JSON has no infinity and no NaN, so these numbers are the words "inf", "-inf" and "nan". A named tuple is a list,
-without last fields that have their default. A noun that prints as one word and has `parse` (a workload, a link) is that
+JSON has no infinity and no NaN, so these numbers are the words "inf", "-inf" and "nan". A named tuple is a list.
+A noun that prints as one word and has `parse` (a workload, a link) is that
 word.
 """
 
@@ -67,15 +67,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in _without_defaults(value)]
-    return value
-
-
-def _without_defaults(value: Any) -> Any:
-    """A named tuple without what its last fields have by default: so it reads and writes as before they came."""
-    defaults = list(getattr(value, "_field_defaults", {}).values())
-    while defaults and value[-1] == defaults[-1]:
-        value, defaults = value[:-1], defaults[:-1]
+        return [plain(inner) for inner in value]
     return value
 
 
@@ -98,9 +90,7 @@ def _value(hint: Any, value: object, where: str, newer: bool) -> Any:
     if is_dataclass(hint) and isinstance(hint, type):
         return build(hint, value, where, newer=newer)
     if isinstance(hint, type) and issubclass(hint, tuple) and isinstance(value, list):  # a NamedTuple
-        kinds = tuple(get_type_hints(hint).values())
-        least = len(kinds) - len(hint._field_defaults)  # type: ignore[attr-defined]  # a NamedTuple has it
-        return hint(*_items(kinds[: max(least, len(value))], value, where, newer))
+        return hint(*_items(tuple(get_type_hints(hint).values()), value, where, newer))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         if value not in list(hint):
             raise TfperfError(f"{where}: {unknown(hint.__name__, value)}", next_step=known_names(value, hint))

@@ -135,15 +135,6 @@ class DriftVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BriefVerdict:
-    """What an earlier version of pytest-tfperf kept of a verdict in a history."""
-
-    kind: VerdictOn
-    outcome: Outcome
-    change: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionVerdict:
     """A verdict on a whole session; `reports/session_verdicts.py` has its words.
 
@@ -155,7 +146,7 @@ class SessionVerdict:
     """
 
     machine: str
-    found: SoftwareVerdict | MachineVerdict | DriftVerdict | BriefVerdict
+    found: SoftwareVerdict | MachineVerdict | DriftVerdict
     changed: tuple[EnvironmentChange, ...] = ()
     telemetry: Telemetry | None = None
 
@@ -185,8 +176,6 @@ class SessionVerdict:
                 return VerdictOn.MACHINE if self.found.is_apart else VerdictOn.TOGETHER
             case DriftVerdict():
                 return VerdictOn.DRIFT
-            case BriefVerdict():
-                return self.found.kind
 
     @property
     def outcome(self) -> Outcome:

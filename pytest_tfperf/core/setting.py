@@ -158,7 +158,6 @@ tolerance = _number(
 )
 seconds = _number(float, lambda x: 0 < x <= 1e6, "must be above 0 and at most 1,000,000 seconds")
 seconds_or_inf = _number(float, lambda x: x > 0, "must be above 0 seconds, or inf")
-rate = _number(float, lambda x: x >= 0, "must be 0 or more MiB/s, or inf")
 
 
 _SECONDS_OF = {"s": 1, "m": 60, "h": 3600}

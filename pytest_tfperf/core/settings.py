@@ -94,13 +94,6 @@ class Settings:
     strict: bool = _option(
         False, parse.flag, "fail INCONCLUSIVE tests too; TOO_NOISY ones are errors", of_one_session=True
     )
-    hold: bool = _option(
-        False,
-        parse.flag,
-        "fail a regression only if one of the two sessions before showed it too",
-        of_one_session=True,
-        excludes={"strict": "hold makes a new regression INCONCLUSIVE, which strict fails"},
-    )
     smoke: bool = _option(
         False,
         parse.flag,
@@ -139,22 +132,13 @@ class Settings:
     )
     timeout: float = _ini(600.0, parse.seconds, "seconds of silence after which a worker is killed as hung")
     busy: float = _ini(
-        0.25, parse.share, "CPU share of other processes above which a run is disturbed; 1 switches the check off"
-    )
-    steal: float = _ini(
         0.25,
         parse.share,
-        "CPU share given to other virtual machines above which a run is disturbed; 1 switches the check off",
+        "CPU share of other processes, or of other virtual machines, above which a run is disturbed; 1 accepts any "
+        "share, and swapping",
     )
-    idle: float = _ini(
-        0.25, parse.share, "other processes don't disturb a run while more than this share of the CPU is idle"
-    )
-    swap: float = _ini(1.0, parse.rate, "swapping in MiB/s above which a run is disturbed; inf switches the check off")
     gpu_warmup: int = _ini(
         90, parse.count(0), "the longest that GPUs are warmed up before their first timed run, in seconds; 0 not at all"
-    )
-    gpu_busy: float = _ini(
-        0.05, parse.share, "another process's use of our GPU above which a run is disturbed; 1 switches the check off"
     )
     gpu_throttled: float = _ini(
         0.25,
@@ -170,14 +154,7 @@ class Settings:
     @property
     def disturbance_limits(self) -> DisturbanceLimits:
         """From where other work on the machine, or heat, disturbs a run."""
-        return DisturbanceLimits(
-            other_cpu_fraction=self.busy,
-            idle_fraction=self.idle,
-            steal_fraction=self.steal,
-            swap_bytes_per_sec=self.swap * 2**20,
-            gpu_utilisation_fraction=self.gpu_busy,
-            gpu_samples_fraction=self.gpu_throttled,
-        )
+        return DisturbanceLimits.accepting(busy=self.busy, gpu_throttled=self.gpu_throttled)
 
     @property
     def shown_baselines(self) -> str:

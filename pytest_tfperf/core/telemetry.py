@@ -50,11 +50,9 @@ class GpuTelemetry:
     uuid: str
     temperature_celsius_max: int | None = None
     sm_clock_mhz_median: float | None = None
-    memory_clock_mhz_median: float | None = None
     power_watts_mean: float | None = None
     power_limit_watts_max: int | None = None
     utilisation_fraction_mean: float | None = None
-    memory_used_bytes_max: int | None = None
     throttled_fractions: Mapping[str, float] | None = None
     other_processes: Mapping[str, float] | None = None
 

@@ -157,7 +157,6 @@ class Reason(StrEnum):
     OTHERS_TOO = auto()
     RUNS_DISAGREE = auto()
     NOT_CONFIRMED = auto()
-    HELD = auto()
     DIVERGED = auto()
     DISTURBED = auto()
     NOT_MEASURED = auto()
@@ -187,7 +186,6 @@ _WHY: Final = {
     ),
     Reason.RUNS_DISAGREE: "too few runs show the {loss}",
     Reason.NOT_CONFIRMED: "a {loss} is suspected, and the run that was to confirm it was disturbed or never settled",
-    Reason.HELD: "the {loss} is confirmed, but neither of the two sessions before showed it (--tfperf-hold)",
     Reason.DIVERGED: "the loss is not a finite number",
     Reason.DISTURBED: "every run was disturbed",
     Reason.NOT_MEASURED: "not measured",

@@ -176,9 +176,7 @@ def _without_figures(verdict: Verdict) -> str:
             return "Record one with --update-baselines, or measure again: earlier sessions then are the reference."
         case Outcome.INVALID:
             return "An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine."
-    if verdict.threshold is None:
-        return "The tolerance accepts any slowdown, so there is no threshold."
-    return "An earlier version of pytest-tfperf judged it, and kept no figures of its decision: measure it again."
+    return "The tolerance accepts any slowdown, so there is no threshold."
 
 
 def _reference(m: Measurement, verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
@@ -255,8 +253,6 @@ def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
         yield "It is INCONCLUSIVE, because noise alone is seldom so slow: in less than one session in 20."
     if verdict.if_slower is Consequence.WARNS:
         yield "Earlier sessions are no recorded baseline, so this test warns and never fails."
-    elif verdict.reason is Reason.HELD:
-        yield "--tfperf-hold fails only what one of the two sessions before did not pass either."
 
 
 def _than_expected(fraction: float) -> str:

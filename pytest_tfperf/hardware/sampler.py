@@ -144,16 +144,13 @@ def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str]
     milliwatts = ask(nvml, "nvmlDeviceGetPowerUsage", gpu)
     limit_milliwatts = ask(nvml, "nvmlDeviceGetEnforcedPowerLimit", gpu)
     rates = ask(nvml, "nvmlDeviceGetUtilizationRates", gpu)
-    memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
     return GpuTelemetry(
         uuid=uuid,
         temperature_celsius_max=ask(nvml, "nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
         sm_clock_mhz_median=ask(nvml, "nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
-        memory_clock_mhz_median=ask(nvml, "nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_MEM),
         power_watts_mean=None if milliwatts is None else milliwatts / 1000,
         power_limit_watts_max=None if limit_milliwatts is None else round(limit_milliwatts / 1000),
         utilisation_fraction_mean=None if rates is None else rates.gpu / 100,
-        memory_used_bytes_max=None if memory is None else memory.used,
         throttled_fractions=_throttles(nvml, gpu),
         other_processes=None if other_process is None else _other_processes(nvml, handle, other_process),
     )

@@ -124,11 +124,12 @@ def accepted_load(one: Disturbance, limits: DisturbanceLimits) -> str:
 
 def refused_load(one: Disturbance, limits: DisturbanceLimits) -> MeasurementError:
     """The error where a load is beyond the limits, so that no rows are recorded."""
-    return MeasurementError(
-        f"--update-baselines: {disturbance_fact(one)}, and the limit is {_given(limits, one.kind)}",
-        next_step="Nothing was measured. Free the machine of other work; or record all the same with a higher limit, "
-        f"as in -o {_given(NO_LIMITS, one.kind)}: the new rows then say so",
-    )
+    fact, next_step = disturbance_fact(one), "Nothing was measured. Free the machine of other work"
+    if limits.of(one.kind)[0]:
+        fact += f", and {_given(limits, one.kind)} does not accept it"
+        next_step += f"; or record all the same with a higher limit, as in -o {_given(NO_LIMITS, one.kind)}"
+        next_step += ": the new rows then say so"
+    return MeasurementError(f"--update-baselines: {fact}", next_step=next_step)
 
 
 def loss_fact(throughput: Throughput, subject: Subject) -> str:
@@ -167,10 +168,7 @@ ADVICE = {
     DisturbanceKind.GPU_SLOWED_DOWN: (
         f"check cooling and power supply, or accept it: {_higher(DisturbanceKind.GPU_SLOWED_DOWN)}"
     ),
-    DisturbanceKind.GPU_SHARED: (
-        "end the other process, choose another GPU with CUDA_VISIBLE_DEVICES, or accept it: "
-        f"{_higher(DisturbanceKind.GPU_SHARED)}"
-    ),
+    DisturbanceKind.GPU_SHARED: ("end the other process, or choose another GPU with CUDA_VISIBLE_DEVICES"),
     DisturbanceKind.DRIVER_SILENT: "look for the cause in dmesg (for a GPU, NVRM: Xid); a hung driver needs a reboot",
     DisturbanceKind.NOT_STEADY: (
         "give the test more warmup_steps or steps (a script of yours: more readings), and look for other work on the "

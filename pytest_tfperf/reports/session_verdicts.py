@@ -8,7 +8,6 @@ from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import OUTSIDE
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.session_verdicts import (
-    BriefVerdict,
     DoubtKind,
     DriftVerdict,
     MachineVerdict,
@@ -84,8 +83,6 @@ def _words(verdict: SessionVerdict) -> tuple[str, str]:
             return _machine(verdict, verdict.found)
         case DriftVerdict():
             return _drift(verdict.machine, verdict.found.slowdowns)
-        case BriefVerdict():
-            return _clause(verdict, names_machine=True), ""
 
 
 def _software(verdict: SessionVerdict, found: SoftwareVerdict) -> tuple[str, str]:

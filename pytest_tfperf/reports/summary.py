@@ -40,7 +40,6 @@ def before(
     baselines: str = "",
     smoke: bool = False,
     inject_slowdown: float = 0.0,
-    hold: bool = False,
     against: Sequence[str] = (),
 ) -> list[str]:
     """The machine, the number of tests, the expected time, and what is special about this session.
@@ -61,8 +60,6 @@ def before(
         lines.append("smoke run: one window of each test, no verdicts")
     if inject_slowdown:
         lines.append(f"workers lose {percent(inject_slowdown)} of their throughput on purpose")
-    if hold and never_timed == tests:
-        lines.append("--tfperf-hold: the history has no earlier session of these tests, so none of them can fail")
     lines += against
     return [f"tfperf: {line}" for line in lines]
 

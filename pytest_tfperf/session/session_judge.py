@@ -69,7 +69,6 @@ class SessionJudge:
                 self._earlier.of_rows(rows.values(), tests=runnable),
                 tests=tests,
                 unrecorded=max(1, runnable - tests),
-                hold=self._settings.hold,
                 figure_rows=self._baselines.figures(name),
             )
         return self._machines[name]

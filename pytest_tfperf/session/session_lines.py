@@ -55,7 +55,6 @@ def header(session: Session) -> list[str]:
         baselines=settings.shown_baselines,
         smoke=settings.smoke,
         inject_slowdown=settings.inject_slowdown,
-        hold=settings.hold,
         against=other.announcement if (other := measuring.launchers.other_side) else (),
     )
     said = [f"tfperf: {line}" for line in session.remarks_of_features(in_brief=True)]

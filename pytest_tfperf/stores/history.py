@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
@@ -169,15 +168,10 @@ class History:
         wanted = list(rows)
         if not wanted or not self.database.exists:
             return {}
-        bad: dict[str, set[str]] = {}
-        if self.database.has(FIGURES):
-            for id, figure in self._rows(queries.bad_figures(wanted[0].machine)):
-                bad.setdefault(id, set()).add(figure)
         found: dict[Key, list[SessionChanges]] = {}
         for id, workload, topology, *columns in self._rows(queries.past_sessions(wanted, before, least_tests)):
             with self._leaving_out(MEASUREMENTS, id):
-                session = replace(session_changes(*columns), bad_figures=frozenset(bad.get(id, ())))
-                found.setdefault(Key(workload, topology), []).append(session)
+                found.setdefault(Key(workload, topology), []).append(session_changes(*columns))
         return {key: tuple(sessions) for key, sessions in found.items()}
 
     def earlier_measurements(
@@ -239,14 +233,12 @@ class History:
         return self._wholes(COMPARISONS, wanted, whole_comparison)
 
     def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
-        """The verdicts on a session as a whole; none where an earlier version of pytest-tfperf made the history.
+        """The verdicts on a session as a whole.
 
         Raises:
             TfperfError: also where there is no history yet.
         """
         self.database.require()
-        if not self.database.has(VERDICTS):
-            return []
         return list(self._wholes(VERDICTS, {"session": session, "machine": machine}, whole_verdict))
 
     def results(self, **wanted: Unpack[Filters]) -> list[PastResult]:
@@ -266,14 +258,12 @@ class History:
     def figure_results(self, **wanted: Unpack[Filters]) -> list[PastResult]:
         """What the columns say of the figures of the measurements that are wanted, in the order of making.
 
-        Each is described as its test asked for it last. None where an earlier pytest-tfperf made the history.
+        Each is described as its test asked for it last.
 
         Raises:
             TfperfError: also where there is no history yet.
         """
         self.database.require()
-        if not self.database.has(FIGURES):
-            return []
         rows = list(self._rows(queries.figure_results(wanted)))
 
         def series(row: Any) -> tuple[str, ...]:

@@ -13,13 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Column, Connection, Engine, Table, create_engine, event, inspect, make_url, select, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history_tables import ADDED, FIGURES, HISTORY, SCHEMA, TABLES, VERDICTS
+from pytest_tfperf.stores.history_tables import HISTORY, TABLES
+from pytest_tfperf.stores.version import VERSION, require_version
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
@@ -99,11 +100,6 @@ class Database:
             yield connection
             connection.commit()
 
-    def has(self, table: Table) -> bool:
-        """Whether the table exists: an earlier version of pytest-tfperf may have made the history without it."""
-        with self.reading() as connection:
-            return inspect(connection).has_table(table.name)
-
     def compact(self) -> None:
         """Give an SQLite file's free space back; a server does that by itself."""
         if self.path is not None:
@@ -167,44 +163,16 @@ class Database:
         return engine
 
     def _require_tables(self, connection: Connection, *, writes: bool) -> None:
-        version: int | str | None
+        instead = "another folder: --tfperf-dir DIR, or --history DIR for tfperf" if self.path else "another server"
         if inspect(connection).has_table(HISTORY.name):
             version = connection.scalar(select(HISTORY.c.version))
-            has = inspect(connection).has_table
-            if writes and version == SCHEMA and not (has(VERDICTS.name) and has(FIGURES.name)):
-                self._make_tables(connection)
-            if version == SCHEMA and _lacking(connection):
-                self._add_columns(connection, writes=writes)
         elif self.path is not None and inspect(connection).get_table_names():
-            version = "before the first release"
+            raise self._fault("its tables are another program's")
         elif writes or self.path is not None:
             version = self._make_tables(connection)
         else:
             raise TfperfError(f"{self}: no history yet; send one: tfperf history push")
-        if version != SCHEMA:
-            is_newer = isinstance(version, int) and version > SCHEMA
-            steps = ["upgrade pytest-tfperf"] if is_newer else ["move the file away"] if self.path else ["update it"]
-            steps += ["give another folder: --tfperf-dir DIR, or --history DIR for tfperf"] if self.path else []
-            raise TfperfError(
-                f"{self}: {'a newer' if is_newer else 'another'} version of pytest-tfperf made this history (schema "
-                f"{version}; this version reads schema {SCHEMA}): {', or '.join(steps)}"
-            )
-
-    def _add_columns(self, connection: Connection, *, writes: bool) -> None:
-        """Add the columns that an earlier version's tables lack."""
-        if not writes and self.path is None:
-            raise TfperfError(
-                f"{self}: an earlier version of pytest-tfperf made this history",
-                next_step="Bring it up to date by sending one more session: tfperf history push",
-            )
-        connection.rollback()
-        connection = connection.execution_options(tfperf_begin=_WRITES)
-        if self.path is None:
-            connection.execute(text(f"select pg_advisory_xact_lock({_MAKES_TABLES})"))
-        for column in _lacking(connection):  # another session may have just added them
-            kind = column.type.compile(connection.dialect)
-            connection.execute(text(f"alter table {column.table.name} add column {column.name} {kind}"))
-        connection.commit()
+        require_version(version, str(self), otherwise=f"name {instead}")
 
     def _make_tables(self, connection: Connection) -> int | None:
         """Make the tables that are missing in one transaction; another session may have just made them. Their version.
@@ -218,7 +186,7 @@ class Database:
         is_new = not inspect(connection).has_table(HISTORY.name)
         TABLES.create_all(connection)
         if is_new:
-            connection.execute(HISTORY.insert().values(version=SCHEMA, id=secrets.token_hex(16)))
+            connection.execute(HISTORY.insert().values(version=VERSION, id=secrets.token_hex(16)))
         version = connection.scalar(select(HISTORY.c.version))
         connection.commit()
         return version
@@ -252,17 +220,6 @@ class Database:
             f"{self}: the history can't be used: {why}",
             next_step=f"{next_step}, or give another folder: --tfperf-dir DIR",
         )
-
-
-def _lacking(connection: Connection) -> list[Column[str]]:
-    """The columns that tables of an earlier version lack; tables that are missing altogether are left out."""
-    found = inspect(connection)
-    names = {
-        table.name: {column["name"] for column in found.get_columns(table.name)}
-        for table in {column.table for column in ADDED}
-        if found.has_table(table.name)
-    }
-    return [column for column in ADDED if column.name not in names.get(column.table.name, {column.name})]
 
 
 def _decode_any_text(connection: Any, _: object) -> None:

@@ -44,12 +44,10 @@ _M: Final = MEASUREMENTS.c
 # Not `plain_json.build`: a year has 70,000 results.
 _KINDS: Final = {name: get_args(hint) or hint for name, hint in get_type_hints(PastResult).items()}
 _RESULT: Final = tuple(f.name for f in fields(PastResult) if f.name not in ("is_provisional", "figure"))
-# Earlier versions wrote the throughput's outcome as the test's.
-_OF_THE_THROUGHPUT: Final = coalesce(_M.throughput_outcome, _M.outcome)
 _TEST_OUTCOME: Final = {"test_outcome": coalesce(_M.outcome, "")}
 _OF_A_THROUGHPUT: Final = _TEST_OUTCOME | {
     "value": _M.examples_per_sec,
-    "outcome": coalesce(_OF_THE_THROUGHPUT, ""),
+    "outcome": coalesce(_M.throughput_outcome, ""),
     "place": literal(""),
 }
 _OF_A_FIGURE: Final = (
@@ -58,7 +56,7 @@ _OF_A_FIGURE: Final = (
     | {
         **dict.fromkeys(("value", "low", "high"), FIGURES.c.value),
         "outcome": coalesce(FIGURES.c.outcome, ""),
-        "place": coalesce(FIGURES.c.place, ""),
+        "place": FIGURES.c.place,
     }
 )
 
@@ -199,7 +197,7 @@ def _latest_of_each_test(rows: Subquery, seconds: ColumnElement[float]) -> Selec
 
 def confirmation_runs(machines: Collection[str]) -> Select[Any]:
     """Sum of further runs, and number, of the machines' latest measurements that were judged."""
-    judged = coalesce(_OF_THE_THROUGHPUT, Outcome.NO_BASELINE.value) != Outcome.NO_BASELINE.value
+    judged = coalesce(_M.throughput_outcome, Outcome.NO_BASELINE.value) != Outcome.NO_BASELINE.value
     known = select(_M.workers).where(judged, ~_M.is_slowed_on_purpose, _M.machine.in_(machines))
     latest = known.order_by(_M.made.desc()).limit(_LATEST).subquery()
     return select(coalesce(func.sum(latest.c.workers - 1), 0), func.count()).select_from(latest)
@@ -212,7 +210,7 @@ def past_sessions(rows: Collection[Baseline], before: str, least_tests: int) -> 
     columns = (_M.workload, _M.topology, _M.session)
     latest = func.row_number().over(partition_by=columns, order_by=_M.made.desc()).label("nth")
     found = (
-        select(_M.id, *columns, _M.changes, _OF_THE_THROUGHPUT.label("outcome"), _M.made, latest)
+        select(_M.id, *columns, _M.changes, _M.throughput_outcome.label("outcome"), _M.made, latest)
         .where(
             row.in_([(each.machine, each.key.workload, each.key.topology, each.reference, each.date) for each in rows])
         )
@@ -223,18 +221,12 @@ def past_sessions(rows: Collection[Baseline], before: str, least_tests: int) -> 
     return select(*wanted).where(found.c.nth == 1).order_by(found.c.made)
 
 
-def bad_figures(machine: str) -> Select[Any]:
-    """Measurement and name of each figure of a machine that regressed or stayed in doubt."""
-    bad = FIGURES.c.outcome.in_((Outcome.REGRESSED.value, Outcome.INCONCLUSIVE.value))
-    return select(FIGURES.c.measurement, FIGURES.c.figure).where(FIGURES.c.machine == machine, bad)
-
-
 def earlier_measurements(machine: str, before: str, most: int) -> Select[Any]:
     """Id, workload, topology and whole of measurements that may serve as a reference, more than the wanted ones."""
     nth = func.row_number().over(partition_by=(_M.workload, _M.topology), order_by=_M.made.desc()).label("nth")
     candidates = (
         select(_M.id, nth)
-        .where(_M.machine == machine, _M.session != before, coalesce(_OF_THE_THROUGHPUT, "").not_in(NO_REFERENCE))
+        .where(_M.machine == machine, _M.session != before, coalesce(_M.throughput_outcome, "").not_in(NO_REFERENCE))
         .subquery()
     )
     serving = select(candidates.c.id).where(candidates.c.nth <= most * _READ_FOR_EACH_WANTED)

@@ -20,7 +20,7 @@ from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
-from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, as_written_now, is_possible
+from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
 
 _PROVISIONAL = " (provisional)"
 NO_REFERENCE = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
@@ -145,7 +145,7 @@ def whole_measurement(whole: bytes, place: str) -> Measurement:
     Raises:
         TfperfError: it can't be read; names `place`.
     """
-    found = build(Measurement, as_written_now(unpacked(whole, place)), place, newer=True)
+    found = build(Measurement, unpacked(whole, place), place, newer=True)
     if not is_possible(found):
         raise TfperfError(f"{place}: {IMPOSSIBLE}")
     return found
@@ -166,10 +166,7 @@ def whole_verdict(whole: bytes, place: str) -> SessionVerdict:
     Raises:
         TfperfError: it can't be read; names `place`.
     """
-    kept = unpacked(whole, place)
-    if isinstance(kept, dict) and "found" not in kept:  # an earlier version kept a text in place of figures
-        kept = {"machine": kept.get("machine"), "found": kept}
-    return build(SessionVerdict, kept, place, newer=True)
+    return build(SessionVerdict, unpacked(whole, place), place, newer=True)
 
 
 def profile_of(recorded: Any, date: str, place: str) -> Profile | None:
@@ -206,11 +203,11 @@ def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
         TfperfError: one is missing; names `place`.
     """
     try:
-        verdict, environment = as_written_now(whole)["verdict"], whole["environment"]
+        verdict, environment = whole["verdict"], whole["environment"]
         if verdict and not build(Verdict, verdict, place, newer=True).is_decided:
             return None
-        recording = whole.get("recording")
-        if whole.get("is_refused") or (recording and build(Wants, recording, place, newer=True) != NOTHING):
+        recording = whole["recording"]
+        if whole["is_refused"] or (recording and build(Wants, recording, place, newer=True) != NOTHING):
             return None
         values = zip(whole["runs"], whole["throughput"]["runs"], strict=True)
         runs = tuple(
@@ -223,7 +220,7 @@ def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
         return EarlierMeasurement(
             session=whole["session"],
             date=whole["time"][:10],
-            unit=whole["throughput"].get("unit", "images"),
+            unit=whole["throughput"]["unit"],
             gpu=whole["gpu"],
             runs=runs,
             environment=environment,

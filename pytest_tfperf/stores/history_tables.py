@@ -20,9 +20,6 @@ from sqlalchemy import (
     event,
 )
 
-SCHEMA: Final = 1
-"""The version of these tables, which a history keeps; it stays if a table is added, which the next writer makes."""
-
 TABLES: Final = MetaData()
 
 # Sorted by bytes everywhere: a server's language would leave out the signs in a time.
@@ -68,6 +65,7 @@ MEASUREMENTS: Final = Table(
     # Of the test, the worst of throughput and figures; null: not judged, or not decided yet; "PASS (provisional)":
     # against earlier sessions.
     Column("outcome", _TEXT),
+    Column("throughput_outcome", _TEXT),  # of the throughput alone
     Column("runs", Integer, nullable=False),  # that count
     Column("workers", Integer, nullable=False),  # that were started: pairs and discarded runs too
     _number("seconds"),  # of all workers
@@ -77,7 +75,6 @@ MEASUREMENTS: Final = Table(
     _text("commit"),
     Column("is_slowed_on_purpose", Boolean, nullable=False),
     Column("whole", LargeBinary, nullable=False),
-    Column("throughput_outcome", _TEXT),  # of the throughput alone; null also where an earlier version wrote the row
 )
 
 COMPARISONS: Final = Table(
@@ -106,14 +103,9 @@ FIGURES: Final = Table(
     _number("value", is_optional=True),  # the median of the runs; null: they could not tell it
     Column("outcome", _TEXT),  # null: not judged, or not decided yet
     _number("reference", is_optional=True),  # of its baseline, or of side a
-    Column("place", _TEXT),  # where a program printed it; null also where an earlier version wrote the row
+    _text("place"),  # where a program printed it
 )
-"""What measurements and comparisons gave beside their throughput.
-
-A history of an earlier version of pytest-tfperf lacks this table."""
-
-ADDED: Final = (MEASUREMENTS.c.throughput_outcome, FIGURES.c.place)
-"""Columns that a table of an earlier version lacks; it gets them when the history is opened."""
+"""What measurements and comparisons gave beside their throughput."""
 
 VERDICTS: Final = Table(
     "tfperf_session_verdicts",
@@ -125,7 +117,7 @@ VERDICTS: Final = Table(
     _text("outcome"),
     Column("whole", LargeBinary, nullable=False),
 )
-"""The verdicts on whole sessions. A history of an earlier version of pytest-tfperf lacks this table."""
+"""The verdicts on whole sessions."""
 
 PUSHED: Final = Table(
     "tfperf_pushed",

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
-from pytest_tfperf.core.verdict import NOTHING, Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
+from pytest_tfperf.stores.version import VERSION, require_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from pytest_tfperf.core.run import Run
-
-VERSION: Final = 1
 
 _HEAD = 1000  # characters: "measurements" is the first or second of the object's names, however it is formatted
 
@@ -68,61 +66,25 @@ def read(path: Path) -> tuple[Measurement, ...]:
 def parse(text: str, name: str) -> tuple[Measurement, ...]:
     """`read` for a file's text; `name` is the file, for messages."""
     try:
-        whole = json.loads(text, object_hook=_disturbance_as_written_now)
+        whole = json.loads(text)
     except json.JSONDecodeError as error:
         raise TfperfError(f"{name}, line {error.lineno}: cut off or damaged ({error.msg}): {_NEXT}") from None
     except (ValueError, RecursionError):  # a number of a million digits, brackets without end
         raise TfperfError(f"{name}: not JSON: {_NEXT}") from None
     if not isinstance(whole, dict) or not isinstance(whole.get("measurements"), list):
         raise TfperfError(f'{name}: not an export of pytest-tfperf ("version": 1 and "measurements"): {_NEXT}')
-    if whole.get("version") != VERSION:
-        raise TfperfError(
-            f"{name}: this pytest-tfperf reads version {VERSION} of the format, not {whole.get('version')}: replay it "
-            "with the pytest-tfperf that wrote it"
-        )
+    require_version(whole.get("version"), name, otherwise="export it with this one: tfperf history --export -o FILE")
     found = []
     for index, value in enumerate(whole["measurements"]):
         place = f"{name}: measurements[{index}]"
         try:
-            measurement = build(Measurement, as_written_now(value), place)
+            measurement = build(Measurement, value, place)
         except TfperfError as error:
             raise TfperfError(f"{error}: {_NEXT}") from None
         if not is_possible(measurement):
             raise TfperfError(f"{place}: {IMPOSSIBLE}: {_NEXT}")
         found.append(measurement)
     return tuple(found)
-
-
-def as_written_now(whole: Any) -> Any:
-    """The JSON of a measurement in today's fields; anything else is left for `build` to refuse.
-
-    Versions before `Wants` wrote what was missing for a decision in three fields of the verdict, and in one for a
-    baseline: then a number of runs, those that there are where no more were wanted.
-    """
-    if not isinstance(whole, dict):
-        return whole
-    now, verdict = dict(whole), whole.get("verdict")
-    if isinstance(count := now.pop("runs_wanted", None), int) and count:
-        is_whole = isinstance(runs := whole.get("runs"), list) and count <= len(runs)
-        now["recording"] = plain(NOTHING if is_whole else Wants(Want.RUNS, count))
-    if isinstance(verdict, dict):
-        now["verdict"] = _verdict_as_written_now(verdict)
-    return now
-
-
-def _disturbance_as_written_now(found: dict[str, Any]) -> dict[str, Any]:
-    """An earlier version kept a sentence on a disturbance in place of its figures."""
-    return {"kind": found["kind"]} if found.keys() == {"kind", "fact"} else found
-
-
-def _verdict_as_written_now(verdict: dict[str, Any]) -> dict[str, Any]:
-    wanted = {what: verdict.get(name) for what, name in _WANTED_BEFORE.items()}
-    found = next((Wants(what, 0 if count is True else count) for what, count in wanted.items() if count), None)
-    rest = {name: value for name, value in verdict.items() if name not in _WANTED_BEFORE.values()}
-    return rest | ({"wants": plain(found)} if found else {})
-
-
-_WANTED_BEFORE = {Want.COMMON_DRIFT: "waits_for_drift", Want.RUNS: "runs_wanted", Want.PAIRS: "pairs_wanted"}
 
 
 def is_possible(measurement: Measurement) -> bool:

@@ -32,8 +32,8 @@ def test_a_busy_machine_is_refused_with_the_limit_and_the_option() -> None:
     refused = look_before_recording(limits, shown(BUSY, BUSY, BUSY)).refused
     assert refused is not None
     assert str(refused_load(refused, limits)) == (
-        f"--update-baselines: {FACT}, and the limit is tfperf_busy=0.25. Nothing was measured. Free the machine of "
-        "other work; or record all the same with a higher limit, as in -o tfperf_busy=1: the new rows then say so"
+        f"--update-baselines: {FACT}, and tfperf_busy=0.25 does not accept it. Nothing was measured. Free the machine "
+        "of other work; or record all the same with a higher limit, as in -o tfperf_busy=1: the new rows then say so"
     )
 
 

@@ -91,7 +91,7 @@ def test_json_has_the_fields_of_csv(days: History, tmp_path: Path, capsys: pytes
     assert {name: "" if value is None else str(value) for name, value in found.items()} == row
 
 
-@pytest.mark.parametrize("command", [["history"], ["history", "--export"], ["export", "otava", "-o=x"]])
+@pytest.mark.parametrize("command", [["history"], ["history", "--export"]])
 @pytest.mark.parametrize(
     ("filters", "said"),
     [
@@ -115,14 +115,6 @@ def test_the_first_filter_that_leaves_nothing_is_named(
 ) -> None:
     assert cli.main([*command, f"--history={tmp_path}", *filters]) == 4
     assert said in capsys.readouterr().err
-
-
-def test_a_file_in_place_of_otavas_folder_is_refused(
-    days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "taken").touch()
-    assert cli.main(["export", "otava", f"--history={tmp_path}", "-o", str(tmp_path / "taken")]) == 4
-    assert "taken is a file; name a folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", ["--test=nosuch", "--machine=nosuch"])

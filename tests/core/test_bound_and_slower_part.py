@@ -85,7 +85,6 @@ def test_training_takes_three_times_the_arithmetic_of_inference(forward_only: bo
     figures = {"forward_multiply_adds": 4_000_000, "products_multiply_adds_per_sec": 2e9}
     found = of(100.0, WORKLOAD.with_(forward_only=forward_only), **figures)
     assert found.products_fraction == pytest.approx(passes * 4e6 * 100 / 2e9)
-    assert found.multiply_adds_per_example == passes * 4_000_000
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_loss_that_is_not_a_number_is_a_word() -> None:
         (("workload",), "net-b64-all", "measurement.workload: 'net-b64-all' is not a workload id"),
         (("runs", 0, "windows", 1, "seconds"), "fast", r"measurement.runs\[0\].windows\[1\].seconds: expected float"),
         (("verdict", "baseline", "reference"), -1, "measurement.verdict.baseline: reference -1.0 is not a throughput"),
-        (("verdict", "baseline", "key"), ["a"], "measurement.verdict.baseline.key: expected 2 items, found 1"),
+        (("verdict", "baseline", "key"), ["a"], "measurement.verdict.baseline.key: expected 3 items, found 1"),
         (("environment",), [], "measurement.environment: expected "),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_check_passes_and_the_commands_of_the_others_are_listed(sessions: dict
     said = sessions[feature]
     assert "2 passed" in said, said
     assert said.endswith("exit status 0\n")
-    assert ("\n    doctor " in said, "\n    export " in said) == (feature != "doctor", feature != "export.py")
+    assert ("\n    doctor " in said, "\n    replay " in said) == (feature != "doctor", feature != "replay")
 
 
 # Once whole: whatever a feature does when a test is judged, or when a session ends, it is not missed.

@@ -32,11 +32,9 @@ def test_what_a_gpu_shows_is_read():
         uuid=UUID,
         temperature_celsius_max=87,
         sm_clock_mhz_median=1410,
-        memory_clock_mhz_median=3201,
         power_watts_mean=250.5,
         power_limit_watts_max=300,
         utilisation_fraction_mean=0.97,
-        memory_used_bytes_max=2**30,
         throttled_fractions={"power_cap": 1, "sw_thermal": 1, "hw_thermal": 1},
         other_processes={},
     )
@@ -46,7 +44,6 @@ def test_what_a_gpu_shows_is_read():
     ("functions", "fact"),
     [
         (["PowerUsage"], "power_watts_mean"),
-        (["MemoryInfo"], "memory_used_bytes_max"),
         (["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"], "throttled_fractions"),
         (["ComputeRunningProcesses", "ComputeRunningProcesses_v2"], "other_processes"),
     ],
@@ -85,9 +82,9 @@ def test_a_process_of_somebody_else_is_named_with_its_use_of_the_gpu(now, broken
     assert read(now, broken={"nvmlDeviceGetProcessUtilization": broken}).other_processes == others
 
 
-def test_a_mig_device_has_its_gpus_temperature_and_memory_of_its_own():
+def test_a_mig_device_has_its_gpus_temperature():
     gpu = read(Now(celsius=71), "MIG-1", mig={0: [MigDevice("MIG-1", "H200 MIG 1g.18gb", 18 * 2**30)]})
-    assert (gpu.uuid, gpu.temperature_celsius_max, gpu.memory_used_bytes_max) == ("MIG-1", 71, 2**30)
+    assert (gpu.uuid, gpu.temperature_celsius_max) == ("MIG-1", 71)
 
 
 def test_a_container_knows_no_other_processes_because_nvml_gives_the_hosts_pids():

@@ -54,8 +54,6 @@ tfperf_machine = {MACHINE}
 tfperf_steps = 15
 tfperf_warmup_steps = 1
 tfperf_busy = 1
-tfperf_steal = 1
-tfperf_swap = inf
 """
 
 _PREAMBLE = """

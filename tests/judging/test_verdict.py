@@ -384,12 +384,8 @@ def test_a_documents_floor_knows_neither_drift_nor_pairs() -> None:
     assert (found.outcome, found.rule, found.common_drift, found.upper) == (Outcome.REGRESSED, Rule.BASELINE, 0.0, None)
 
 
-def past(*outcomes: Outcome, change: float = 0.0) -> list[SessionChanges]:
-    return [SessionChanges(str(number), (change,) * 3, outcome) for number, outcome in enumerate(outcomes)]
-
-
 def test_good_sessions_move_the_reference_of_rule_2_and_not_that_of_rule_1() -> None:
-    history = past(*[Outcome.PASS] * 13, change=-0.03)
+    history = [SessionChanges(str(number), (-0.03,) * 3, Outcome.PASS) for number in range(13)]
     assert by_runs(-0.04, past=history).outcome is Outcome.PASS
     assert by_runs(-0.04).outcome is Outcome.REGRESSED
     assert by_pairs(-0.04, past=history).outcome is Outcome.REGRESSED

@@ -53,9 +53,7 @@ def test_a_run_installs_and_tests_everything(checkout: Checkout) -> None:
     finished = checkout.run()
     assert (finished.returncode, finished.stdout) == (0, "")
     suites = ["test", "test-slow", "test-services", "test-nodes", "test-lowest"]
-    assert checkout.called("make ") == [
-        f"make {goal}" for goal in ["lint", "horovod", "otava", *suites, "mutants SAMPLE=100"]
-    ]
+    assert checkout.called("make ") == [f"make {goal}" for goal in ["lint", "horovod", *suites, "mutants SAMPLE=100"]]
 
 
 def test_lint_comes_first(checkout: Checkout) -> None:
@@ -64,7 +62,7 @@ def test_lint_comes_first(checkout: Checkout) -> None:
     assert checkout.calls.read_text() == "make lint\n"
 
 
-@pytest.mark.parametrize("failing", ["apt-get update", "apt-get install", "make horovod", "make otava"])
+@pytest.mark.parametrize("failing", ["apt-get update", "apt-get install", "make horovod"])
 def test_what_can_be_installed_and_is_not_is_a_failure(checkout: Checkout, failing: str) -> None:
     program, command = failing.split()
     checkout.place(program, f'[ "$1" != {command} ]')

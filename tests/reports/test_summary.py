@@ -30,7 +30,7 @@ def after(*measurements: Measurement, **more: Any) -> list[Shown]:
 
 
 AGAINST = "each check compares this Python (b) with /py (a) instead of a baseline"
-SPECIAL: dict[str, Any] = {"smoke": True, "inject_slowdown": 0.15, "hold": True, "against": [AGAINST]}
+SPECIAL: dict[str, Any] = {"smoke": True, "inject_slowdown": 0.15, "against": [AGAINST]}
 FAULTS = {
     "a.py::test[1]": [WorkloadError("unknown model 'x'", next_step="Known: a, b.")],
     "a.py::test[2]": [WorkloadError("unknown model 'x'", next_step="Known: a, b."), WorkloadError("steps=0")],

@@ -9,14 +9,12 @@ from typing import Any
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.session_verdicts import (
-    BriefVerdict,
     Doubt,
     DoubtKind,
     DriftVerdict,
     MachineVerdict,
     SessionVerdict,
     SoftwareVerdict,
-    VerdictOn,
 )
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
@@ -88,13 +86,6 @@ def test_the_fact_is_the_first_sentence_of_a_verdicts_text() -> None:
 
 def test_a_machine_as_it_was_needs_no_words() -> None:
     assert text_of(of_machine(outcome=Outcome.PASS, change=0.009, low=-0.01, high=0.01)) == ""
-
-
-def test_of_a_verdict_without_figures_the_outcome_is_said() -> None:
-    brief = BriefVerdict(kind=VerdictOn.MACHINE, outcome=Outcome.REGRESSED, change=-0.081)
-    assert text_of(SessionVerdict(machine="box", found=brief)) == (
-        "machine on box REGRESSED (8.1 % slower than its baselines)"
-    )
 
 
 def test_a_drift_begins_with_the_test_and_the_size() -> None:

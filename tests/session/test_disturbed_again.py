@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.settings import Settings
 from tests.helpers.inner import NOT_MEASURED, Finished, Project
 from tests.helpers.patience import running
 
@@ -40,8 +42,13 @@ def busy(played: Project) -> Iterator[Finished]:
         played.baseline(workload, reference=1e12)
     figures = {SLEEPING.format(2): 1e12, SLEEPING.format(3): 1.0}
     played.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
-    with running("import os; os.nice(19)\nwhile True: pass"):  # other tests keep their cores
-        yield played.run("-o", "tfperf_busy=0.001", "-o", "tfperf_idle=1")
+    limits = DisturbanceLimits(other_cpu_fraction=0.001, idle_fraction=1)  # it counts beside idle cores, too
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        running("import os; os.nice(19)\nwhile True: pass"),
+    ):  # others keep theirs
+        patch.setattr(Settings, "disturbance_limits", limits)
+        yield played.run()
 
 
 INVALID = " on * INVALID: other processes used * of * core*, the busiest was "

@@ -130,7 +130,6 @@ READERS = st.sampled_from(
         "compare s1 s2 --tolerance=0.02",
         "explain t.py::a",
         "explain a",
-        "export otava -o otava",
         "baselines stale",
     ]
 )

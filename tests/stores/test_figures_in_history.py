@@ -1,8 +1,7 @@
-"""Figures beside the throughput in a history: rows of their own, and files made before there were any."""
+"""Figures beside the throughput in a history: rows of their own."""
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -21,7 +20,6 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement, run, verdict
 
-BEFORE = Path(__file__).parents[1] / "data" / "histories" / "before-figures.sqlite"
 MEMORY = Verdict(
     figure=Figure("peak_memory"),
     value=18.0,
@@ -64,14 +62,6 @@ def test_figures_are_read_back_with_their_measurement(path: Path) -> None:
     assert list(history.measurements()) == [one]
 
 
-def test_an_earlier_session_names_the_figures_that_regressed_in_it(path: Path) -> None:
-    history, row = History(path), baseline()
-    history.append(judged(MEMORY, LOSS, session="one"))
-    history.append(judged(LOSS, session="two"))
-    past = history.past_sessions_of_machine([row], before="today", least_tests=1)[row.key]
-    assert [session.bad_figures for session in past] == [{"peak_memory"}, frozenset()]
-
-
 def test_a_further_run_replaces_the_rows_of_figures(path: Path) -> None:
     history = History(path)
     waiting = Verdict(figure=Figure("loss"), value=2.0, outcome=Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))
@@ -91,23 +81,6 @@ def test_old_figures_are_deleted_with_their_measurements(path: Path) -> None:
     history.append(judged(MEMORY))
     history.prune(datetime(2027, 1, 1, tzinfo=UTC))
     assert figures_in(path) == []
-
-
-def test_a_history_made_before_figures_is_read(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    found = list(History(path).measurements())
-    assert [(one.session, one.outcome, one.figures) for one in found] == [
-        ("monday", Outcome.PASS, ()),
-        ("tuesday", Outcome.REGRESSED, ()),
-    ]
-
-
-def test_a_history_made_before_figures_gets_their_table_when_it_is_written(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    history = History(path)
-    history.append(judged(LOSS))
-    assert len(figures_in(path)) == 1
-    assert len(list(history.measurements())) == 3
 
 
 def test_results_of_figures_are_described_as_their_test_asked_for_them_last(path: Path) -> None:
@@ -132,11 +105,6 @@ def test_a_figure_that_was_not_measured_has_no_result(path: Path) -> None:
     assert History(path).figure_results() == []
 
 
-def test_a_history_made_before_figures_has_no_results_of_them(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    assert History(path).figure_results() == []
-
-
 def test_a_data_frame_has_figures_behind_the_throughputs(path: Path) -> None:
     History(path).append(judged(MEMORY, LOSS))
     frame = load_history(path.parent)
@@ -151,11 +119,6 @@ def test_a_plot_of_rates_from_a_data_frame_has_no_figures_in_it(path: Path) -> N
     History(path).append(judged(MEMORY))
     rates = load_history(path.parent).pivot_table(index="time", columns="test", values="examples_per_sec")
     assert rates.to_numpy().tolist() == [[pytest.approx(1000.0)]]
-
-
-def test_a_data_frame_of_a_history_made_before_figures_is_as_before(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    assert list(load_history(path.parent)["figure"]) == ["", ""]
 
 
 # The outcome of a test that failed by a figure
@@ -195,7 +158,7 @@ def test_what_later_verdicts_rest_on_is_the_throughputs_own_outcome(path: Path) 
     history.append(judged(MEMORY))
     assert [one.outcome for one in history.results()] == [Outcome.PASS]
     (past,) = history.past_sessions_of_machine([baseline()], before="today", least_tests=1)[KEY]
-    assert (past.outcome, past.bad_figures) == (Outcome.PASS, {"peak_memory"})
+    assert past.outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("outcome", [Outcome.REGRESSED, Outcome.INVALID])
@@ -217,11 +180,3 @@ def test_a_provisional_pass_is_none_where_a_figure_failed() -> None:
     provisional = baseline(provenance=Provenance.PROVISIONAL)
     found = PastResult.of(replace(judged(MEMORY), verdict=replace(verdict(), baseline=provisional)))
     assert (found.outcome_word, found.test_outcome) == ("PASS (provisional)", "REGRESSED")
-
-
-def test_outcomes_of_an_earlier_version_are_the_throughputs(path: Path) -> None:
-    shutil.copy(BEFORE, path)
-    history = History(path)
-    assert [one.outcome for one in history.results()] == [Outcome.PASS, Outcome.REGRESSED]
-    history.append(judged(MEMORY))
-    assert [one.test_outcome for one in history.results()] == ["PASS", "REGRESSED", "REGRESSED"]

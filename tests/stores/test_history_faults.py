@@ -108,8 +108,8 @@ def test_a_folder_in_the_place_of_the_file_keeps_what_is_there(path: Path) -> No
         History(path).prepare()
 
 
-def test_a_history_of_before_the_first_release_is_refused(history: History, path: Path) -> None:
+def test_another_programs_database_is_refused(history: History, path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         database.execute("create table measurements (id integer)")
-    with pytest.raises(TfperfError, match=r"schema before the first release; .*move the file away"):
+    with pytest.raises(TfperfError, match=r"its tables are another program's\. Move the file away, or give"):
         history.prepare()

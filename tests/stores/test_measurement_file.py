@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
-from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import NOTHING, Outcome, Want, Wants
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import measurement_file
 from tests.helpers.measurements import BUSY, measurement, pair, run, throughput, verdict
@@ -30,48 +28,6 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     measurement_file.write(tmp_path / "a.json", WHOLE)
     assert list(measurement_file.read(tmp_path / "a.json")) == WHOLE
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "wants"),
-    [
-        ({"waits_for_drift": True, "runs_wanted": 0, "pairs_wanted": 0}, Wants(Want.COMMON_DRIFT)),
-        ({"waits_for_drift": False, "runs_wanted": 3, "pairs_wanted": 0}, Wants(Want.RUNS, 3)),
-        ({"waits_for_drift": False, "runs_wanted": 0, "pairs_wanted": 2}, Wants(Want.PAIRS, 2)),
-        ({"waits_for_drift": False, "runs_wanted": 0, "pairs_wanted": 0}, NOTHING),
-    ],
-)
-def test_what_an_earlier_version_wrote_of_what_is_missing_is_read(fields: dict[str, Any], wants: Wants) -> None:
-    found = _read_with(fields, verdict=verdict()).verdict
-    assert found is not None
-    assert found.wants == wants
-
-
-@pytest.mark.parametrize(
-    ("count", "recording"), [(0, None), (1, NOTHING), (5, Wants(Want.RUNS, 5))], ids=["none", "whole", "not whole"]
-)
-def test_a_baseline_that_an_earlier_version_recorded_is_read(count: int, recording: Wants | None) -> None:
-    assert _read_with({}, runs_wanted=count).recording == recording
-
-
-def test_a_disturbance_that_an_earlier_version_kept_as_a_sentence_keeps_its_kind() -> None:
-    text = json.loads(measurement_file.render([measurement(runs=(run([0.064], disturbance=BUSY),))]))
-    text["measurements"][0]["runs"][0]["disturbance"] = {"kind": "other processes", "fact": "other processes used 9 %"}
-    [found] = measurement_file.parse(json.dumps(text), "old.json")
-    assert found.runs[0].disturbance == Disturbance(DisturbanceKind.OTHER_PROCESSES)
-
-
-def _read_with(fields: dict[str, Any], *, runs_wanted: int = 0, **more: Any) -> Measurement:
-    """A measurement of one run, written with the fields of an earlier version and read again."""
-    text = json.loads(measurement_file.render([measurement(runs=(run([0.064]),), **more)]))
-    [one] = text["measurements"]
-    del one["recording"]
-    one["runs_wanted"] = runs_wanted
-    if one["verdict"]:
-        del one["verdict"]["wants"]
-        one["verdict"] |= fields
-    [found] = measurement_file.parse(json.dumps(text), "old.json")
-    return found
 
 
 def test_one_measurement_is_one_line_so_that_a_diff_is_readable() -> None:
@@ -135,7 +91,10 @@ def with_rate(rate: float | str) -> dict[str, Any]:
         ("", r"a\.json, line 1: cut off or damaged"),
         ("[]", r"a\.json: not an export of pytest-tfperf"),
         ('{"version": 1}', r"a\.json: not an export"),
-        ('{"version": 2, "measurements": []}', r"a\.json: this pytest-tfperf reads version 1 .*, not 2"),
+        (
+            '{"version": 2, "measurements": []}',
+            r"a\.json: it has version 2 .*version 1\. Upgrade .*, or export it",
+        ),
         ('{"version": 1, "measurements": [3]}', r"a\.json: measurements\[0\]: expected an object"),
         (faulty(speed=1), r"a\.json: measurements\[1\]: unknown field 'speed'"),
         (faulty(runs=[], discarded=[]), r"a\.json: measurements\[1\]: no runs, .*: export it again"),

@@ -33,7 +33,6 @@ AGAINST: Final[Setting[Path | None]] = Setting(
     metavar="PYTHON",
     excludes={
         "update_baselines": "a comparison has no baseline",
-        "hold": "a comparison has no earlier session",
         "reference": "a comparison has no reference environment",
         "smoke": "one window compares nothing",
     },

@@ -25,7 +25,6 @@ BASE: Final[Setting[str]] = Setting(
     excludes={
         "against": "each of them is the other side of every check",
         "update_baselines": "a comparison has no baseline",
-        "hold": "a comparison has no earlier session",
         "reference": "a comparison has no reference environment",
         "smoke": "one window compares nothing",
     },

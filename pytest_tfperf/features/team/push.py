@@ -53,8 +53,7 @@ def push(local: Database, server: Database, *, only_new: bool) -> Pushed:
         measurements = _push_table(MEASUREMENTS, local, remote, server_id, only_new=only_new)
         comparisons = _push_table(COMPARISONS, local, remote, server_id, only_new=only_new)
         for table in (VERDICTS, FIGURES):
-            if local.has(table):
-                _push_table(table, local, remote, server_id, only_new=only_new)
+            _push_table(table, local, remote, server_id, only_new=only_new)
     return Pushed(measurements, comparisons)
 
 

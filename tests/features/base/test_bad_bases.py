@@ -80,9 +80,7 @@ def test_a_lock_without_a_base(repository: Repository, monkeypatch: pytest.Monke
     assert "--tfperf-base-lock is for --tfperf-base=REV" in said
 
 
-@pytest.mark.parametrize(
-    "other", ["--update-baselines", "--tfperf-smoke", "--tfperf-hold", "--tfperf-against=/usr/bin/python3"]
-)
+@pytest.mark.parametrize("other", ["--update-baselines", "--tfperf-smoke", "--tfperf-against=/usr/bin/python3"])
 def test_options_that_contradict_it(repository: Repository, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
     said = refusal(repository.folder, monkeypatch, "main", other)
     assert "Leave one of them out" in said

@@ -157,7 +157,7 @@ class Fresh:
         (measure,) = (
             step for step in workflow["jobs"]["against-base"]["steps"] if "--tfperf-base" in step.get("run", "")
         )
-        quick = "-o tfperf_steps=5 -o tfperf_warmup_steps=1 -o tfperf_tolerance=0.5 -o tfperf_busy=1 -o tfperf_steal=1"
+        quick = "-o tfperf_steps=5 -o tfperf_warmup_steps=1 -o tfperf_tolerance=0.5 -o tfperf_busy=1"
         variables = measure["env"] | {"GITHUB_BASE_REF": "main", "PYTEST_ADDOPTS": quick}
         return in_ci(clone, measure["run"], **variables)
 

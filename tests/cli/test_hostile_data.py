@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.features.export import otava_files
 from pytest_tfperf.lines import csv_cell
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import measurement, throughput, verdict
@@ -72,13 +71,6 @@ def test_a_csv_holds_no_formula_and_numbers_stay(history: History, capsys: pytes
     assert {row["machine"][:5] for row in rows} == {"'=cmd", r"\x1b["}
     assert all(float(row["examples_per_sec"]) > 0 for row in rows)
     assert not any(value.startswith(("=", "+", "-", "@")) for row in rows for value in row.values())
-
-
-def test_a_csv_for_otava_holds_no_formula(history: History) -> None:
-    texts = [text for name, text in otava_files(history.results()).items() if name.endswith(".csv")]
-    cells = [cell for text in texts for row in csv.reader(io.StringIO(text)) for cell in row]
-    assert any(cell.startswith("'=cmd") for cell in cells)
-    assert not any(cell.startswith("=") for cell in cells)
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1"])
