@@ -170,6 +170,11 @@ class Figure:
         return self.name in _BUILT_IN
 
     @property
+    def is_of_programs(self) -> bool:
+        """Whether check_command has it, too."""
+        return self._built_in.is_of_programs
+
+    @property
     def is_measured(self) -> bool:
         """Whether we measure it, and read it from no output."""
         return self._built_in.is_measured
@@ -356,10 +361,11 @@ def require_fixed_places(figures: Iterable[Figure]) -> None:
             )
 
 
-def with_default(asked: Sequence[Figure], default: Sequence[Figure]) -> tuple[Figure, ...]:
-    """The figures of a test, and those of the whole suite that it does not give itself."""
+def with_default(asked: Sequence[Figure], default: Sequence[Figure], *, of_a_program: bool) -> tuple[Figure, ...]:
+    """The figures of a test, and those of the whole suite that it has and does not give itself."""
     own = {figure.name for figure in asked}
-    return (*asked, *(figure for figure in default if figure.name not in own))
+    has = [figure for figure in default if figure.is_of_programs or not of_a_program]
+    return (*asked, *(figure for figure in has if figure.name not in own))
 
 
 def _figure(one: object, *, of_a_program: bool) -> Figure:
@@ -381,7 +387,7 @@ def _figure(one: object, *, of_a_program: bool) -> Figure:
         raise WorkloadError(
             f"also: {one.name}: a workload's is always that of step {LOSS_STEP}: leave takes and at_step out"
         )
-    if of_a_program and one.is_built_in and not one._built_in.is_of_programs:
+    if of_a_program and not one.is_of_programs:
         raise WorkloadError(f"also: {one.name} is counted in training that check drives, and not in a program")
     if of_a_program and not (one.is_built_in or one.is_read):
         raise WorkloadError(f"also: {one.name}: say how it is read{_OWN}")

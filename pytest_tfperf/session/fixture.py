@@ -332,7 +332,7 @@ class ThroughputFixture:
         """The figures of a call, with the suite's where it is a check; a smoke run measures none."""
         asked, settings = figures_of(also, of_a_program=of_a_program), self._session.settings
         default: Sequence[Figure] | None = features().ask("figures", settings=settings) if of_suite else None
-        return () if settings.smoke else with_default(asked, default or ())
+        return () if settings.smoke else with_default(asked, default or (), of_a_program=of_a_program)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
         settings = self._session.settings

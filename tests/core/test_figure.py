@@ -83,7 +83,9 @@ def test_one_name_alone_is_one_figure() -> None:
 
 def test_a_test_overrides_a_figure_of_the_whole_suite() -> None:
     own = Figure("loss", tolerance=0.2)
-    assert with_default((own,), (Figure("loss"), Figure("peak_memory"))) == (own, Figure("peak_memory"))
+    suite = (Figure("loss"), Figure("peak_memory"), Figure("retraces"))
+    assert with_default((own,), suite, of_a_program=False) == (own, *suite[1:])
+    assert with_default((own,), suite, of_a_program=True) == (own, Figure("peak_memory"))
 
 
 def test_the_drivers_cache_stays_on_because_it_holds_tensorflows_own_kernels() -> None:
