@@ -31,7 +31,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "page": r"/page/|cli/report|report_source",
     "profiles": r"profil(?!e\.py)|traces|reports/profile|core/profile",
     "programs": r"programs/|command_run|command_windows|supervisor|core/readings|core/reads|core/command",
-    "references": r"reference_|cli/reference|virtual_environment|git_worktree|workers/lock|features/references",
+    "references": r"reference_|cli/reference|virtual_env|worktree|(?:workers|revisions)/lock|features/references",
     "replay": r"replay|log_description|log_lines|tf_cnn_(?:log|header)",
     "team": r"history_push|push_process|silence|features/team",
 }

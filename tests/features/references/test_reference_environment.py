@@ -22,8 +22,8 @@ from pytest_tfperf.features.references.environment import (
     check,
     parse_reference,
 )
-from pytest_tfperf.workers.git_worktree import commit_of, refusal_of
-from pytest_tfperf.workers.lock import Lock, contradiction, forget_locks, read_lock, write_lock
+from pytest_tfperf.revisions.git import commit_of, refusal_of
+from pytest_tfperf.revisions.lock import Lock, contradiction, forget_locks, read_lock, write_lock
 from tests.helpers.played import steady
 
 
@@ -216,7 +216,7 @@ def test_what_was_created_is_found_with_its_packages_and_its_code(project: Refer
     assert environment.source is not None
     project.commit("def tiny(): ...  # slower\n")
     assert (environment.source / "nets.py").read_text() == "def tiny(): ...\n"
-    assert environment.moved(project.folder / "tests") == {project.folder: environment.source}
+    assert environment.interpreter(project.folder / "tests").moved == {project.folder: environment.source}
     assert list(environment.python.parents[1].rglob("six-1.16.0.dist-info"))
     assert project.git("status", "--porcelain", ".tfperf") == "", "git does not see it"
 
@@ -435,7 +435,7 @@ def test_only_what_is_listed_can_be_removed(project: ReferenceProject, name: str
 def test_a_named_python_runs_todays_code_or_that_of_a_named_folder(tmp_path: Path) -> None:
     root, alone, with_source = Path("/project"), sys.executable, f"{sys.executable}:{tmp_path}"
     assert [parse_reference(text).python for text in (alone, with_source)] == [Path(sys.executable)] * 2
-    assert [parse_reference(text).moved(root) for text in (alone, with_source)] == [{}, {root: tmp_path}]
+    assert [parse_reference(text).interpreter(root).moved for text in (alone, with_source)] == [{}, {root: tmp_path}]
 
 
 @pytest.mark.parametrize(

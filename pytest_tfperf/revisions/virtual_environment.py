@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.revisions.lock import Lock, read_lock
 from pytest_tfperf.workers.failures import last_lines
-from pytest_tfperf.workers.lock import Lock, read_lock
 
 NAME_ONE: Final = "or name an environment that exists already: --tfperf-reference=PYTHON[:SOURCE_DIR]"
 
