@@ -11,13 +11,7 @@ import pytest
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.revisions.worktrees import KEPT, Checkouts
-from tests.helpers.inner import Project
 from tests.helpers.repositories import Repository
-
-
-@pytest.fixture
-def repository(project: Project) -> Repository:
-    return Repository(project)
 
 
 def checkouts(repository: Repository) -> Checkouts:
