@@ -59,7 +59,7 @@ test-slow: $(VENV)/.installed-dev
 
 # The lowest versions that pyproject.toml declares, in an environment of their own: what knows pytest, and real training.
 LOWEST_TESTS := $(addprefix tests/session/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \
-  progress_line.py smoke.py collecting.py session.py settings.py) $(addprefix tests/,core judging bench programs workers \
+  progress_line.py smoke.py collecting.py session.py settings.py) $(addprefix tests/,core judging bench programs revisions workers \
   hardware stores reports console features/page features/explain features/replay)
 test-lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -c tests/pytest-8.ini --rootdir . $(LOWEST_TESTS) -n 2 --dist loadfile \

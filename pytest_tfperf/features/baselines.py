@@ -17,8 +17,8 @@ from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.revisions.lock import unrepeatable
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.workers.lock import unrepeatable
 
 
 def add_to(commands: Commands) -> None:

@@ -22,11 +22,11 @@ from pytest_tfperf.core.settings import Settings, WorkerStart
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.reference import floor_rate, memory_rate, reference_for
+from pytest_tfperf.revisions.git import commit_of
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session_judge import SessionJudge
 from pytest_tfperf.session.this_machine import EarlierSessions, ThisMachine
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.workers.git_worktree import commit_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, Nodes, References
 from pytest_tfperf.workers.local import LocalLauncher

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_tfperf.bench.disturbance_guard import look_before_recording
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.invalid import accepted_load, refused_load
-from pytest_tfperf.workers.git_worktree import commit_of
+from pytest_tfperf.revisions.git import commit_of
 
 if TYPE_CHECKING:
     from pytest_tfperf.session.session import Session

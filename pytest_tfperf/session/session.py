@@ -194,7 +194,7 @@ class Session:
         settings = self.settings
         if not self.selection or settings.collects_only:
             return
-        from pytest_tfperf.workers.git_worktree import refusal_of
+        from pytest_tfperf.revisions.git import refusal_of
 
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
         self.history.prepare()

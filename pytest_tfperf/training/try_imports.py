@@ -1,6 +1,6 @@
 """Tries what a worker would import, TensorFlow and then the user's functions; prints what it found as a line of JSON.
 
-`workers/interpreters.py` runs it as a module, with {"import_paths": [...], "functions": [...]} as standard input.
+`revisions/pythons.py` runs it as a module, with {"import_paths": [...], "functions": [...]} as standard input.
 """
 
 from __future__ import annotations

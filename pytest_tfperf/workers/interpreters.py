@@ -1,28 +1,24 @@
-"""The Pythons that run workers: how they run our modules, find the user's, and whether their TensorFlow is usable."""
+"""The Python that runs workers: how it runs our modules and finds the user's, and whether its TensorFlow is usable."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import site
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.history_url import VARIABLE
-from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.workers.failures import last_lines
-from pytest_tfperf.workers.git_worktree import is_ignored
-from pytest_tfperf.workers.paths_in_text import replace_paths
+from pytest_tfperf.errors import MeasurementError
 
 _PACKAGE = str(Path(__file__).parents[1] / "__init__.py")
 
@@ -54,7 +50,6 @@ for name in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "jaxlib", 
 print(json.dumps(found))
 """
 _COVERAGE = ("COV_CORE_", "COVERAGE_PROCESS_")  # pytest-cov and coverage would trace workers and slow them down
-_WITHOUT_GPUS = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 IMPORT_SECONDS = 300
 """How long TensorFlow may take to import: from a cold network disk it takes minutes."""
@@ -68,10 +63,12 @@ class Interpreter:
         python: its path.
         moved: folders of the user's code that workers take from another place, old -> new: the project's folder ->
             its checkout at the reference environment's commit.
+        variable: gives the value that a variable of this process has there, from its name and its value here.
     """
 
     python: str
     moved: Mapping[Path, Path] = field(default_factory=dict)
+    variable: Callable[[str, str], str] = lambda _, value: value
 
     def command(self, module: str) -> list[str]:
         """The command that runs a module of this copy of the package, which need not be installed for that Python."""
@@ -96,18 +93,17 @@ class Interpreter:
 
     def facts(self, command: Command) -> dict[str, str]:
         """What a user's command runs with: its digest and, if this Python runs it, versions of packages that train."""
-        packages = _packages(self.python) if command.runs_this_python else {}
+        packages = packages_of(self.python) if command.runs_this_python else {}
         return {"command": command.digest, **packages}
 
     def environment(self) -> dict[str, str]:
-        """This process's environment variables, whose paths lead into the other checkout where it has them.
+        """This process's environment variables, as `variable` gives them, with PYTHONPATH leading into moved folders.
 
-        PYTHONPATH leads there in any case. Left out are the history's password and what starts coverage in
-        subprocesses.
+        Left out are the history's password and what starts coverage in subprocesses.
         """
         folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         kept = {
-            name: self._with_own_paths(name, value)
+            name: self.variable(name, value)
             for name, value in os.environ.items()
             if name != VARIABLE and not name.startswith(_COVERAGE)
         }
@@ -125,20 +121,6 @@ class Interpreter:
         )
         return list(dict.fromkeys(self._move(path) for path in (*ours, str(Path.cwd()))))
 
-    def _with_own_paths(self, name: str, value: str) -> str:
-        """A variable as the user exported it, such as PROJECT, PATH or NODE_PATH, for this interpreter's checkout."""
-        if name == "HOME" or os.sep not in value:  # a home is no code, even if the repository is in its place
-            return value
-        for old, new in self.moved.items():
-            value = replace_paths(value, old, partial(self._own_path, new))
-        return value
-
-    def _own_path(self, new: Path, path: str) -> str:
-        """The path in the checkout `new`; what it lacks or git ignores, such as data and environments, stays."""
-        there = self._move(path)
-        has_it = there != path and os.path.exists(there) and not is_ignored(Path(there), new)  # noqa: PTH110  # may be too long
-        return there if has_it else path
-
     def _move(self, path: str) -> str:
         for old, new in self.moved.items():
             if Path(path).resolve().is_relative_to(old.resolve()):
@@ -147,88 +129,12 @@ class Interpreter:
 
 
 @cache
-def _packages(python: str) -> dict[str, str]:
+def packages_of(python: str) -> dict[str, str]:
     """The installed versions of packages that a program may train with; empty if this Python can't be run."""
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, timeout=IMPORT_SECONDS, check=False)
         return {str(name): str(version) for name, version in json.loads(done.stdout).items()}
     return {}
-
-
-def require_python(python: Path) -> None:
-    """Return if this interpreter can be run, which is all that a user's own command needs.
-
-    Raises:
-        TfperfError: it does not.
-    """
-    if "python" not in _packages(str(python)):
-        raise TfperfError(f"{python} can't be run as a Python", next_step="Name another one")
-
-
-def find_python(text: str) -> Path:
-    """The interpreter named by its path, by its name on PATH, or by its virtual environment's folder.
-
-    Links are not followed: a virtual environment's `bin/python` is one, and its target has other packages.
-
-    Raises:
-        ValueError: there is no such interpreter, or it cannot be executed.
-    """
-    try:
-        path = Path(text).expanduser()
-        is_folder = path.is_dir()
-        if is_folder:
-            path = path / "bin" / "python"
-        found, exists = shutil.which(path), path.exists()
-    except (OSError, RuntimeError) as error:  # a name that is too long, an unreadable folder, no such user's home
-        raise ValueError(f"must be a Python or a virtual environment: {error}") from None
-    if found is not None:
-        return Path(os.path.abspath(found))  # noqa: PTH100  # resolve() would follow the link
-    if exists:
-        raise ValueError("must be a Python or a virtual environment: this file is not executable")
-    problem = "this folder has no bin/python" if is_folder else "there is no such file"
-    raise ValueError(f"must be a Python or a virtual environment: {problem}")
-
-
-def try_imports(
-    python: Path, functions: Collection[str] = (), moved: Mapping[Path, Path] | None = None
-) -> tuple[str, dict[str, str]]:
-    """Let `python` import TensorFlow and then the user's own functions, which may take minutes.
-
-    Returns TensorFlow's version, and the reason for each function that can't be imported.
-
-    Args:
-        python: the interpreter.
-        functions: names as "package.module:function".
-        moved: as in `Interpreter`.
-
-    Raises:
-        TfperfError: it can't be run, its TensorFlow can't be imported, or one of the two is too old.
-    """
-    interpreter = Interpreter(str(python), moved or {})
-    try:
-        done = subprocess.run(
-            interpreter.command("pytest_tfperf.training.try_imports"),
-            input=json.dumps({"import_paths": interpreter.import_paths(), "functions": sorted(functions)}),
-            cwd=interpreter.folder(),
-            env={**interpreter.environment(), **_WITHOUT_GPUS},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=IMPORT_SECONDS,
-            check=False,
-        )
-        found = json.loads(done.stdout.splitlines()[-1])
-        faults = dict(found["faults"])
-    except OSError as error:
-        raise TfperfError(f"{python} can't be run: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise TfperfError(f"{python} did not import TensorFlow within {IMPORT_SECONDS} s") from None
-    except (IndexError, ValueError, TypeError, KeyError):
-        said = (done.stderr or done.stdout).strip()
-        why = said.rpartition("\n")[2] or f"it ended with status {done.returncode}"
-        raise TfperfError(f"{python} can't run workers: {why}", *last_lines(said)) from None
-    require_usable_import(found, python)
-    return str(found["imported"]["tensorflow"]), faults
 
 
 def require_usable_import(message: Mapping[str, Any], python: Path | str) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
-from pytest_tfperf.workers.checkout import Checkout
-from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
-from pytest_tfperf.workers.git_worktree import Checkouts
+from pytest_tfperf.revisions.checkout import Checkout
+from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
+from pytest_tfperf.revisions.worktrees import Checkouts
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
@@ -50,17 +50,13 @@ class Sides:
 
     def use(self, python: str) -> None:
         """Let this Python run the base."""
-        self.interpreter = Interpreter(python, self.checkout.moved)
         self.base = CheckoutLauncher(
-            self._local(self.interpreter),
-            self.interpreter,
+            self._local(self.checkout.interpreter(python)),
             self.checkout,
             may_be_same=python != sys.executable,
         )
-        own = Interpreter(sys.executable)
-        self.current = CheckoutLauncher(
-            self._local(own), own, replace(self.checkout, folder=self.here, name="this checkout"), lacking=self.base
-        )
+        current = replace(self.checkout, folder=self.here, name="this checkout")
+        self.current = CheckoutLauncher(self._local(current.interpreter(sys.executable)), current, lacking=self.base)
 
     def _local(self, interpreter: Interpreter) -> LocalLauncher:
         logs = self.here / ".tfperf" / "logs"

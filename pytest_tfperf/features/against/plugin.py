@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _python(text: str) -> Path:
-    from pytest_tfperf.workers.interpreters import find_python
+    from pytest_tfperf.revisions.pythons import find_python
 
     return find_python(text)
 
@@ -45,10 +45,14 @@ def prepare(settings: Settings) -> None:
     """Refuse a Python that can't train."""
     python = settings.of(AGAINST)
     if python is not None:
-        from pytest_tfperf.workers.interpreters import require_python, try_imports
+        from pytest_tfperf.revisions.pythons import require_python, try_imports
+        from pytest_tfperf.workers.interpreters import Interpreter
 
         # Where tests only run programs of another framework, neither Python need have TensorFlow.
-        (try_imports if find_spec("tensorflow") else require_python)(python)
+        if find_spec("tensorflow"):
+            try_imports(Interpreter(str(python)))
+        else:
+            require_python(python)
 
 
 @hookimpl

@@ -46,7 +46,7 @@ def prepare(settings: Settings) -> None:
     if lock is not None and not base:
         raise TfperfError(f"{LOCK.spelled} is for {BASE.spelled}=REV: give both, or neither")
     if base:
-        from pytest_tfperf.workers.git_history import merge_base, require_repository
+        from pytest_tfperf.revisions.git import merge_base, require_repository
 
         merge_base(require_repository(settings.root, BASE.spelled), base, BASE.spelled)
 

@@ -14,14 +14,14 @@ from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import NotCompared, TfperfError
 from pytest_tfperf.reports.numbers import duration
-from pytest_tfperf.workers.checkout import Checkout
-from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
-from pytest_tfperf.workers.git_history import Commit, merge_base, require_repository
-from pytest_tfperf.workers.git_worktree import DIRTY, Checkouts, commit_of
+from pytest_tfperf.revisions.checkout import Checkout
+from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
+from pytest_tfperf.revisions.git import DIRTY, Commit, commit_of, merge_base, require_repository
+from pytest_tfperf.revisions.own_code import OwnCode
+from pytest_tfperf.revisions.virtual_environment import environment_of
+from pytest_tfperf.revisions.worktrees import Checkouts
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.own_code import OwnCode
-from pytest_tfperf.workers.virtual_environment import environment_of
 
 
 def base_side(
@@ -91,7 +91,7 @@ class BaseSide:
         self._checkout = checkout
         self._lacking = lacking
         self._checkouts = checkouts
-        self._interpreter = Interpreter(python, checkout.moved)
+        self._interpreter = checkout.interpreter(python)
         self._own_code: Sequence[OwnCode] = ()
         self.facts: tuple[Mapping[str, str], Mapping[str, str]] = ({"commit": base.shown}, {"commit": head})
         self.announcement = tuple(_announcement(base, head, checkout, self.terms, python))
@@ -99,9 +99,9 @@ class BaseSide:
     def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:
         """See `OtherSide.launchers`."""
         has_own_packages = self._interpreter.python != sys.executable
-        a = CheckoutLauncher(launch(self._interpreter), self._interpreter, self._checkout, may_be_same=has_own_packages)
+        a = CheckoutLauncher(launch(self._interpreter), self._checkout, may_be_same=has_own_packages)
         current = replace(self._checkout, folder=self._checkout.repository, name="this checkout")
-        b = CheckoutLauncher(here, Interpreter(sys.executable), current, may_be_same=has_own_packages, lacking=a)
+        b = CheckoutLauncher(here, current, may_be_same=has_own_packages, lacking=a)
         self._own_code = (a.own_code, b.own_code)
         return a, b
 

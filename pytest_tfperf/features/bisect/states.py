@@ -13,11 +13,11 @@ from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.step import State
 from pytest_tfperf.judging.lasting_changes import changes_of
+from pytest_tfperf.revisions.git import DIRTY, Commit, commit_named, commits_after, require_repository
+from pytest_tfperf.revisions.virtual_environment import environment_of
+from pytest_tfperf.revisions.worktrees import Checkouts
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.workers.git_history import Commit, commit_named, commits_after, require_repository
-from pytest_tfperf.workers.git_worktree import DIRTY, Checkouts
-from pytest_tfperf.workers.virtual_environment import environment_of
 
 _ASKED_BY: Final = "tfperf bisect"
 

@@ -21,10 +21,10 @@ from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.errors import MeasurementError, TfperfError, UserCodeFailed
 from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision
 from pytest_tfperf.reports.comparisons import reason_of
+from pytest_tfperf.revisions.checkout import Checkout
+from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
+from pytest_tfperf.revisions.git import require_repository
 from pytest_tfperf.stores import files
-from pytest_tfperf.workers.checkout import Checkout
-from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
-from pytest_tfperf.workers.git_history import require_repository
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 
@@ -217,8 +217,7 @@ class TwoStates:
         repository = require_repository(self._root, "tfperf bisect").resolve()
         folder = Path(state.folder).resolve()
         checkout = Checkout(repository=repository, folder=folder, name=state.name, beside=folder.parent)
-        interpreter = Interpreter(state.python, checkout.moved)
-        return CheckoutLauncher(launch(interpreter), interpreter, checkout)
+        return CheckoutLauncher(launch(checkout.interpreter(state.python)), checkout)
 
     def refuse(self, subject: Subject, test: str) -> None:  # noqa: ARG002  # the same tests
         """Refuse a program that packages can't change."""

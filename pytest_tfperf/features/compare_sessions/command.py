@@ -39,8 +39,8 @@ from pytest_tfperf.features.compare_sessions.side_comparison import (
 from pytest_tfperf.reports.figures import written
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
+from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.stores import baseline_file, measurement_file
-from pytest_tfperf.workers.git_worktree import run_git
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Baseline, Key

@@ -16,8 +16,8 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.references.environment import check
 from pytest_tfperf.features.references.store import ReferenceStore
 from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.revisions.pythons import require_python
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.workers.interpreters import require_python
 
 
 def add_to(commands: Commands) -> None:

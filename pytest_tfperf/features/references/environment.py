@@ -12,9 +12,11 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
-from pytest_tfperf.workers.interpreters import find_python, require_python, try_imports
+from pytest_tfperf.revisions.checkout import Checkout
+from pytest_tfperf.revisions.lock import forget_locks, read_lock, unrepeatable, unrepeatable_commit, write_lock
+from pytest_tfperf.revisions.pythons import find_python, require_python, try_imports
+from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.lock import forget_locks, read_lock, unrepeatable, unrepeatable_commit, write_lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +40,22 @@ class ReferenceEnvironment:
         """Whether --tfperf-reference names it: the user maintains it, and `tfperf reference` does not know it."""
         return self.replaces is None
 
-    def moved(self, root: Path) -> dict[Path, Path]:
-        """Folders to take from elsewhere, as in `Interpreter`; `root` is pytest's rootdir."""
-        return {self.replaces or root: self.source} if self.source else {}
+    def checkout(self, root: Path) -> Checkout | None:
+        """The code at the commit; None for the current code. `root` is pytest's rootdir."""
+        if self.source is None:
+            return None
+        folder = self.source.resolve()
+        return Checkout(
+            repository=(self.replaces or root).resolve(),
+            folder=folder,
+            name=f"the reference environment {self.name}",
+            beside=None if self.is_named else folder.parent,
+        )
+
+    def interpreter(self, root: Path) -> Interpreter:
+        """The Python with that code; `root` is pytest's rootdir."""
+        checkout = self.checkout(root)
+        return Interpreter(str(self.python)) if checkout is None else checkout.interpreter(self.python)
 
 
 def parse_reference(text: str) -> ReferenceEnvironment:
@@ -82,7 +97,7 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
             unknown[workload.id] = str(error)
     functions = {function for own in needed.values() for function in own}
     try:
-        tensorflow, faults = try_imports(environment.python, functions, environment.moved(root))
+        tensorflow, faults = try_imports(environment.interpreter(root), functions)
     except TfperfError as error:
         why = str(error.lines[0])
         raise TfperfError(

@@ -49,17 +49,7 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
 
 def _launcher(found: ReferenceEnvironment, settings: Settings, launch: Callable[[Interpreter], Launcher]) -> Launcher:
     """What starts workers in an environment, and proves that they don't run the current code."""
-    from pytest_tfperf.workers.checkout import Checkout
-    from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
-    from pytest_tfperf.workers.interpreters import Interpreter
+    from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 
-    if found.source is None:
-        return launch(Interpreter(str(found.python)))
-    checkout = Checkout(
-        repository=(found.replaces or settings.root).resolve(),
-        folder=found.source.resolve(),
-        name=f"the reference environment {found.name}",
-        beside=None if found.is_named else found.source.resolve().parent,
-    )
-    interpreter = Interpreter(str(found.python), checkout.moved)
-    return CheckoutLauncher(launch(interpreter), interpreter, checkout, may_be_same=True)
+    checkout, local = found.checkout(settings.root), launch(found.interpreter(settings.root))
+    return local if checkout is None else CheckoutLauncher(local, checkout, may_be_same=True)

@@ -16,9 +16,10 @@ from typing import final
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.references.environment import ReferenceEnvironment
-from pytest_tfperf.workers.git_worktree import add_worktree, commit_of, remove_worktree, repository_of, require_commit
-from pytest_tfperf.workers.lock import SUFFIX, Lock, contradiction, read_lock, unrepeatable
-from pytest_tfperf.workers.virtual_environment import NAME_ONE, fault_of, lock_of, make_virtual_environment
+from pytest_tfperf.revisions.git import commit_of, repository_of, require_commit
+from pytest_tfperf.revisions.lock import SUFFIX, Lock, contradiction, read_lock, unrepeatable
+from pytest_tfperf.revisions.virtual_environment import NAME_ONE, fault_of, lock_of, make_virtual_environment
+from pytest_tfperf.revisions.worktrees import add_worktree, remove_worktree
 
 StatusCallback = Callable[[str], object]
 """Called with a line of text before anything that may take minutes."""

@@ -89,3 +89,4 @@ def play_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text(_PYTHON)
     path.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")  # uv can't be told that, so its pip is played also where uv is installed

@@ -21,7 +21,6 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.features.references.environment import ReferenceEnvironment, check
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
 from tests.helpers.patience import SESSION_SECONDS, running, wait_for
 
@@ -192,7 +191,7 @@ def test_a_worker_runs_the_code_of_the_commit_in_its_folder(
     launcher = LocalLauncher(
         logs=tmp_path / "logs",
         silence_seconds=SESSION_SECONDS,
-        interpreter=Interpreter(str(environment.python), environment.moved(project.folder)),
+        interpreter=environment.interpreter(project.folder),
     )
     try:
         job = Job(workload=TINY, devices=Devices(kind=DeviceKind.CPU, count=1))

@@ -1,4 +1,4 @@
-"""What tests of workers and programs share."""
+"""What tests of other commits share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.helpers.inner import Project
+from tests.helpers.repositories import Repository
 from tests.helpers.sides import Sides
+
+
+@pytest.fixture
+def repository(project: Project) -> Repository:
+    return Repository(project)
 
 
 @pytest.fixture

@@ -10,14 +10,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.revisions.lock import Lock, read_lock
+from pytest_tfperf.revisions.uv import Uv, find_uv
 from pytest_tfperf.workers.failures import last_lines
-from pytest_tfperf.workers.lock import Lock, read_lock
 
 NAME_ONE: Final = "or name an environment that exists already: --tfperf-reference=PYTHON[:SOURCE_DIR]"
 
@@ -36,30 +37,58 @@ def make_virtual_environment(folder: Path, requirements: Path, *, otherwise: str
 
     Raises:
         BaselineError: the lock can't be read.
-        TfperfError: that Python is missing, or pip fails; shows pip's last lines.
+        TfperfError: that Python is missing, or uv or pip fails; shows its last lines.
     """
-    base = _interpreter(read_lock(requirements), requirements, otherwise)
+    lock, uv = read_lock(requirements), find_uv()
+    base = _interpreter(lock, requirements, otherwise, uv)
     (folder / _LOCK).unlink(missing_ok=True)
     try:
         if folder.exists():
             shutil.rmtree(folder)
-        _run(
-            [base, "-m", "venv", str(folder)],
-            f"no virtual environment can be made in {folder}",
-            f"Install what {base} lacks, such as its package venv, {otherwise}",
-        )
-        # No dependencies: the lock is complete, and recorded versions may contradict what packages require.
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-deps"]
-        _run(
-            [*pip, "-r", str(requirements)],
-            f"the packages of {requirements} can't be installed",
-            f"Install what is missing, take a package that no model needs out of the lock, {otherwise}",
-        )
+        if uv is None:
+            _with_pip(base, folder, requirements, otherwise)
+        else:
+            _with_uv(uv, base, folder, requirements, otherwise)
         (folder / _INSTALLED).write_text(_installed(folder), "utf-8")
         shutil.copyfile(requirements, folder / _LOCK)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+# Without dependencies: the lock is complete, and recorded versions may contradict what packages require.
+
+
+def _with_pip(base: str, folder: Path, requirements: Path, otherwise: str) -> None:
+    _run(
+        [base, "-m", "venv", str(folder)],
+        f"no virtual environment can be made in {folder}",
+        f"Install what {base} lacks, such as its package venv, {otherwise}",
+    )
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-deps"]
+    _run(
+        [*pip, "-r", str(requirements)],
+        f"the packages of {requirements} can't be installed",
+        f"Install what is missing, take a package that no model needs out of the lock, {otherwise}",
+    )
+
+
+def _with_uv(uv: Uv, base: str, folder: Path, requirements: Path, otherwise: str) -> None:
+    _run(
+        [uv.path, "venv", "--no-project", "--python", base, str(folder)],
+        f"uv can't make a virtual environment of Python {base} in {folder}",
+        f"Install that Python, {otherwise}",
+        uv.variables,
+    )
+    # Compiled now, as pip does, and not by the first worker that imports them.
+    install = [uv.path, "pip", "install", "--python", str(folder / "bin" / "python"), "--compile-bytecode", "--no-deps"]
+    _run(
+        [*install, "-r", str(requirements)],
+        f"uv can't install the packages of {requirements}",
+        "Install what is missing, take a package that no model needs out of the lock, take uv off PATH to install with "
+        f"pip, {otherwise}",
+        uv.variables,
+    )
 
 
 def fault_of(folder: Path, requirements: Path) -> str:
@@ -87,13 +116,15 @@ def _installed(folder: Path) -> str:
     return "".join(sorted(f"{found.name}=={found.version}\n" for found in distributions(path=packages)))
 
 
-def _interpreter(lock: Lock, requirements: Path, otherwise: str) -> str:
-    """A Python of the lock's minor version: this one, or one on PATH."""
+def _interpreter(lock: Lock, requirements: Path, otherwise: str, uv: Uv | None) -> str:
+    """A Python of the lock's minor version: this one, one on PATH, or its number where uv may bring it."""
     minor, here = lock.python.rpartition(".")[0], platform.python_version()
     if minor == here.rpartition(".")[0]:
         return sys.executable
     found = shutil.which(f"python{minor}")
     why = "" if found is None else _not_python(found, minor)
+    if uv is not None and (found is None or why):
+        return minor
     if found is None or why:
         raise TfperfError(
             f"{requirements.name} was recorded with Python {lock.python}; this is Python {here}, and there is no "
@@ -119,11 +150,12 @@ def _not_python(found: str, minor: str) -> str:
     return f" ({found} says: {first_line})"
 
 
-def _run(command: list[str], fact: str, next_step: str) -> None:
+def _run(command: list[str], fact: str, next_step: str, variables: Mapping[str, str] | None = None) -> None:
     """Run a command; where it fails, the error has its last lines and the next step."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         command,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        env={**kept, **(variables or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -143,10 +175,10 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
         lock: a complete list of requirements, as `pip freeze` and --update-baselines write it. Without a line
             "# python: VERSION" it is for this Python.
         folder: of the environments.
-        say: shows a line before pip begins.
+        say: shows a line before uv or pip begins.
 
     Raises:
-        TfperfError: it can't be read, its Python is missing, pip fails, or the disk is full.
+        TfperfError: it can't be read, its Python is missing, uv or pip fails, or the disk is full.
     """
     try:
         text = lock.read_text("utf-8")

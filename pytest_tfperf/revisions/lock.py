@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.workers.git_worktree import DIRTY
+from pytest_tfperf.revisions.git import DIRTY
 
 SUFFIX: Final = ".lock.txt"
 _RECORD: Final = "Record them again: pytest --update-baselines"

@@ -15,7 +15,7 @@ import pytest
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import NotCompared, TfperfError
-from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
+from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 from tests.helpers.repositories import git
 from tests.helpers.sides import CPU, SLOW, USES_COST, Sides, script
 
@@ -250,7 +250,7 @@ class Played:
 def test_a_worker_that_loads_a_copy_in_the_bases_own_environment_is_refused(sides: Sides, other_python: Path) -> None:
     install(packages_of(other_python), sides.here.as_uri())
     played = Played(cost=f"{packages_of(other_python)}/cost.py", loop=f"{sides.there}/loop.py")
-    launcher = CheckoutLauncher(played, sides.interpreter, sides.checkout, may_be_same=True)
+    launcher = CheckoutLauncher(played, sides.checkout, may_be_same=True)
     job = Job(workload=Workload(model="trivial", batch_size=1), devices=CPU)
     with pytest.raises(TfperfError, match="the package cost was installed from this repository"):
         launcher.start(job, lambda _: None)

@@ -10,14 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.workers.git_worktree import KEPT, Checkouts
-from tests.helpers.inner import Project
+from pytest_tfperf.revisions.worktrees import KEPT, Checkouts
 from tests.helpers.repositories import Repository
-
-
-@pytest.fixture
-def repository(project: Project) -> Repository:
-    return Repository(project)
 
 
 def checkouts(repository: Repository) -> Checkouts:
@@ -74,15 +68,15 @@ def test_old_ones_are_removed_and_those_in_use_are_not(repository: Repository) -
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from pytest_tfperf.workers import git_worktree
-from pytest_tfperf.workers.git_worktree import run_git
+from pytest_tfperf.revisions import worktrees
+from pytest_tfperf.revisions.git import run_git
 
 def killed(repository, commit, folder):
     run_git(repository, "worktree", "add", "--force", "--detach", "--lock", "--no-checkout", str(folder), commit)
     os.kill(os.getpid(), signal.SIGKILL)
 
-git_worktree.add_worktree = killed
-git_worktree.Checkouts(Path(sys.argv[1]), Path(sys.argv[2])).get(sys.argv[3])
+worktrees.add_worktree = killed
+worktrees.Checkouts(Path(sys.argv[1]), Path(sys.argv[2])).get(sys.argv[3])
 """
 
 

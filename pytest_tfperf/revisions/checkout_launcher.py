@@ -16,12 +16,11 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import NotCompared, TfperfError
-from pytest_tfperf.workers.checkout import Checkout
-from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.revisions.checkout import Checkout
+from pytest_tfperf.revisions.own_code import OwnCode
+from pytest_tfperf.revisions.paths_in_text import ENDS_PATH, absolute_paths
+from pytest_tfperf.revisions.program_sources import SourceWatch
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand
-from pytest_tfperf.workers.own_code import OwnCode
-from pytest_tfperf.workers.paths_in_text import ENDS_PATH, absolute_paths
-from pytest_tfperf.workers.program_sources import SourceWatch
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
 
@@ -34,8 +33,7 @@ class CheckoutLauncher:
     code, a comparison would pass whatever the change costs. So it is refused.
 
     Args:
-        local: starts workers under `interpreter`.
-        interpreter: whose `moved` is the checkout's.
+        local: starts workers under an interpreter of the checkout.
         checkout: whose code must run.
         may_be_same: whether workloads and programs without any code of the repository are worth a comparison, because
             the packages differ.
@@ -45,14 +43,12 @@ class CheckoutLauncher:
     def __init__(
         self,
         local: Launcher,
-        interpreter: Interpreter,
         checkout: Checkout,
         *,
         may_be_same: bool = False,
         lacking: CheckoutLauncher | None = None,
     ) -> None:
         self._local = local
-        self._interpreter = interpreter
         self._checkout = checkout
         other = None if lacking is None else lacking.own_code
         self.own_code: OwnCode = OwnCode(checkout, may_be_same=may_be_same, lacking=other)
@@ -88,7 +84,7 @@ class CheckoutLauncher:
         there = self._in_checkout(command) if self._checkout.moved else command
         prepared = self._local.prepare_command(there, devices, nodes)
         assert prepared.scratch is not None, "a program of this machine has a folder of its own"
-        watch = SourceWatch(prepared.scratch, self._checkout.trees, self._interpreter.moved)
+        watch = SourceWatch(prepared.scratch, self._checkout.trees, self._checkout.moved)
         return replace(
             prepared,
             environment=watch.environment(prepared.environment),

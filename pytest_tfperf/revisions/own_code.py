@@ -11,11 +11,11 @@ from typing import Final, final
 from urllib.parse import unquote, urlsplit
 
 from pytest_tfperf.errors import NotCompared, TfperfError
-from pytest_tfperf.workers.checkout import Checkout
-from pytest_tfperf.workers.git_worktree import run_git
-from pytest_tfperf.workers.lock import direct_url
-from pytest_tfperf.workers.paths_in_text import absolute_paths
-from pytest_tfperf.workers.program_sources import Sources
+from pytest_tfperf.revisions.checkout import Checkout
+from pytest_tfperf.revisions.git import run_git
+from pytest_tfperf.revisions.lock import direct_url
+from pytest_tfperf.revisions.paths_in_text import absolute_paths
+from pytest_tfperf.revisions.program_sources import Sources
 
 _SAME: Final = (
     "nothing of this repository is in it, so both sides would be the same. Give it a model, pipeline or program of "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pytest_tfperf.workers.git_worktree import is_ignored, repository_of
+from pytest_tfperf.revisions.git import is_ignored, repository_of
+from pytest_tfperf.revisions.paths_in_text import replace_paths
+from pytest_tfperf.workers.interpreters import Interpreter
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
@@ -34,6 +37,10 @@ class Checkout:
         """As in `Interpreter`."""
         return {} if self.folder == self.repository else {self.repository: self.folder}
 
+    def interpreter(self, python: Path | str) -> Interpreter:
+        """The Python with this code in the place of the user's own."""
+        return Interpreter(str(python), self.moved, self._variable if self.moved else lambda _, value: value)
+
     @property
     def trees(self) -> tuple[Path, ...]:
         """The folders with code of any commit, the innermost first."""
@@ -56,6 +63,23 @@ class Checkout:
         """Whether git ignores the file, so that no commit has it; where there is no git, that holds for all files."""
         tree = self._tree(file)
         return tree is not None and (is_ignored(file, tree) or not _is_under_git(tree))
+
+    def _variable(self, name: str, value: str) -> str:
+        """A variable as the user exported it, such as PROJECT, PATH or NODE_PATH, whose paths lead into the checkout.
+
+        What it lacks or git ignores, such as data and environments, stays.
+        """
+        if name == "HOME" or os.sep not in value:  # a home is no code, even if the repository is in its place
+            return value
+        return replace_paths(value, self.repository, self._own_path)
+
+    def _own_path(self, path: str) -> str:
+        real = Path(path).resolve()
+        if not real.is_relative_to(self.repository):
+            return path
+        there = self.folder / real.relative_to(self.repository)
+        has_it = os.path.exists(there) and not is_ignored(there, self.folder)  # noqa: PTH110  # may be too long
+        return str(there) if has_it else path
 
     def _tree(self, file: Path) -> Path | None:
         """The innermost of `trees` that holds the file; None for any other file, and for git's and libraries' own."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.util import source_from_cache
 from pathlib import Path
 
-from pytest_tfperf.workers import source_hook
+from pytest_tfperf.revisions import source_hook
 
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.02, 5.0  # most starts and loads happen in a program's first seconds
 _GROWTH = 1.3

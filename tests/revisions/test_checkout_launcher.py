@@ -11,9 +11,8 @@ import pytest
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.errors import NotCompared, TfperfError
-from pytest_tfperf.workers.checkout import Checkout
-from pytest_tfperf.workers.checkout_launcher import CheckoutLauncher
-from pytest_tfperf.workers.interpreters import Interpreter
+from pytest_tfperf.revisions.checkout import Checkout
+from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 from pytest_tfperf.workers.local import LocalLauncher
 from tests.helpers.inner import Project
 from tests.helpers.sides import CPU, Sides
@@ -78,10 +77,11 @@ def test_without_git_what_the_other_folder_lacks_is_taken_from_this_one(tmp_path
         folder.mkdir()
         (folder / "train.py").touch()
     (old / "data").touch()
-    interpreter = Interpreter("/other/python", {old: new})
+    checkout = Checkout(repository=old, folder=new, name="old")
     command = Command.of([sys.executable, "train.py", f"{old}/data"], name="it", unit="images/s", folder=str(old))
+    interpreter = checkout.interpreter("/other/python")
     with closing(LocalLauncher(logs=tmp_path, silence_seconds=9, interpreter=interpreter)) as local:
-        launcher = CheckoutLauncher(local, interpreter, Checkout(repository=old, folder=new, name="old"))
+        launcher = CheckoutLauncher(local, checkout)
         prepared = launcher.prepare_command(command, CPU, 1)
     assert (prepared.argv, prepared.folder) == (["/other/python", "train.py", f"{old}/data"], new)
 

@@ -1,0 +1,221 @@
+"""A repository as git tells of it: its root, which commit a revision means, and what lies between two commits."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pytest_tfperf.errors import TfperfError
+
+SHOWN: Final = 12
+"""Digits of a hash in messages and in the history."""
+
+DIRTY: Final = "-dirty"
+"""The end of a commit's name if tracked files differed from it."""
+
+_WHOLE: Final = (
+    "In CI, clone with the whole history (GitHub: fetch-depth: 0, GitLab: GIT_DEPTH: 0); here: git fetch --unshallow"
+)
+
+_OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+
+
+def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run git in a folder, without the user's hooks; a missing git gives a result that failed.
+
+    What git sets for its hooks and for `git bisect run` would lead it to another repository than the folder's.
+    """
+    command = ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", *arguments]
+    kept = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
+    try:
+        return subprocess.run(
+            command,
+            env={**kept, "LC_ALL": "C"},  # we read its errors
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 127, "", f"git can't be run: {error.strerror}")
+
+
+# A repository
+
+
+def repository_of(folder: Path) -> Path | None:
+    """The root of the repository that the folder is in; None if it is in none, or git is missing."""
+    done = run_git(folder, "rev-parse", "--show-toplevel")
+    return Path(done.stdout.rstrip("\n")) if done.returncode == 0 else None
+
+
+def refusal_of(folder: Path) -> str:
+    """Why git refuses to read the repository that the folder is in; "" if it does not, or there is none."""
+    found = re.search(
+        r"dubious ownership in repository at '(.+)'", run_git(folder, "rev-parse", "--show-toplevel").stderr
+    )
+    if found is None:
+        return ""
+    return (
+        f"git refuses to read {found[1]}, because another user owns it, so results and baselines name no commit: "
+        f"git config --global --add safe.directory {found[1]}"
+    )
+
+
+def require_repository(folder: Path, wanted_by: str) -> Path:
+    """The root of the repository that a folder is in.
+
+    Args:
+        folder: where the tests are.
+        wanted_by: the option that needs it, for the message.
+
+    Raises:
+        TfperfError: there is none, git is missing or refuses to read it, or nothing was committed yet.
+    """
+    found = repository_of(folder)
+    if found is None:
+        done = run_git(folder, "rev-parse", "--show-toplevel")
+        if done.returncode == 127:
+            raise TfperfError(f"{wanted_by}: {done.stderr}", next_step="Install git: it has the code of other commits")
+        why = refusal_of(folder) or f"git finds no repository at {folder}. Run it in a clone of your repository"
+        raise TfperfError(f"{wanted_by}: {why}")
+    if run_git(found, "rev-parse", "--verify", "--quiet", "HEAD").returncode:
+        raise TfperfError(f"{wanted_by}: {found} has no commit yet", next_step="Commit the tests and the models first")
+    return found
+
+
+def is_shallow(repository: Path) -> bool:
+    """Whether commits are missing from the clone."""
+    return run_git(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+
+
+@cache
+def is_ignored(file: Path, folder: Path) -> bool:
+    """Whether git, asked in a folder of the repository, ignores the file; a process asks once for each."""
+    return run_git(folder, "check-ignore", "--quiet", str(file)).returncode == 0
+
+
+# Commits
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit.
+
+    Args:
+        hash: all of its digits.
+        author: name and address.
+        date: of the commit, YYYY-MM-DD.
+        subject: the first line of its message.
+    """
+
+    hash: str
+    author: str
+    date: str
+    subject: str
+
+    @property
+    def shown(self) -> str:
+        """The hash in a message."""
+        return self.hash[:SHOWN]
+
+
+def commit_of(folder: Path, *, besides: Path | None = None) -> str:
+    """Hash of the checked-out commit of the repository that `folder` is in, 12 digits; "" outside of a repository.
+
+    "-dirty" follows if tracked files differ from the commit. Files below `besides` don't count: baselines that were
+    just recorded do not change the code.
+    """
+    head, repository = run_git(folder, "rev-parse", "--short=12", "HEAD"), repository_of(folder)
+    if head.returncode or repository is None:
+        return ""
+    but = []
+    if besides is not None and besides.resolve().is_relative_to(repository):
+        but = [f":(top,exclude,literal){besides.resolve().relative_to(repository)}"]
+    changed = run_git(folder, "diff", "--quiet", "HEAD", "--", ":/", *but).returncode != 0
+    return head.stdout.strip() + (DIRTY if changed else "")
+
+
+def require_commit(repository: Path, commit: str) -> None:
+    """Return if the repository has the commit.
+
+    Raises:
+        TfperfError: it has not; says how to fetch it.
+    """
+    if run_git(repository, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").returncode == 0:
+        return
+    if is_shallow(repository):
+        raise TfperfError(
+            f"{repository} is a shallow clone without the commit {commit}, at which baselines were recorded",
+            next_step="Fetch the rest: git fetch --unshallow (in CI, clone with the whole history)",
+        )
+    raise TfperfError(
+        f"{repository} has no commit {commit}, at which baselines were recorded",
+        next_step="Fetch it: git fetch --all; where it was rebased away, record again with --update-baselines",
+    )
+
+
+def commit_named(repository: Path, revision: str, wanted_by: str) -> Commit:
+    """The commit that a revision means.
+
+    Raises:
+        TfperfError: there is no such commit here; says how to fetch it.
+    """
+    done = run_git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if done.returncode == 0:
+        return described(repository, [done.stdout.strip()])[0]
+    advice = "Fetch it (git fetch origin), or name a branch, tag or commit that `git log` knows"
+    if is_shallow(repository):
+        advice = f"This is a shallow clone. {_WHOLE}"
+    raise TfperfError(f"{wanted_by}: {revision!r} is no commit of {repository}", next_step=advice)
+
+
+def merge_base(repository: Path, revision: str, wanted_by: str) -> Commit:
+    """Where HEAD and a revision parted: what the branch changed, and nothing that came into the other since.
+
+    Raises:
+        TfperfError: no such commit, no common ancestor, or a clone that is too shallow to know it.
+    """
+    other = commit_named(repository, revision, wanted_by)
+    done = run_git(repository, "merge-base", "HEAD", other.hash)
+    if done.returncode == 0:
+        return described(repository, [done.stdout.split()[0]])[0]
+    if is_shallow(repository):
+        raise TfperfError(
+            f"{wanted_by}: in this shallow clone HEAD and {revision} have no common commit", next_step=_WHOLE
+        )
+    raise TfperfError(
+        f"{wanted_by}: HEAD and {revision} have no common commit, so there is nothing to compare with",
+        next_step="Name a branch that this one started from",
+    )
+
+
+def commits_after(repository: Path, good: Commit, bad: Commit, wanted_by: str) -> list[Commit]:
+    """The commits from `good` (left out) to `bad`, oldest first, along first parents: a merge is one change.
+
+    Raises:
+        TfperfError: good is no ancestor of bad; or, in a shallow clone, that can't be known.
+    """
+    if run_git(repository, "merge-base", "--is-ancestor", good.hash, bad.hash).returncode:
+        advice = _WHOLE if is_shallow(repository) else "Name a good commit that came before the bad one"
+        raise TfperfError(f"{wanted_by}: {good.shown} is no ancestor of {bad.shown}", next_step=advice)
+    done = run_git(repository, "rev-list", "--first-parent", "--reverse", "--ancestry-path", f"{good.hash}..{bad.hash}")
+    found = done.stdout.split()
+    if not found and good.hash != bad.hash:  # good came in by a merge, so no first parent leads to it
+        found = run_git(repository, "rev-list", "--reverse", "--topo-order", f"{good.hash}..{bad.hash}").stdout.split()
+    return described(repository, found)
+
+
+def described(repository: Path, hashes: list[str]) -> list[Commit]:
+    """Hash, author, date and subject of each."""
+    if not hashes:
+        return []
+    form = "%H%x00%an <%ae>%x00%cs%x00%s"
+    done = run_git(repository, "log", "--no-walk=unsorted", f"--format={form}", *hashes)
+    return [Commit(*line.split("\0")) for line in done.stdout.splitlines()]
