@@ -199,10 +199,10 @@ def test_headlines(same_texts: SameTexts) -> None:
     same_texts("headlines", {case: facts["clauses"] for case, facts in HEADLINES.items()})
 
 
-@pytest.mark.parametrize("facts", HEADLINES.values(), ids=HEADLINES)
-def test_a_headline_is_its_clauses_in_one_sentence(facts: dict[str, Any]) -> None:
-    jsonschema.validate(facts, SCHEMA)
-    assert facts["headline"] == "; ".join(facts["clauses"])
+def test_a_headline_is_its_clauses_in_one_sentence() -> None:
+    for facts in HEADLINES.values():
+        jsonschema.validate(facts, SCHEMA)
+        assert facts["headline"] == "; ".join(facts["clauses"])
 
 
 def test_a_comparison_without_a_valid_ratio_has_no_figures() -> None:
