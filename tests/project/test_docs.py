@@ -12,7 +12,6 @@ import pytest
 import pytest_tfperf
 from pytest_tfperf import Workload
 from pytest_tfperf.core import catalogue
-from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE
 from pytest_tfperf.session.feature_hooks import features
 
@@ -65,13 +64,14 @@ def test_each_picture_is_shown() -> None:
     assert [path.name for path in sorted((ROOT / "docs" / "pictures").glob("*")) if path not in shown] == []
 
 
+OPTION = re.compile(r"--tfperf-([a-z]+(?:-[a-z]+)*)")
 SETTINGS = (*OF_THE_SPINE, *features().settings)
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_each_setting_has_a_row_on_the_page_of_options(setting: Setting[object]) -> None:
-    cell = f"| `{setting.spelled}" if setting.is_option else f"| `{setting.spelled}` |"
-    assert cell in (ROOT / "docs" / "options.md").read_text()
+def test_each_setting_has_a_row_on_the_page_of_options() -> None:
+    page = (ROOT / "docs" / "options.md").read_text()
+    cells = [f"| `{setting.spelled}" if setting.is_option else f"| `{setting.spelled}` |" for setting in SETTINGS]
+    assert [cell for cell in cells if cell not in page] == []
 
 
 def test_the_page_of_options_has_no_setting_that_is_gone() -> None:
@@ -81,13 +81,11 @@ def test_the_page_of_options_has_no_setting_that_is_gone() -> None:
     assert [row for row in rows if row.replace("-", "_") not in names] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_page_names_an_option_that_is_gone(page: Path) -> None:
-    if page.name == "CHANGELOG.md":
-        return  # it says what went
+def test_no_page_names_an_option_that_is_gone() -> None:
     names = {setting.name.replace("_", "-") for setting in SETTINGS if setting.is_option}
-    named = re.findall(r"--tfperf-([a-z]+(?:-[a-z]+)*)", page.read_text())
-    assert sorted(set(named) - names) == []
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it says what went
+    named = [(page.name, name) for page in pages for name in re.findall(OPTION, page.read_text())]
+    assert [(page, name) for page, name in named if name not in names] == []
 
 
 def test_each_field_of_a_workload_is_on_the_page_for_test_authors() -> None:
@@ -141,18 +139,7 @@ def test_each_file_on_the_page_of_the_architecture_exists() -> None:
     assert [name for name in named if not (ROOT / name).exists() and not list(package.rglob(name))] == []
 
 
-def test_the_readme_is_short() -> None:
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 100
-    assert [line for line in lines if len(line) > 100] == []
-
-
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "README.md"], ids=lambda page: page.name)
 def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
     outside = [line for block in prose(page) for line in block.splitlines() if not line.lstrip().startswith("|")]
     assert [line for line in outside if len(line) > 120] == []
-
-
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
-def test_a_page_is_headed_by_its_question(page: Path) -> None:
-    assert re.match(r"# .*\?\n", page.read_text())

@@ -102,4 +102,4 @@ def test_a_mutant_is_noticed_by_a_test_that_fails_with_it(
 def test_each_named_survivor_has_its_reason_and_its_file() -> None:
     for name, reason in named_survivors().items():
         assert (PACKAGE / name.partition(" ")[0]).is_file(), name
-        assert len(reason.split()) >= 3, name
+        assert reason, name

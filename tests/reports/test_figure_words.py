@@ -122,10 +122,6 @@ def test_a_value(figure: Figure, value: float, text: str) -> None:
     assert written(figure, value) == text
 
 
-def test_in_brief_the_figure_is_the_outcome() -> None:
-    assert in_brief(with_figures(memory())) == "REGRESSED: peak memory 18.3 GiB, 8.9 % more than 16.8 GiB"
-
-
 @pytest.mark.parametrize(
     ("outcome", "happens"),
     [

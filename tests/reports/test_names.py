@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.reports.table import shown_names
 
 OWN = "acme.models:small_cnn-b32-replicated-acme.pipelines:from_files"
@@ -27,7 +26,3 @@ def test_a_table_shows(workloads: list[tuple[str, str]], shown: list[str]) -> No
     assert [found[one].removesuffix("-replicated-device") for one in workloads] == [
         text.removesuffix("-replicated-device") for text in shown
     ]
-
-
-def test_a_message_has_the_name_of_the_table() -> None:
-    assert (shown_name(OWN, "small-cnn"), shown_name(OWN)) == ("small-cnn", "small_cnn-b32-replicated-from_files")

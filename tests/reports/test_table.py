@@ -35,22 +35,6 @@ BARE: dict[str, Any] = {"baseline": None, "change": None, "threshold": None, "mi
 UNKNOWN = measurement(throughput(7.25, uncertainty=0.01), verdict=verdict(Outcome.NO_BASELINE, **BARE), topology="1x1")
 
 
-def test_columns_are_aligned_under_their_heading() -> None:
-    assert table([{"name": "a", "size": "1"}, {"name": None, "size": "1,000"}], Columns(right={"size"})) == [
-        "name   size",
-        "a         1",
-        "-     1,000",
-    ]
-
-
-def test_a_column_without_a_value_in_any_row_is_left_out() -> None:
-    assert table([{"name": None, "size": "1"}, {"name": "", "size": "20"}]) == ["size", "1", "20"]
-
-
-def test_without_rows_there_is_no_table() -> None:
-    assert table([]) == []
-
-
 def test_measurements_stand_under_their_heading() -> None:
     faster = measurement(
         throughput(1234567.0, uncertainty=1000.0),
@@ -171,10 +155,6 @@ def test_what_is_missing_is_said_under_the_table() -> None:
 def test_a_narrow_column_takes_the_room_that_a_wide_one_can_not() -> None:
     columns = Columns(optional=("wide", "narrow"))
     assert table([{"id": "a", "wide": "w" * 30, "narrow": "1"}], columns, 20)[0].split() == ["id", "narrow"]
-
-
-def test_a_table_that_fits_is_whole() -> None:
-    assert table([ROW], WIDE, 53) == table([ROW], WIDE)
 
 
 @pytest.mark.parametrize(

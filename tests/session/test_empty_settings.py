@@ -4,72 +4,59 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.options import read_settings
 
 SETTINGS = (*OF_THE_SPINE, *features().settings)
-each_setting = pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.name)
-blank = pytest.mark.parametrize("text", ["", " \t"], ids=["empty", "blank"])
 
 
 def read(pytester: pytest.Pytester, *arguments: str) -> Settings:
     return read_settings(pytester.parseconfig(*arguments), features().settings)
 
 
-@blank
+def test_no_setting_may_be_empty(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = pytester.parseconfig()
+    for setting in (one for one in SETTINGS if not one.is_secret):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"TFPERF_{setting.name.upper()}", "")
+            with pytest.raises(TfperfError, match=f"^environment variable TFPERF_{setting.name.upper()} is empty: "):
+                read_settings(config, features().settings)
+
+
+@pytest.mark.parametrize("text", ["", " \t"], ids=["empty", "blank"])
 @pytest.mark.parametrize(
-    "setting",
-    [one for one in SETTINGS if one.is_option and one.parse is not parse.flag],
-    ids=lambda one: one.name,
+    ("arguments", "said"),
+    [
+        (["--tfperf-machine="], "--tfperf-machine"),
+        (["-o", "tfperf_machine="], "-o tfperf_machine"),
+        (["-o", "tfperf_strict="], "-o tfperf_strict"),
+        (["-o", "tfperf_history_url="], "-o tfperf_history_url"),
+    ],
+    ids=["option", "override", "flag", "secret"],
 )
-def test_no_option_may_be_empty(setting: Setting[Any], text: str, pytester: pytest.Pytester) -> None:
-    with pytest.raises(TfperfError, match=f"^{setting.spelled} is empty: "):
-        read(pytester, f"{setting.spelled}={text}")
+def test_no_argument_may_be_empty(arguments: list[str], said: str, text: str, pytester: pytest.Pytester) -> None:
+    with pytest.raises(TfperfError, match=f"^{said} is empty: "):
+        read(pytester, *arguments[:-1], arguments[-1] + text)
 
 
-@blank
-@pytest.mark.parametrize("setting", [one for one in SETTINGS if not one.is_secret], ids=lambda one: one.name)
-def test_no_variable_may_be_empty(
-    setting: Setting[Any], text: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    variable = f"TFPERF_{setting.name.upper()}"
-    monkeypatch.setenv(variable, text)
-    with pytest.raises(TfperfError, match=f"^environment variable {variable} is empty: "):
+def test_no_ini_value_may_be_empty(pytester: pytest.Pytester) -> None:
+    ini = pytester.makeini("[pytest]\ntfperf_machine =\n")
+    with pytest.raises(TfperfError, match=f"^{re.escape(str(ini))}: tfperf_machine is empty: "):
         read(pytester)
 
 
-@each_setting
-def test_no_ini_value_may_be_empty(setting: Setting[Any], pytester: pytest.Pytester) -> None:
-    ini = pytester.makeini(f"[pytest]\ntfperf_{setting.name} =\n")
-    with pytest.raises(TfperfError, match=f"^{re.escape(str(ini))}: tfperf_{setting.name} is empty: "):
-        read(pytester)
-
-
-@blank
-@each_setting
-def test_no_override_of_an_ini_value_may_be_empty(setting: Setting[Any], text: str, pytester: pytest.Pytester) -> None:
-    with pytest.raises(TfperfError, match=f"^-o tfperf_{setting.name} is empty: "):
-        read(pytester, "-o", f"tfperf_{setting.name}={text}")
-
-
-@each_setting
-def test_none_takes_the_default_where_the_ini_file_says_otherwise(
-    setting: Setting[Any], pytester: pytest.Pytester
-) -> None:
+def test_none_takes_each_default_where_the_ini_file_says_otherwise(pytester: pytest.Pytester) -> None:
     usual = read(pytester)
-    pytester.makeini(f"[pytest]\ntfperf_{setting.name} = of no use\n")
-    found = read(pytester, "-o", f"tfperf_{setting.name}=none")
+    pytester.makeini("".join(["[pytest]\n", *(f"tfperf_{one.name} = of no use\n" for one in SETTINGS)]))
+    found = read(pytester, *(word for one in SETTINGS for word in ("-o", f"tfperf_{one.name}=none")))
     alike = {"rerun": usual.rerun, "of_features": {}}
     assert replace(found, **alike) == replace(usual, **alike)
-    assert found.of(setting) == usual.of(setting)
+    assert [found.of(one) for one in SETTINGS] == [usual.of(one) for one in SETTINGS]
 
 
 def test_an_empty_secret_is_not_given_as_in_jobs_of_forks(

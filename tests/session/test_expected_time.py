@@ -14,10 +14,6 @@ from tests.helpers.measurements import comparison, measurement, pair, run, verdi
 GUESSES = {"a.py::f[1]": 6.0, "a.py::f[2]": 6.0, "a.py::g": 6.0, "b.py::h": 15.0}
 
 
-def test_where_nothing_is_known_the_guesses_hold() -> None:
-    assert run_seconds(GUESSES, {}, {}) == GUESSES
-
-
 def test_a_test_that_was_never_timed_takes_as_long_as_those_most_like_it() -> None:
     known = {"a.py::f[1]": 10.0, "a.py::other": 20.0}
     assert run_seconds(GUESSES, known, {}) == {

@@ -26,11 +26,6 @@ def test_importing_the_package_imports_no_heavy_library() -> None:
     assert printed(code) == "[]"
 
 
-def test_public_names_are_documented() -> None:
-    here = [name for name in pytest_tfperf.__all__ if name in vars(pytest_tfperf)]
-    assert [name for name in here if not getattr(pytest_tfperf, name).__doc__] == []
-
-
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Worklod'"):
         _ = pytest_tfperf.Worklod

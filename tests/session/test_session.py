@@ -72,10 +72,6 @@ def test_tests_that_lack_gpus_or_data_or_are_faulty_are_left_out(
     assert [test.id for test in found] == runnable
 
 
-def test_faulty_parameters_are_listed_before_the_first_test(tmp_path: Path) -> None:
-    assert any("faulty: batch_size=0" in line for line in header(session(tmp_path)))
-
-
 # When a skip is an error
 
 
@@ -201,12 +197,6 @@ def test_a_test_that_measured_nothing_has_no_time_left(tmp_path: Path) -> None:
 # Files
 
 
-def test_a_history_that_cannot_be_used_is_found_out_before_the_first_test(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(TfperfError, match="the history can't be used"):
-        session(tmp_path, dir=tmp_path / "file").check_stores()
-
-
 def with_broken_file(folder: Path, machine: str, **settings: Any) -> Session:
     """A session of the machine "box", where `machine`'s file is no file of baselines."""
     (folder / "baselines").mkdir()
@@ -259,32 +249,9 @@ def without_baseline(folder: Path, **settings: Any) -> list[str]:
     return closing(made, skips=False)
 
 
-def test_tests_without_a_baseline_end_with_the_command_that_records(tmp_path: Path) -> None:
-    assert str(without_baseline(tmp_path)[-1]).startswith("  record      pytest --update-baselines    (about ")
-
-
 def test_the_nightly_gate_names_missing_baselines_in_one_line(tmp_path: Path) -> None:
     last = "1 without a baseline: record them with --update-baselines, then commit baselines/"
     assert without_baseline(tmp_path, require_baseline=True)[-1] == last
-
-
-def test_a_history_that_could_not_be_written_is_mentioned(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    made = session(tmp_path, dir=tmp_path / "file")
-    made.queue.begin("for_cpus")
-    made.queue.keep("for_cpus", 0, measurement(test="for_cpus"))
-    assert closing(made, skips=False)[-1].startswith("not in the history: ")
-
-
-def test_a_smoke_run_keeps_no_history(tmp_path: Path) -> None:
-    made = session(tmp_path, smoke=True)
-    made.queue.begin("for_cpus")
-    made.queue.keep("for_cpus", 0, measurement(test="for_cpus"))
-    assert not (tmp_path / "dir").exists()
-
-
-def test_the_nightly_gate_that_measured_nothing_is_not_green(tmp_path: Path) -> None:
-    assert session(tmp_path, require_baseline=True).exit_status(0, failures=0) == 6
 
 
 def test_a_refused_baseline_ends_as_what_could_not_be_recorded(tmp_path: Path) -> None:
@@ -292,10 +259,6 @@ def test_a_refused_baseline_ends_as_what_could_not_be_recorded(tmp_path: Path) -
     made.refused["for_cpus"] = TfperfError("too noisy for a baseline")
     assert made.exit_status(1, failures=1) == 6
     assert made.exit_status(1, failures=2) == 1
-
-
-def test_faulty_parameters_fail_a_collection_that_runs_nothing(tmp_path: Path) -> None:
-    assert session(tmp_path, collects_only=True).exit_status(0, failures=0) == 4
 
 
 # A budget
@@ -328,12 +291,6 @@ def test_the_first_test_begins_whatever_the_budget(tmp_path: Path) -> None:
 
 
 # Profiles
-
-
-def test_a_folder_of_traces_that_can_not_be_written_is_refused_first(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(TfperfError, match="file/traces can't be written"):
-        session(tmp_path, profile_on_regression=tmp_path / "file" / "traces").check_stores()
 
 
 def test_a_session_without_throughput_tests_makes_no_folder_of_traces(tmp_path: Path) -> None:

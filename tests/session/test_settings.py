@@ -209,13 +209,6 @@ def test_a_session_that_only_lists_measures_nothing(option: str) -> None:
     assert (asked().collects_only, asked(**{option: True}).collects_only) == (False, True)
 
 
-def test_at_most_twenty_four_settings_are_options_on_the_command_line() -> None:
-    # Eighteen, and what changes from one session to the next since there is a report: where it goes, a profile, drift,
-    # and the base of a pull request.
-    options = [one for one in (*OF_THE_SPINE, *features().settings) if one.is_option]
-    assert len(options) + 1 <= 24  # and --update-baselines
-
-
 OWN_OPTIONS = """
     def pytest_addoption(parser):
         parser.addoption("--models", nargs="+")

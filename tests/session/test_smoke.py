@@ -7,13 +7,11 @@ import pytest
 from pytest_tfperf.core.baseline import Key
 from tests.helpers.inner import NOT_MEASURED, Finished, Project
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
-def smoke(shared: Project) -> Finished:
+def smoke(played: Project) -> Finished:
     """With pytest-benchmark switched off, which changes nothing."""
-    shared.tests(
+    played.tests(
         """
         @pytest.mark.parametrize("batch_size", [1, 2])
         def test_check(throughput, on, batch_size):
@@ -29,10 +27,10 @@ def smoke(shared: Project) -> Finished:
             throughput.check(tiny(model="nets:raising"), on=on)
         """
     )
-    shared.baseline("nets:tiny-b1-replicated-device", reference=1e12)
+    played.baseline("nets:tiny-b1-replicated-device", reference=1e12)
     figures = {"nets:tiny-b1-replicated-device": 1e12, "nets:tiny-b2-replicated-device": 1.0}
-    shared.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
-    return shared.run("--tfperf-smoke", "--benchmark-disable")
+    played.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
+    return played.run("--tfperf-smoke", "--benchmark-disable")
 
 
 def test_one_window_is_measured_and_nothing_judged(smoke: Finished) -> None:
@@ -51,6 +49,6 @@ def test_a_smoke_run_finds_what_would_break(smoke: Finished) -> None:
     assert "the layers do not fit" in smoke.cases["test_broken"].text
 
 
-def test_a_smoke_run_leaves_no_history(smoke: Finished, shared: Project) -> None:
+def test_a_smoke_run_leaves_no_history(smoke: Finished, played: Project) -> None:
     """One window would give later estimates and readers a throughput that was never measured."""
-    assert (len(shared.history.frame()), list(shared.history.comparisons())) == (0, [])
+    assert (len(played.history.frame()), list(played.history.comparisons())) == (0, [])

@@ -14,7 +14,7 @@ from pytest_tfperf.core.verdict import NOTHING
 from pytest_tfperf.core.workload import Workload
 from tests.helpers.inner import MACHINE, Finished, Project
 
-pytestmark = pytest.mark.slow
+trains = pytest.mark.slow
 
 TESTS = """
     import sys
@@ -66,26 +66,30 @@ def profile(session: Finished, shared: Project) -> Profile:
     return found.profile
 
 
+@trains
 def test_a_regression_is_traced_where_its_message_says(session: Finished, shared: Project, profile: Profile) -> None:
     assert f"\n  profile     {profile.folder}    (open with tensorboard --logdir traces)\n" in session.text
     assert len(list((shared.folder / profile.folder).glob("plugins/profile/*/*.xplane.pb"))) == 1
 
 
+@trains
 def test_the_operations_that_the_baseline_did_not_have_are_named(session: Finished) -> None:
     assert re.search(r"\n  grew        \w*MatMul \S*dense\S* 0 -> \S+ ms a step\n", session.cases["test_slower"].text)
 
 
+@trains
 def test_the_operations_are_kept_with_the_measurement(profile: Profile) -> None:
     assert any("dense" in op.name for op in profile.ops)
 
 
+@trains
 def test_a_program_of_ones_own_says_in_a_line_that_it_has_no_profile(session: Finished) -> None:
     assert "\n  profile     none: not possible for a program of your own: " in session.cases["test_slower_program"].text
 
 
-def test_a_folder_that_can_not_be_written_is_refused_before_anything_is_measured(project: Project) -> None:
-    project.tests(TESTS)
-    project.write("traces", "a file")
-    found = project.run(OPTION)
-    assert (found.status, project.started_workers) == (4, False)
-    assert "traces is a file; name a folder" in found.text
+def test_a_folder_that_can_not_be_written_is_refused_before_anything_is_measured(played_project: Project) -> None:
+    played_project.tests(TESTS)
+    played_project.write("file", "")
+    found = played_project.run("--tfperf-profile-on-regression=file/traces")
+    assert (found.status, played_project.started_workers) == (4, False)
+    assert "file/traces can't be written: Not a directory" in found.text
