@@ -30,6 +30,15 @@ class WorkerStart(StrEnum):
     FRESH = "fresh"
 
 
+NOT_WITH_ANOTHER_SIDE: Final[Mapping[str, str]] = {
+    "update_baselines": "a comparison has no baseline",
+    "hold": "a comparison has no earlier session",
+    "reference": "a comparison has no reference environment",
+    "smoke": "one window compares nothing",
+}
+"""What a setting excludes that gives each check another side in place of a baseline."""
+
+
 def _worker(text: str) -> WorkerStart:
     if text not in list(WorkerStart):
         raise ValueError(f"must be {' or '.join(WorkerStart)}")
