@@ -132,7 +132,7 @@ class Settings:
         "make workers lose this part of their throughput on purpose, to see the gate fail",
         "FRACTION",
         of_one_session=True,
-        excludes={"update_baselines": "the slowdown would become the reference"},
+        excludes={"update_baselines": "the slowdown would become the baseline"},
     )
 
     steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")

@@ -40,9 +40,10 @@ def other_side(settings: Settings) -> OtherSide | None:
     path = settings.of(STEP)
     if path is None:
         return None
-    from pytest_tfperf.features.bisect.step import read_step
+    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.features.bisect.step import read
 
-    return read_step(path)
+    return read(OtherSide, path)
 
 
 @hookimpl

@@ -20,7 +20,7 @@ from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_R
 from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.states import States
-from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read_answer, write
+from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read, write
 from pytest_tfperf.judging.pairs import ErrorRates
 from pytest_tfperf.reports.comparisons import reason_of
 from pytest_tfperf.reports.numbers import change, counted, duration
@@ -137,10 +137,8 @@ class Search:
         try:
             return self._run()
         except KeyboardInterrupt:
-            kept = counted(len(list(self._folder.glob("0-*.json"))), "comparison")
-            self._show(
-                f"interrupted; {kept} kept in {self._folder}. The same command goes on, with --again it begins anew"
-            )
+            kept = f"{counted(len(list(self._folder.glob('0-*.json'))), 'comparison')} kept in {self._folder}"
+            self._show(f"interrupted; {kept}. The same command goes on, with --again it begins anew")
             raise
 
     def _run(self) -> int:
@@ -250,7 +248,7 @@ class Search:
         announcement = (f"each check compares {side_b.title} (b) with {side_a.title} (a)",)
         self._write(step, OtherSide(a=side_a, b=side_b, announcement=announcement, terms=terms))
         text = self._run_pytest(self._test, step)
-        answer = read_answer(answered) if answered.exists() else Answer()
+        answer = read(Answer, answered) if answered.exists() else Answer()
         if answer.comparisons:
             self._seconds.append(_seconds(answer))
         if answer.comparisons or answer.faults:
@@ -263,17 +261,14 @@ class Search:
         """The comparison of the call that lost most between the ends, or why there is none."""
         if (found := answer.calls.get(self._call)) is not None:
             return Fault(why=reason_of(found), may_pass=True) if _is_invalid(found) else found
-        test = self._call[0]
-        not_compared = Fault(why=f"{test} was not compared")
-        return answer.faults.get(test) or answer.faults.get(self._test) or not_compared
+        faults = (answer.faults.get(test) for test in (self._call[0], self._test))
+        return next(filter(None, faults), Fault(why=f"{self._call[0]} was not compared"))
 
     # The end
 
     def _confirm(self, first: int, threshold: Tolerance) -> int:
         """Compare the first slow state with the one before it, and name it."""
-        names = self._names
-        # Its own change is what differs from the nearest state before it that was measured.
-        before = max((index for index, is_slow in self._known.items() if is_slow is False and index < first), default=0)
+        names, before = self._names, first - 1
         beside = f"{names[first]} beside {names[before]}"
         last = self._of_call(self._compare(before, first, threshold))
         if isinstance(last, Fault) and last.may_pass:
@@ -315,7 +310,7 @@ class Search:
         if not path.exists():
             return None
         try:
-            answer = read_answer(path)
+            answer = read(Answer, path)
         except (OSError, ValueError, TfperfError) as error:
             raise TfperfError(f"{path} can't be read: {error}", next_step="Begin anew with --again") from None
         self._seconds.append(_seconds(answer))

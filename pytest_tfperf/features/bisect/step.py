@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pytest_tfperf.bench.other_side import OtherSide
 from pytest_tfperf.core.comparison import Comparison
@@ -28,6 +28,8 @@ _ONLY_HERE: Final = (
     "the test ran on the current code alone. Call `check` or `check_command` in it: only these run on other commits or "
     "with other packages"
 )
+
+T = TypeVar("T", OtherSide, "Answer")
 
 Call = tuple[str, str, str]
 """What was compared: the test, what it ran, and the topology."""
@@ -83,14 +85,9 @@ def answer_file(step: Path) -> Path:
     return step.with_suffix(".answer.json")
 
 
-def read_step(path: Path) -> OtherSide:
-    """The two states that a session compares."""
-    return build(OtherSide, json.loads(path.read_text("utf-8")), str(path))
-
-
-def read_answer(path: Path) -> Answer:
-    """The answer in a file."""
-    return build(Answer, json.loads(path.read_text("utf-8")), str(path))
+def read(kind: type[T], path: Path) -> T:
+    """The step (an `OtherSide`) or the answer in a file."""
+    return build(kind, json.loads(path.read_text("utf-8")), str(path))
 
 
 def write(path: Path, value: OtherSide | Answer) -> None:

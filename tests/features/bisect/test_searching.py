@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.bench.other_side import State
+from pytest_tfperf.bench.other_side import OtherSide, State
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.search import Search
 from pytest_tfperf.features.bisect.states import States
-from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read_step, write
+from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read, write
 from pytest_tfperf.reports.comparisons import reason_of
 from tests.helpers.measurements import comparison
 
@@ -67,7 +67,7 @@ class Played:
     def _session(self, answers: Mapping[str, Said]) -> Callable[[str, Path], str]:
         def run_pytest(test: str, step_file: Path) -> str:
             del test
-            step = read_step(step_file)
+            step = read(OtherSide, step_file)
             self.compared.append(f"{step.a.title} {step.b.title}")
             said = answers[self.compared[-1]]
             answer = (
