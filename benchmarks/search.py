@@ -16,7 +16,7 @@ import statistics
 from scipy.stats import binomtest
 
 from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.features.bisect.search import MOST_PAIRS, Answer, Search, Side, answer_of, error_rates, threshold_of
+from pytest_tfperf.features.bisect.search import MOST_PAIRS, candidates, error_rates, is_slow, next_state, threshold_of
 from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision, decide
 
 TRUTHS = ((0.01, -0.05), (0.01, -0.1), (0.02, -0.05), (0.04, -0.1), (0.08, -0.2))  # (sb, loss)
@@ -32,39 +32,34 @@ class Played:
         self._window_error = window_error
         self.pairs = 0
 
-    def compare(self, change: float, tolerance: Tolerance, rates: ErrorRates) -> tuple[PairsDecision, int]:
-        """The decision on two states that truly differ by `change`, and its pairs."""
+    def compare(self, change: float, tolerance: Tolerance, rates: ErrorRates) -> PairsDecision:
+        """The decision on two states that truly differ by `change`."""
         ratios: list[float] = []
         while True:
             ratios.append(self._draw.gauss(math.log1p(change), self._sd))
             found = decide(ratios, tolerance, MOST_PAIRS, window_error=self._window_error, error_rates=rates)
             if found.outcome is not Outcome.INCONCLUSIVE or len(ratios) == MOST_PAIRS:
                 self.pairs += len(ratios)
-                return found, len(ratios)
+                return found
 
 
 def search(played: Played, states: int, first_bad: int, loss: float, unmeasurable: frozenset[int]) -> range | None:
     """What a search ends with; None if even the bad end is not confirmed."""
     rates = error_rates(states)
-    ends, _ = played.compare(loss, TOLERANCE, rates)
+    ends = played.compare(loss, TOLERANCE, rates)
     if ends.outcome is not Outcome.REGRESSED:
         return None
     threshold = threshold_of(ends.ratio)
-    answers: dict[int, Answer] = {}
-    while (state := Search(states, answers).next) is not None:
+    known: dict[int, bool | None] = {}
+    while (state := next_state(states, known)) is not None:
         if state in unmeasurable:
-            answers[state] = Answer(side=Side.SKIPPED)
+            known[state] = None
             continue
-        change = loss if state >= first_bad else 0.0
-        answers[state] = answer_of(*_and(played.compare(change, threshold, rates), threshold))
-    found = Search(states, answers).candidates
+        decision = played.compare(loss if state >= first_bad else 0.0, threshold, rates)
+        known[state] = is_slow(decision.outcome, decision.ratio, threshold)
+    found = candidates(states, known)
     played.compare(loss if first_bad in found else 0.0, threshold, rates)  # with the state before it
     return found
-
-
-def _and(compared: tuple[PairsDecision, int], threshold: Tolerance) -> tuple[PairsDecision, Tolerance, int]:
-    decision, pairs = compared
-    return decision, threshold, pairs
 
 
 def simulate(trials: int, states: int, window_error: float, seed: int, skipped: float) -> None:

@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
 
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import compared_figures
 from pytest_tfperf.core.breakdown import breakdown
-from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import summarise
@@ -36,8 +34,6 @@ from pytest_tfperf.judging.figures import settled
 from pytest_tfperf.judging.pairs import MIN_PAIRS, PAIRS_THAT_TELL, ErrorRates, PairsDecision, decide
 from pytest_tfperf.judging.unevenness import bias
 from pytest_tfperf.judging.validity import invalid
-from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher
 
 MAX_PAIRS = 20
 MAX_SECONDS = 300.0
@@ -257,58 +253,3 @@ def _side(side: Side, runs: Sequence[Run], device_rate: float | None = None) -> 
         environment=runs[-1].environment,
         breakdown=breakdown(runs, throughput.examples_per_sec, side.workload, device_rate),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """How the comparisons of a session are decided.
-
-    Args:
-        tolerance: holds for all tests; None for each test's own.
-        effort: when each is given up.
-        error_rates: how often one may be wrong.
-        compares_figures: whether the figures of each check are compared, too.
-    """
-
-    tolerance: Tolerance | None = None
-    effort: Effort = field(default_factory=Effort)
-    error_rates: ErrorRates = field(default_factory=ErrorRates)
-    compares_figures: bool = True
-
-
-class OtherSide(Protocol):
-    """Side a of each check's comparison, and what is special about side b; one for a session."""
-
-    @property
-    def announcement(self) -> Sequence[str]:
-        """Lines before the first test: what is compared with what."""
-
-    @property
-    def facts(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """What tells a and b apart, for the environment of either: "commit" -> "1a2b3c4d5e6f"."""
-
-    @property
-    def terms(self) -> Terms:
-        """How comparisons are decided."""
-
-    @property
-    def may_lack_code(self) -> bool:
-        """Whether what a's code can't run is measured alone; otherwise it is an error."""
-
-    def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:
-        """What starts the workers of a and of b; `here` starts them on the current code, `launch` under a Python."""
-
-    def refuse(self, subject: Subject, test: str) -> None:
-        """Return if the subject of a test (pytest's node id) can be compared.
-
-        Raises:
-            NotCompared: the other side has no such test.
-            TfperfError: both sides would be the same.
-        """
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """Sentences about what may set the sides apart beside what is compared, known when tests have run."""
-
-    def close(self) -> None:
-        """Release what the session held."""

@@ -55,7 +55,7 @@ def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *
     Raises:
         MeasurementError: from either worker.
     """
-    side_a, side_b = _Side(a, plan), _Side(b, plan)
+    side_a, side_b = _TimedRun(a, plan), _TimedRun(b, plan)
     order = (side_b, side_a) if b_first else (side_a, side_b)
     for side in order:
         progress("warm-up")
@@ -79,7 +79,9 @@ def pair_of_runs(a: Run, b: Run) -> Pair:
     return Pair(a=a, b=b, log_ratio=y.log_rate - x.log_rate, error=math.hypot(x.error, y.error))
 
 
-class _Side:
+class _TimedRun:
+    """A run of a pair, whose windows are timed in turn with the other one's."""
+
     def __init__(self, training: TrainingRun, plan: Plan) -> None:
         self._training = training
         self._plan = plan

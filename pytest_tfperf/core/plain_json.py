@@ -1,8 +1,7 @@
 """Frozen dataclasses as plain JSON values and back, checked field by field; an error names the field by its path.
 
-JSON has no infinity and no NaN, so these numbers are the words "inf", "-inf" and "nan". A named tuple is a list.
-A noun that prints as one word and has `parse` (a workload, a link) is that
-word.
+JSON has no infinity and no NaN, so these numbers are the words "inf", "-inf" and "nan". A named tuple is a list. A noun
+that prints as one word and has `parse` (a workload, a link) is that word, and a path its text.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pytest_tfperf.errors import TfperfError, known_names, unknown
@@ -60,7 +60,7 @@ def plain(value: Any) -> Any:
     """Values that json.dumps can write and `build` reads again."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # "inf", "-inf" or "nan"
-    if hasattr(value, "parse"):
+    if hasattr(value, "parse") or isinstance(value, Path):
         return str(value)
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
@@ -82,6 +82,8 @@ def _value(hint: Any, value: object, where: str, newer: bool) -> Any:
     if origin is Mapping and isinstance(value, dict):
         inner = get_args(hint)[1]
         return {name: _value(inner, item, f"{where}.{name}", newer) for name, item in value.items()}
+    if isinstance(value, str) and hint is Path:
+        return Path(value)
     if isinstance(value, str) and hasattr(hint, "parse"):
         try:
             return hint.parse(value)

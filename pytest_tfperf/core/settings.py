@@ -30,6 +30,15 @@ class WorkerStart(StrEnum):
     FRESH = "fresh"
 
 
+NOT_WITH_ANOTHER_SIDE: Final[Mapping[str, str]] = {
+    "update_baselines": "a comparison has no baseline",
+    "hold": "a comparison has no earlier session",
+    "reference": "a comparison has no reference environment",
+    "smoke": "one window compares nothing",
+}
+"""What a setting excludes that gives each check another side in place of a baseline."""
+
+
 def _worker(text: str) -> WorkerStart:
     if text not in list(WorkerStart):
         raise ValueError(f"must be {' or '.join(WorkerStart)}")
@@ -116,7 +125,7 @@ class Settings:
         "make workers lose this part of their throughput on purpose, to see the gate fail",
         "FRACTION",
         of_one_session=True,
-        excludes={"update_baselines": "the slowdown would become the reference"},
+        excludes={"update_baselines": "the slowdown would become the baseline"},
     )
 
     steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")

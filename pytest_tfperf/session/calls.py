@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from pytest_tfperf.bench.comparing import Effort, OtherSide, Terms, compare
+from pytest_tfperf.bench.comparing import Effort, compare
+from pytest_tfperf.bench.other_side import OtherSide, Terms
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task
@@ -151,7 +152,7 @@ class CallRunner:
         """Compare two sides; `other` is the session's other side, where a belongs to it."""
         session = self._session
         terms = other.terms if other else Terms()
-        a_facts, b_facts = other.facts if other else ({}, {})
+        a_facts, b_facts = (other.a.facts, other.b.facts) if other else ({}, {})
         a_name, b_name = (session.name_of(side.workload, name) for side in (a, b))
 
         def take(_: Comparison | None) -> Comparison:

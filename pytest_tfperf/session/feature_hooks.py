@@ -18,7 +18,9 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import modules
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.comparing import OtherSide
+    from contextlib import ExitStack
+
+    from pytest_tfperf.bench.other_side import OtherSide
     from pytest_tfperf.bench.run_engine import RunEngine
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.comparison import Comparison
@@ -63,10 +65,12 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
 
 
 @hookspec(firstresult=True)
-def other_side(settings: Settings, selection: Selection, say: Callable[[str], None]) -> OtherSide | None:
+def other_side(
+    settings: Settings, selection: Selection, say: Callable[[str], None], opened: ExitStack
+) -> OtherSide | None:
     """What each check is compared with, instead of with a baseline. Raises TfperfError where it can't be had.
 
-    `say` shows a line at once, for what takes long.
+    `say` shows a line at once, for what takes long. `opened` is closed when the session ends.
     """
 
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.bench import Bench
-from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.bench.controls import Controls
 from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
+from pytest_tfperf.bench.other_side import OtherSide
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
@@ -22,6 +22,7 @@ from pytest_tfperf.core.settings import Settings, WorkerStart
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.reference import floor_rate, memory_rate, reference_for
+from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 from pytest_tfperf.revisions.git import commit_of
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session_judge import SessionJudge
@@ -66,10 +67,8 @@ class Launchers:
     @cached_property
     def other_side(self) -> OtherSide | None:
         """What each check is compared with; None where baselines judge."""
-        known = {"settings": self._settings, "selection": self._selection, "say": self._say}
+        known = {"settings": self._settings, "selection": self._selection, "say": self._say, "opened": self._opened}
         other: OtherSide | None = features().ask("other_side", **known)
-        if other is not None:
-            self._opened.callback(other.close)
         return other
 
     @cached_property
@@ -77,6 +76,12 @@ class Launchers:
         """What starts the workers of the other side (a) and of this one (b)."""
         assert self.other_side is not None, "asked for only where checks are compared"
         return self.other_side.launchers(self.here, self._launcher)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What may set the two sides apart beside what is compared, in sentences; known when tests have run."""
+        sides = self.compared if self.other_side is not None else ()
+        return [remark for side in sides if isinstance(side, CheckoutLauncher) for remark in side.own_code.remarks]
 
     @cached_property
     def references(self) -> References | None:

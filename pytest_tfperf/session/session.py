@@ -275,7 +275,7 @@ class Session:
         lines = [line for lines in found for line in lines]
         if in_brief:
             return lines
-        lines += other.remarks if self.is_compared and (other := self.measuring.launchers.other_side) else []
+        lines += self.measuring.launchers.remarks if self.is_compared else []
         alone = [(test, why) for test, reasons in self.measured_alone.items() for why in reasons]
         lines += [f"{test}: measured, not compared: {why}" for test, why in alone]
         return [*lines, "NOTHING WAS COMPARED, so the session does not pass"] if self.compared_nothing else lines

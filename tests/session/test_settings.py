@@ -169,7 +169,7 @@ def test_a_home_is_found_in_each_folder(option: str) -> None:
     [
         (
             {"update_baselines": "all", "tfperf_inject_slowdown": "0.1"},
-            "--tfperf-inject-slowdown with --update-baselines: the slowdown would become the reference",
+            "--tfperf-inject-slowdown with --update-baselines: the slowdown would become the baseline",
         ),
         (
             {"tfperf_launcher": "slurm", "tfperf_split_gpu": "true"},

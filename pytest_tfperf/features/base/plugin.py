@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
-from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.core.settings import NOT_WITH_ANOTHER_SIDE, Settings
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import hookimpl
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.comparing import OtherSide
+    from pytest_tfperf.bench.other_side import OtherSide
     from pytest_tfperf.core.selection import Selection
 
 BASE: Final[Setting[str]] = Setting(
@@ -22,12 +23,7 @@ BASE: Final[Setting[str]] = Setting(
     parse=str,
     help="compare with the commit where this branch left REV, not with baselines",
     metavar="REV",
-    excludes={
-        "against": "each of them is the other side of every check",
-        "update_baselines": "a comparison has no baseline",
-        "reference": "a comparison has no reference environment",
-        "smoke": "one window compares nothing",
-    },
+    excludes={"against": "each of them is the other side of every check", **NOT_WITH_ANOTHER_SIDE},
 )
 LOCK: Final[Setting[Path | None]] = Setting(
     name="base_lock",
@@ -52,11 +48,13 @@ def prepare(settings: Settings) -> None:
 
 
 @hookimpl
-def other_side(settings: Settings, selection: Selection, say: Callable[[str], None]) -> OtherSide | None:
+def other_side(
+    settings: Settings, selection: Selection, say: Callable[[str], None], opened: ExitStack
+) -> OtherSide | None:
     """The code of the merge base."""
     base = settings.of(BASE)
     if not base:
         return None
     from pytest_tfperf.features.base.side import base_side
 
-    return base_side(settings, selection, base, settings.of(LOCK), BASE.spelled, say)
+    return base_side(settings, selection, base, settings.of(LOCK), BASE.spelled, say, opened)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, final
 
-from pytest_tfperf.bench.comparing import Terms
-from pytest_tfperf.core.command import Subject
+from pytest_tfperf.bench.comparing import Effort
+from pytest_tfperf.bench.other_side import OtherSide, State, Terms
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.errors import NotCompared, TfperfError
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import duration
 from pytest_tfperf.revisions.checkout import Checkout
-from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
-from pytest_tfperf.revisions.git import DIRTY, Commit, commit_of, merge_base, require_repository
-from pytest_tfperf.revisions.own_code import OwnCode
+from pytest_tfperf.revisions.git import DIRTY, commit_of, merge_base, require_repository
 from pytest_tfperf.revisions.virtual_environment import environment_of
 from pytest_tfperf.revisions.worktrees import Checkouts
-from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher
 
 
 def base_side(
@@ -31,7 +27,8 @@ def base_side(
     lock: Path | None,
     option: str,
     say: Callable[[str], None],
-) -> BaseSide:
+    opened: ExitStack,
+) -> OtherSide:
     """Check the base out, and make its environment where a lock is given.
 
     Args:
@@ -41,6 +38,7 @@ def base_side(
         lock: a file of the repository; its text at the base says which packages the base runs with. None: the same.
         option: what messages call `revision`.
         say: shows a line while git or pip is at work.
+        opened: holds the checkout until the session ends.
 
     Raises:
         TfperfError: git can't check it out, it lacks the tests' folder or the lock, or pip fails.
@@ -48,103 +46,52 @@ def base_side(
     repository = require_repository(settings.root, option).resolve()
     base = merge_base(repository, revision, option)
     checkouts = Checkouts(repository, settings.dir / "checkouts")
-    try:
-        folder = checkouts.get(base.hash, say).resolve()
-        checkout = Checkout(
-            repository=repository, folder=folder, name=f"{revision} ({base.shown})", beside=folder.parent
-        )
-        lacking = _require_tests(settings.root.resolve(), selection, checkout)
-        python = sys.executable
-        if lock is not None:
-            python = str(environment_of(_there(lock, checkout, option), settings.dir / "environments", say))
-    except BaseException:
-        checkouts.close()
-        raise
-    return BaseSide(base, commit_of(repository, besides=settings.baselines), checkout, checkouts, python, lacking)
+    opened.callback(checkouts.close)
+    folder = checkouts.get(base.hash, say).resolve()
+    there = Checkout(repository=repository, folder=folder, name=f"{revision} ({base.shown})", beside=folder.parent)
+    here = replace(there, folder=repository, name="this checkout")
+    lacking = _require_tests(settings.root.resolve(), selection, there)
+    python = sys.executable
+    if lock is not None:
+        python = str(environment_of(_there(lock, there, option), settings.dir / "environments", say))
+    head = commit_of(repository, besides=settings.baselines)
+    a = State(title=there.name, facts={"commit": base.shown}, python=python, checkout=there)
+    b = State(title=here.name, facts={"commit": head}, checkout=here)
+    terms = Terms()
+    return OtherSide(
+        a=a,
+        b=b,
+        announcement=tuple(_announcement(a, b, terms.effort)),
+        terms=terms,
+        may_lack_code=True,
+        lacking=lacking,
+    )
 
 
-@final
-class BaseSide:
-    """See `OtherSide`.
-
-    Args:
-        base: the merge base.
-        head: the current commit, with DIRTY where files were changed.
-        checkout: the base's code.
-        checkouts: holds it until the session ends.
-        python: runs the base.
-        lacking: tests whose folder it lacks, and that folder.
-    """
-
-    terms: Final = Terms()
-    may_lack_code: Final = True
-
-    def __init__(
-        self,
-        base: Commit,
-        head: str,
-        checkout: Checkout,
-        checkouts: Checkouts,
-        python: str,
-        lacking: Mapping[str, Path],
-    ) -> None:
-        self._checkout = checkout
-        self._lacking = lacking
-        self._checkouts = checkouts
-        self._interpreter = checkout.interpreter(python)
-        self._own_code: Sequence[OwnCode] = ()
-        self.facts: tuple[Mapping[str, str], Mapping[str, str]] = ({"commit": base.shown}, {"commit": head})
-        self.announcement = tuple(_announcement(base, head, checkout, self.terms, python))
-
-    def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:
-        """See `OtherSide.launchers`."""
-        has_own_packages = self._interpreter.python != sys.executable
-        a = CheckoutLauncher(launch(self._interpreter), self._checkout, may_be_same=has_own_packages)
-        current = replace(self._checkout, folder=self._checkout.repository, name="this checkout")
-        b = CheckoutLauncher(here, current, may_be_same=has_own_packages, lacking=a)
-        self._own_code = (a.own_code, b.own_code)
-        return a, b
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """See `OtherSide.remarks`."""
-        return [remark for side in self._own_code for remark in side.remarks]
-
-    def refuse(self, subject: Subject, test: str) -> None:  # noqa: ARG002  # the launcher looks at what it runs
-        """Raise NotCompared where the base has no folder of the test."""
-        if test in self._lacking:
-            raise NotCompared(f"NEW: {self._checkout.name} has no folder {self._lacking[test]}/")
-
-    def close(self) -> None:
-        """See `OtherSide.close`."""
-        self._checkouts.close()
-
-
-def _announcement(base: Commit, head: str, checkout: Checkout, terms: Terms, python: str) -> list[str]:
-    effort = terms.effort
+def _announcement(a: State, b: State, effort: Effort) -> Iterator[str]:
+    head = b.facts["commit"]
     changed = ", with uncommitted changes" if head.endswith(DIRTY) else ""
-    lines = [
-        f"each check compares this checkout (b, {head.removesuffix(DIRTY)}{changed}) with {checkout.name} (a) instead "
+    yield (
+        f"each check compares {b.title} (b, {head.removesuffix(DIRTY)}{changed}) with {a.title} (a) instead "
         f"of a baseline, in at most {effort.max_pairs} pairs of runs or {duration(effort.max_seconds)} each"
-    ]
-    if head == base.shown:
-        lines.append("the base is this commit itself, without changes: both sides are the same code")
-    if python != sys.executable:
-        lines.append(f"the base runs with packages of its own: {python}")
-    return lines
+    )
+    if a.facts == b.facts:
+        yield "the base is this commit itself, without changes: both sides are the same code"
+    if a.python != b.python:
+        yield f"the base runs with packages of its own: {a.python}"
 
 
-def _require_tests(root: Path, selection: Selection, checkout: Checkout) -> dict[str, Path]:
+def _require_tests(root: Path, selection: Selection, checkout: Checkout) -> dict[str, str]:
     """The tests whose folder the base lacks; one that lacks all of them is refused: everything would be new."""
     folders = {test.id: (root / test.file).parent.resolve() for test in selection.tests if test.file} or {"": root}
     inside = {
-        test: one.relative_to(checkout.repository)
-        for test, one in folders.items()
-        if one.is_relative_to(checkout.repository)
+        test: folder.relative_to(checkout.repository)
+        for test, folder in folders.items()
+        if folder.is_relative_to(checkout.repository)
     }
-    lacking = {test: one for test, one in inside.items() if not (checkout.folder / one).is_dir()}
+    lacking = {test: str(folder) for test, folder in inside.items() if not (checkout.folder / folder).is_dir()}
     if inside and len(lacking) == len(inside):
-        names = ", ".join(f"{one}/" for one in sorted(set(inside.values())))
+        names = ", ".join(f"{folder}/" for folder in sorted(set(lacking.values())))
         raise TfperfError(
             f"the base {checkout.name} has no folder {names}, so it has nothing to compare with",
             next_step="Merge the tests first; until then measure without --tfperf-base",

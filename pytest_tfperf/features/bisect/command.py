@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, folder
@@ -63,21 +64,18 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.bisect.searching import Searching
-    from pytest_tfperf.features.bisect.states import CommitStates, PackageStates, range_of
+    from pytest_tfperf.features.bisect.search import Search
+    from pytest_tfperf.features.bisect.states import commit_states, package_states, range_of
 
     tolerance = None if arguments.tolerance is None else Tolerance.of(arguments.tolerance)
     if arguments.packages and (arguments.good or arguments.bad):
         raise TfperfError("--packages with --good or --bad: search either packages or commits")
     project = root().absolute()
-    if arguments.packages:
-        fast, slow = arguments.packages
-        states: PackageStates | CommitStates = PackageStates(fast, slow, arguments.dir)
-    else:
-        good, bad = range_of(arguments, project)
-        states = CommitStates(project, good, bad, arguments.dir)
-    try:
-        search = Searching(arguments.test, states, arguments.dir, show, tolerance=tolerance, afresh=arguments.again)
+    with ExitStack() as opened:
+        if arguments.packages:
+            fast, slow = arguments.packages
+            states = package_states(fast, slow, arguments.dir)
+        else:
+            states = commit_states(project, *range_of(arguments, project), arguments.dir, opened)
+        search = Search(arguments.test, states, arguments.dir, show, tolerance=tolerance, afresh=arguments.again)
         return search.run()
-    finally:
-        states.close()

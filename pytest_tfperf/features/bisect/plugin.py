@@ -13,7 +13,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.features import hookimpl
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.comparing import OtherSide
+    from pytest_tfperf.bench.other_side import OtherSide
     from pytest_tfperf.core.session_verdicts import SessionRecord
 
 STEP: Final[Setting[Path | None]] = Setting(
@@ -40,9 +40,10 @@ def other_side(settings: Settings) -> OtherSide | None:
     path = settings.of(STEP)
     if path is None:
         return None
-    from pytest_tfperf.features.bisect.step import TwoStates, read_step
+    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.features.bisect.step import read
 
-    return TwoStates(read_step(path), settings.root)
+    return read(OtherSide, path)
 
 
 @hookimpl
@@ -50,9 +51,9 @@ def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
     """Give the answer to `tfperf bisect`."""
     path = settings.of(STEP)
     if path is not None:
-        from pytest_tfperf.features.bisect.step import answered, read_step, write
+        from pytest_tfperf.features.bisect.step import answer_file, answer_of, write
 
-        write(Path(read_step(path).answer), answered(record))
+        write(answer_file(path), answer_of(record))
     return []
 
 

@@ -1,15 +1,30 @@
-"""Which of several changes in a row brought a slowdown, found by comparisons that may be wrong. Pure."""
+"""The search for the first slow state, by comparisons that may be wrong; it survives an interruption."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, final
 
-from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision
+from pytest_tfperf.bench.comparing import Effort
+from pytest_tfperf.bench.other_side import OtherSide, Terms
+from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Tolerance
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.bisect.states import States
+from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read, write
+from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.reports.comparisons import reason_of
+from pytest_tfperf.reports.numbers import change, counted, duration
+from pytest_tfperf.reports.table import aligned
 
 TOTAL_ERROR: Final = 0.05
 """How often a whole search may end at the wrong change.
@@ -22,57 +37,9 @@ trusted more than another.
 MOST_PAIRS: Final = 60
 """Pairs of a comparison before its likelier answer counts: at 4 % between runs, halves of 10 % need about 20."""
 
-
-class Side(StrEnum):
-    """Where a state lies."""
-
-    GOOD = "good"
-    BAD = "bad"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a comparison of a state with the good one said.
-
-    Args:
-        side: where the state lies; skipped if it can't be measured.
-        is_sure: whether the comparison was decided, and not only likelier than its opposite.
-        ratio, low, high: of the state over the good one, with the interval; NaN if it was skipped.
-        pairs: how many it took.
-        why: why it was skipped.
-        may_pass: whether that may be different the next time: the machine was disturbed or short of memory, a worker
-            hung or was killed. Code that raises or is missing, and packages that can't be installed, are the state's.
-    """
-
-    side: Side
-    is_sure: bool = True
-    ratio: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    pairs: int = 0
-    why: str = ""
-    may_pass: bool = False
-
-
-def answer_of(decision: PairsDecision, threshold: Tolerance, pairs: int) -> Answer:
-    """The answer that a decision gives; where it is undecided, the likelier one."""
-    is_lower = decision.ratio < 1 + (threshold.lower or 0.0)
-    sides = {Outcome.REGRESSED: Side.BAD, Outcome.PASS: Side.GOOD, Outcome.IMPROVED: Side.GOOD}
-    side = sides.get(decision.outcome, Side.BAD if is_lower else Side.GOOD)
-    return Answer(
-        side=side,
-        is_sure=decision.outcome in sides,
-        ratio=decision.ratio,
-        low=decision.low,
-        high=decision.high,
-        pairs=pairs,
-    )
-
-
-def threshold_of(ratio: float) -> Tolerance:
-    """Half of the loss, as logarithms: what lost more lies behind the change, what lost less before it."""
-    return Tolerance(math.sqrt(ratio) - 1, None)
+_MOST_SECONDS: Final = 3600.0
+_LAST_LINES: Final = 15
+_SLOW: Final = {Outcome.REGRESSED: True, Outcome.PASS: False, Outcome.IMPROVED: False}
 
 
 def comparisons(states: int) -> int:
@@ -85,42 +52,322 @@ def comparisons(states: int) -> int:
 
 
 def error_rates(states: int) -> ErrorRates:
-    """The share of one comparison in either direction, among so many states that may be the first bad one."""
+    """The share of one comparison in either direction, among so many states that may be the first slow one."""
     share = TOTAL_ERROR / comparisons(states)
     return ErrorRates(false_alarms=share, false_passes=share)
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """A search among the states 1 to `states`: 0 is good, and the last one is bad.
+def threshold_of(ratio: float) -> Tolerance:
+    """Half of the loss, as logarithms: what lost more lies behind the change, what lost less before it."""
+    return Tolerance(math.sqrt(ratio) - 1, None)
+
+
+def is_slow(outcome: Outcome | None, ratio: float, threshold: Tolerance) -> bool:
+    """Whether a state lies behind the change; of an undecided comparison, what is likelier."""
+    return _SLOW[outcome] if outcome in _SLOW else ratio < 1 + (threshold.lower or 0.0)
+
+
+def candidates(states: int, known: Mapping[int, bool | None]) -> range:
+    """The states that may be the first slow one: a single one where none was skipped beside it.
 
     Args:
-        states: how many may be the first bad one.
-        answers: what is known of each state that was compared.
+        states: how many may be it: state 0 is fast, and the last one is slow.
+        known: whether a state is slow; None where it can't be measured.
+    """
+    slow = min((index for index, is_slow in known.items() if is_slow), default=states)
+    fast = max((index for index, is_slow in known.items() if is_slow is False and index < slow), default=0)
+    return range(fast + 1, slow + 1)
+
+
+def next_state(states: int, known: Mapping[int, bool | None]) -> int | None:
+    """The state to compare next: the middle one, or the nearest to it that can be measured; None at the end."""
+    found = candidates(states, known)
+    middle = (found.start - 1 + found[-1]) / 2
+    return min((index for index in found[:-1] if index not in known), key=lambda i: abs(i - middle), default=None)
+
+
+@final
+class Search:
+    """One search. It keeps each answer that decides in a file, of which the same command makes use.
+
+    Args:
+        test: pytest's id.
+        states: among which it searches.
+        folder: tfperf's own.
+        show: prints a line.
+        tolerance: what the bad end must have lost more than; None: the test's own.
+        afresh: forget what is known.
+        run_pytest: runs a step's session on the test, and returns what it printed.
     """
 
-    states: int
-    answers: Mapping[int, Answer]
+    def __init__(
+        self,
+        test: str,
+        states: States,
+        folder: Path,
+        show: Callable[[str], object],
+        *,
+        tolerance: Tolerance | None = None,
+        afresh: bool = False,
+        run_pytest: Callable[[str, Path], str] | None = None,
+    ) -> None:
+        self._test = test
+        self._states = states
+        self._names = states.names
+        self._last = len(self._names) - 1
+        self._show = show
+        self._tolerance = tolerance
+        self._run_pytest = run_pytest or _session
+        digest = hashlib.sha256("\0".join([test, str(tolerance), *states.key]).encode()).hexdigest()[:12]
+        self._folder = folder.absolute() / "bisect" / digest
+        if afresh:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._call: Call = (test, "", "")
+        self._answers: dict[int, Comparison | Fault] = {}
+        self._asked_again: set[int] = set()
+        self._seconds: list[float] = []
+
+    def run(self) -> int:
+        """Search until the change is found; returns the exit status.
+
+        Raises:
+            TfperfError: the ends can't be compared.
+            KeyboardInterrupt: after saying what is kept.
+        """
+        try:
+            return self._run()
+        except KeyboardInterrupt:
+            kept = f"{counted(len(list(self._folder.glob('0-*.json'))), 'comparison')} kept in {self._folder}"
+            self._show(f"interrupted; {kept}. The same command goes on, with --again it begins anew")
+            raise
+
+    def _run(self) -> int:
+        good, bad = self._names[0], self._names[-1]
+        self._show(
+            f"{counted(self._last, 'state')} after {good} (good) up to {bad} (bad), at most "
+            f"{counted(comparisons(self._last), 'comparison')}"
+        )
+        ends = self._compare_ends()
+        if _is_invalid(ends):
+            self._show(f"  {bad}: skipped: {reason_of(ends)}; once more")
+            ends = self._compare_ends()
+        if not _is_invalid(ends):  # a reader would take its ratio for a result
+            of = "" if ends.test == self._test else f" of {ends.test}"
+            self._show(f"  {bad}: {_size(ends)}, {counted(len(ends.pairs), 'pair')}{of}")
+        if ends.outcome not in _SLOW:
+            why = reason_of(ends)
+            self._show(f"{bad} could not be compared with {good}: {why}. The same command tries it again")
+            return EXIT_NOT_MEASURED
+        if not _SLOW[ends.outcome]:
+            self._show(f"{bad} is not slower than {good} by more than the tolerance: {ends.reason}")
+            return EXIT_REGRESSED
+        return self._find(threshold_of(ends.ratio))
+
+    def _find(self, threshold: Tolerance) -> int:
+        for index in range(1, self._last):
+            if (kept := self._kept(index)) is not None:
+                self._answers[index] = self._of_call(kept)
+                self._show(f"  {self._names[index]}: {_said(self._answers[index])} (kept)")
+        while (asked := self._next()) is not None:
+            self._show_left()
+            answer = self._compare(0, asked, threshold)
+            self._answers[asked] = found = self._of_call(answer)
+            if isinstance(found, Comparison):
+                self._write(self._file(asked), answer)
+            self._show(f"  {self._names[asked]}: {_said(found)}")
+        if len(self._candidates) == 1:
+            return self._confirm(self._candidates[0], threshold)
+        listed = ", ".join(self._names[index] for index in self._candidates)
+        hint = ". The same command measures those again that were disturbed"
+        hint = hint if any(map(self._may_pass, self._candidates)) else ""
+        self._show(f"one of these {len(self._candidates)}, because those between can't be measured: {listed}{hint}")
+        return EXIT_NOT_MEASURED
 
     @property
-    def good(self) -> int:
-        """The last state before the change, as far as is known."""
-        return max((i for i, one in self.answers.items() if one.side is Side.GOOD and i < self.bad), default=0)
+    def _known(self) -> dict[int, bool | None]:
+        return {index: _lies_behind(found) for index, found in self._answers.items()}
 
     @property
-    def bad(self) -> int:
-        """The first state behind the change, as far as is known."""
-        return min((i for i, one in self.answers.items() if one.side is Side.BAD), default=self.states)
+    def _candidates(self) -> range:
+        return candidates(self._last, self._known)
 
-    @property
-    def next(self) -> int | None:
-        """The state to compare next: the middle one, or the nearest to it that can be measured; None at the end."""
-        skipped = {i for i, one in self.answers.items() if one.side is Side.SKIPPED}
-        left = [i for i in range(self.good + 1, self.bad) if i not in skipped]
-        middle = (self.good + self.bad) / 2
-        return min(left, key=lambda i: abs(i - middle), default=None)
+    def _next(self) -> int | None:
+        """The state to compare next; at the end of the search, once more what a busy machine may have skipped."""
+        asked = next_state(self._last, self._known)
+        again = [index for index in self._candidates if self._may_pass(index) and index not in self._asked_again]
+        if asked is not None or not again:
+            return asked
+        self._show(f"going back to {', '.join(self._names[index] for index in again)}")
+        for index in again:
+            del self._answers[index]
+        self._asked_again |= set(again)
+        return next_state(self._last, self._known)
 
-    @property
-    def candidates(self) -> range:
-        """The states that may be the first bad one: one of them where none was skipped beside it."""
-        return range(self.good + 1, self.bad + 1)
+    def _may_pass(self, index: int) -> bool:
+        found = self._answers.get(index)
+        return isinstance(found, Fault) and found.may_pass
+
+    # Comparisons
+
+    def _compare_ends(self) -> Comparison:
+        """The comparison of the call that lost most between the ends; kept if it is decided.
+
+        Raises:
+            TfperfError: an end can't be built or measured.
+        """
+        answer = self._kept(self._last) or self._compare(0, self._last, self._tolerance)
+        faults = [TfperfError(fault.why) for fault in answer.faults.values()]
+        if not answer.comparisons:
+            raise faults[0]
+        # What could not be compared may have lost most, so it comes before what passed.
+        self._call, most = min(
+            answer.calls.items(),
+            key=lambda item: (WORST_FIRST.index(item[1].outcome or Outcome.INVALID), item[1].ratio),
+        )
+        if most.outcome in _SLOW:
+            if faults and not _SLOW[most.outcome]:
+                raise faults[0]
+            self._write(self._file(self._last), answer)
+        return most
+
+    def _compare(self, a: int, b: int, tolerance: Tolerance | None) -> Answer:
+        """The answer of a session that compares two states; without a comparison it has a fault."""
+        try:
+            side_a, side_b = (self._states.state(index) for index in (a, b))
+        except TfperfError as error:
+            return Answer(faults={self._test: Fault(why=str(error))})
+        step = self._folder / "step.json"
+        answered = answer_file(step)
+        answered.unlink(missing_ok=True)
+        terms = Terms(
+            tolerance=tolerance,
+            effort=Effort(max_pairs=MOST_PAIRS, max_seconds=_MOST_SECONDS),
+            error_rates=error_rates(self._last),
+            compares_figures=False,
+        )
+        announcement = (f"each check compares {side_b.title} (b) with {side_a.title} (a)",)
+        self._write(step, OtherSide(a=side_a, b=side_b, announcement=announcement, terms=terms))
+        text = self._run_pytest(self._test, step)
+        answer = read(Answer, answered) if answered.exists() else Answer()
+        if answer.comparisons:
+            self._seconds.append(_seconds(answer))
+        if answer.comparisons or answer.faults:
+            return answer
+        end = (f"  | {line}" for line in text.splitlines()[-_LAST_LINES:])
+        why = "\n".join([f"pytest compared nothing in {self._test}:", *end])
+        return Answer(faults={self._test: Fault(why=why)})
+
+    def _of_call(self, answer: Answer) -> Comparison | Fault:
+        """The comparison of the call that lost most between the ends, or why there is none."""
+        if (found := answer.calls.get(self._call)) is not None:
+            return Fault(why=reason_of(found), may_pass=True) if _is_invalid(found) else found
+        faults = (answer.faults.get(test) for test in (self._call[0], self._test))
+        return next(filter(None, faults), Fault(why=f"{self._call[0]} was not compared"))
+
+    # The end
+
+    def _confirm(self, first: int, threshold: Tolerance) -> int:
+        """Compare the first slow state with the one before it, and name it."""
+        names, before = self._names, first - 1
+        beside = f"{names[first]} beside {names[before]}"
+        last = self._of_call(self._compare(before, first, threshold))
+        if isinstance(last, Fault) and last.may_pass:
+            self._show(f"  {beside}: {_said(last)}; once more")
+            last = self._of_call(self._compare(before, first, threshold))
+        if isinstance(last, Fault):
+            self._show(f"{names[first]} is the first slow {self._states.noun}; its size is not known: {_reason(last)}")
+            return EXIT_NOT_MEASURED
+        is_sure = last.outcome in _SLOW
+        if not _lies_behind(last):
+            why = "an earlier answer was wrong" if is_sure else "this undecided answer or an earlier one is wrong"
+            self._show(
+                f"{names[first]} would be it, but beside {names[before]} it is not slow ({_size(last)}): {why}. "
+                "Search again on a quieter machine, with --again"
+            )
+            return EXIT_NOT_MEASURED
+        answers = self._answers.items()
+        unsure = [names[i] for i, one in answers if isinstance(one, Comparison) and one.outcome not in _SLOW]
+        unsure += [] if is_sure else [beside]
+        doubts = [("doubt", f"{', '.join(unsure)} stayed undecided; the likelier answer counted")] if unsure else []
+        lines = aligned([*self._states.about(first), *doubts])
+        size = f"{_size(last)}, beside {names[before]}"
+        self._show("\n".join([f"{names[first]} is the first slow one: {size}", *(f"  {line}" for line in lines)]))
+        return EXIT_GREEN
+
+    def _show_left(self) -> None:
+        """How many comparisons are left, and their time by those that were made."""
+        left = comparisons(len(self._candidates)) - 1
+        seconds = left * statistics.fmean(self._seconds) if self._seconds else 0.0
+        self._show(f"{counted(left, 'comparison')} left" + (f", about {duration(seconds)}" if seconds else ""))
+
+    # What is kept: the answer on each state beside state 0
+
+    def _file(self, index: int) -> Path:
+        return self._folder / f"0-{index}.json"
+
+    def _kept(self, index: int) -> Answer | None:
+        path = self._file(index)
+        if not path.exists():
+            return None
+        try:
+            answer = read(Answer, path)
+        except (OSError, ValueError, TfperfError) as error:
+            raise TfperfError(f"{path} can't be read: {error}", next_step="Begin anew with --again") from None
+        self._seconds.append(_seconds(answer))
+        return answer
+
+    def _write(self, path: Path, value: OtherSide | Answer) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder.parent / ".gitignore").write_text("*\n", "utf-8")
+        write(path, value)
+
+
+def _session(test: str, step: Path) -> str:
+    """Run pytest on the test; returns what it printed. Ctrl-C reaches it, too, and is waited for."""
+    command = [sys.executable, "-m", "pytest", test, "-p", "no:cacheprovider"]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, "TFPERF_BISECT_STEP": str(step)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            text, _ = process.communicate()
+        except KeyboardInterrupt:
+            process.communicate()
+            raise
+    return text
+
+
+def _is_invalid(one: Comparison) -> bool:
+    return one.outcome in (None, Outcome.INVALID)
+
+
+def _lies_behind(found: Comparison | Fault) -> bool | None:
+    """Whether a state lies behind the change; None where it could not be compared."""
+    return None if isinstance(found, Fault) else is_slow(found.outcome, found.ratio, found.tolerance)
+
+
+def _seconds(answer: Answer) -> float:
+    return math.fsum(one.seconds for one in answer.comparisons)
+
+
+def _reason(fault: Fault) -> str:
+    return fault.why.partition("\n")[0]
+
+
+def _size(one: Comparison) -> str:
+    """The change with its interval: "-10.1 % (95 % CI -11.0 % to -9.2 %)"."""
+    interval = f" (95 % CI {change(one.low - 1)} to {change(one.high - 1)})" if math.isfinite(one.high) else ""
+    return f"{change(one.ratio - 1)}{interval}"
+
+
+def _said(found: Comparison | Fault) -> str:
+    if isinstance(found, Fault):
+        return f"skipped: {_reason(found)}"
+    doubt = "" if found.outcome in _SLOW else ", the likelier answer"
+    word = "slow" if _lies_behind(found) else "fast"
+    return f"{word}{doubt}, {change(found.ratio - 1)} in {counted(len(found.pairs), 'pair')}"

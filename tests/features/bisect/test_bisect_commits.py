@@ -70,7 +70,7 @@ def first(bisected: Bisected) -> tuple[str, int, str]:
         kept = bisected.repository.folder / ".tfperf" / "bisect"
 
         def has_begun() -> bool:
-            return any("." not in path.stem for path in kept.glob("*.json")) or process.poll() is not None
+            return any(kept.glob("*/0-*.json")) or process.poll() is not None
 
         wait_for(has_begun, SESSION_SECONDS)
         os.killpg(process.pid, signal.SIGINT)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.bisect.states import PackageStates
+from pytest_tfperf.features.bisect.states import States, package_states
 from tests.helpers.inner import Project
 from tests.helpers.repositories import Repository
 from tests.helpers.wheels import wheel
@@ -51,10 +51,10 @@ def test_the_package_is_found_and_environments_are_made_once(project: Project, t
     assert 3 <= len(list((project.folder / ".tfperf" / "environments").glob("*/bin"))) <= 4
 
 
-def states(tmp_path: Path, fast: str, slow: str) -> PackageStates:
+def states(tmp_path: Path, fast: str, slow: str) -> States:
     for name, text in (("fast", fast), ("slow", slow)):
         (tmp_path / name).write_text(text)
-    return PackageStates(tmp_path / "fast", tmp_path / "slow", tmp_path)
+    return package_states(tmp_path / "fast", tmp_path / "slow", tmp_path)
 
 
 def test_each_state_has_one_more_package_of_the_slow_lock(tmp_path: Path) -> None:

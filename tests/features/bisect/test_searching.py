@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pytest_tfperf.bench.other_side import OtherSide, State
+from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.bisect.searching import Searching
-from pytest_tfperf.features.bisect.step import Answered, Found, State, read_step, write
-from pytest_tfperf.judging.pairs import PairsDecision
+from pytest_tfperf.features.bisect.search import Search
+from pytest_tfperf.features.bisect.states import States
+from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read, write
+from pytest_tfperf.reports.comparisons import reason_of
+from tests.helpers.measurements import comparison
 
 TEST = "a.py::test"
 FOUND, NOT_SLOWER, NOT_MEASURED = 0, 1, 6
 
-
-class PlayedStates:
-    """The states "0", which is good, to "4"."""
-
-    noun = "commit"
-    key = ("0", "4")
-    names = ("0", "1", "2", "3", "4")
-
-    def state(self, index: int) -> State:
-        return State(name=str(index), kind=self.noun, python="python")
-
-    def about(self, index: int) -> list[tuple[str, str]]:
-        return [("subject", f"the change of {index}")]
+STATES = States(
+    noun="commit",
+    key=("0", "4"),
+    names=("0", "1", "2", "3", "4"),
+    state=lambda index: State(title=str(index)),
+    about=lambda index: [("subject", f"the change of {index}")],
+)
+"""The states "0", which is good, to "4"."""
 
 
-def found(outcome: Outcome, ratio: float, *, test: str = TEST, call: int = 0, reason: str = "") -> Found:
-    decision = PairsDecision(ratio, ratio - 0.01, ratio + 0.01, outcome, reason)
-    return Found(test=test, call=call, decision=decision, pairs=3)
+def found(outcome: Outcome, ratio: float, *, test: str = TEST, model: str = "resnet50", reason: str = "") -> Comparison:
+    side = replace(comparison().b, workload=Workload(model=model, batch_size=64))
+    return comparison(
+        test=test, b=side, ratio=ratio, low=ratio - 0.01, high=ratio + 0.01, outcome=outcome, reason=reason
+    )
 
 
 FAST, SLOW = found(Outcome.PASS, 1.0), found(Outcome.REGRESSED, 0.9)
 UNDECIDED = found(Outcome.INCONCLUSIVE, 0.93, reason="too close to decide")
-DISTURBED = found(Outcome.INVALID, 0.5, reason="INVALID: other processes used 43 % of 2 cores")
-DIED = Answered(faults={TEST: "the program exited with status 1"})
-HUNG = Answered(faults={TEST: "the program printed nothing for 60 s"}, passing=(TEST,))
-Said = Found | Answered | list[Found | Answered]
+DISTURBED = found(Outcome.INVALID, 0.5)
+DIED = Answer(faults={TEST: Fault(why="the program exited with status 1")})
+HUNG = Answer(faults={TEST: Fault(why="the program printed nothing for 60 s", may_pass=True)})
+Said = Comparison | Answer | list[Comparison | Answer]
 """The answer of each session on two states, or those of its sessions one after the other."""
 SECOND_IS_SLOW: Mapping[str, Said] = {"0 4": SLOW, "0 2": SLOW, "0 1": FAST, "1 2": SLOW}
 """By the two states that are compared."""
@@ -59,19 +61,21 @@ class Played:
         """The status and the text of a search; `compared` has the states that it compared."""
         self.compared, said = [], []
         session = self._session(answers)
-        status = Searching(test, PlayedStates(), self._folder, said.append, run_pytest=session).run()
+        status = Search(test, STATES, self._folder, said.append, run_pytest=session).run()
         return status, "\n".join(map(str, said))
 
     def _session(self, answers: Mapping[str, Said]) -> Callable[[str, Path], str]:
         def run_pytest(test: str, step_file: Path) -> str:
             del test
-            step = read_step(step_file)
-            self.compared.append(f"{step.a.name} {step.b.name}")
+            step = read(OtherSide, step_file)
+            self.compared.append(f"{step.a.title} {step.b.title}")
             said = answers[self.compared[-1]]
             answer = (
                 said[min(self.compared.count(self.compared[-1]), len(said)) - 1] if isinstance(said, list) else said
             )
-            write(Path(step.answer), answer if isinstance(answer, Answered) else Answered(found=(answer,)))
+            answer = answer if isinstance(answer, Answer) else Answer(comparisons=(answer,))
+            judged = tuple(replace(one, tolerance=step.terms.tolerance or one.tolerance) for one in answer.comparisons)
+            write(answer_file(step_file), replace(answer, comparisons=judged))
             return ""
 
         return run_pytest
@@ -92,7 +96,7 @@ def test_the_first_slow_state_is_named_with_its_size_beside_the_one_before(playe
 
 def test_a_last_comparison_that_was_disturbed_confirms_nothing(played: Played) -> None:
     status, text = played.search({**SECOND_IS_SLOW, "1 2": DISTURBED})
-    assert (status, "its size is not known: INVALID: other processes used" in text) == (NOT_MEASURED, True), text
+    assert (status, "its size is not known: INVALID: every run was disturbed" in text) == (NOT_MEASURED, True), text
 
 
 def test_an_undecided_last_comparison_is_a_doubt(played: Played) -> None:
@@ -115,7 +119,7 @@ def test_an_undecided_last_comparison_blames_no_earlier_answer(played: Played) -
 
 @pytest.mark.parametrize("why", [DISTURBED, HUNG], ids=["disturbed", "hung"])
 def test_a_state_that_was_skipped_for_a_busy_moment_is_measured_again_before_the_end(
-    played: Played, why: Found | Answered
+    played: Played, why: Comparison | Answer
 ) -> None:
     status, text = played.search({**SECOND_IS_SLOW, "0 1": [why, FAST]})
     assert (status, "going back to 1\n" in text, "2 is the first slow one" in text) == (FOUND, True, True), text
@@ -151,22 +155,22 @@ def test_the_first_and_the_last_comparison_are_made_once_more_if_they_were_distu
 
 
 @pytest.mark.parametrize("ends", [DISTURBED, UNDECIDED], ids=["disturbed", "undecided"])
-def test_ends_that_could_not_be_compared_are_said_to_be_that(played: Played, ends: Found) -> None:
+def test_ends_that_could_not_be_compared_are_said_to_be_that(played: Played, ends: Comparison) -> None:
     status, text = played.search({"0 4": ends})
     assert status == NOT_MEASURED
-    assert f"4 could not be compared with 0: {ends.decision.reason}" in text
+    assert f"4 could not be compared with 0: {reason_of(ends)}" in text
     assert "is not slower" not in text
 
 
 @pytest.mark.parametrize("ends", [DISTURBED, UNDECIDED], ids=["disturbed", "undecided"])
-def test_ends_that_could_not_be_compared_are_compared_again(played: Played, ends: Found) -> None:
+def test_ends_that_could_not_be_compared_are_compared_again(played: Played, ends: Comparison) -> None:
     played.search({"0 4": ends})
     status, text = played.search(SECOND_IS_SLOW)
     assert status == FOUND, text
 
 
 @pytest.mark.parametrize("skipped", [DISTURBED, DIED], ids=["disturbed", "died"])
-def test_a_state_that_was_skipped_is_measured_again(played: Played, skipped: Found | Answered) -> None:
+def test_a_state_that_was_skipped_is_measured_again(played: Played, skipped: Comparison | Answer) -> None:
     status, _ = played.search({**SECOND_IS_SLOW, "0 1": skipped})
     assert status == NOT_MEASURED
     status, text = played.search(SECOND_IS_SLOW)
@@ -175,7 +179,7 @@ def test_a_state_that_was_skipped_is_measured_again(played: Played, skipped: Fou
 
 def test_a_skipped_state_says_why(played: Played) -> None:
     _, text = played.search({**SECOND_IS_SLOW, "0 1": DISTURBED})
-    assert "1: skipped: INVALID: other processes used" in text
+    assert "1: skipped: INVALID: every run was disturbed" in text
 
 
 def test_ends_that_do_not_differ_are_kept(played: Played) -> None:
@@ -187,12 +191,12 @@ def test_ends_that_do_not_differ_are_kept(played: Played) -> None:
 # Several tests or calls
 
 
-def several(*comparisons: Found, **faults: str) -> Answered:
-    return Answered(found=comparisons, faults={f"{TEST}[{name}]": why for name, why in faults.items()})
+def several(*comparisons: Comparison, **faults: str) -> Answer:
+    return Answer(comparisons=comparisons, faults={f"{TEST}[{name}]": Fault(why=why) for name, why in faults.items()})
 
 
-def of_parameter(name: str, one: Found) -> Found:
-    return found(one.decision.outcome, one.decision.ratio, test=f"{TEST}[{name}]")
+def of_parameter(name: str, one: Comparison) -> Comparison:
+    return replace(one, test=f"{TEST}[{name}]")
 
 
 def test_a_parameter_that_ends_in_an_error_shifts_no_other(played: Played) -> None:
@@ -222,12 +226,12 @@ def test_a_state_in_which_the_slow_parameter_fails_is_skipped_with_its_error(pla
 
 
 def test_a_slow_call_is_not_taken_for_another_of_the_same_test(played: Played) -> None:
-    slow = found(Outcome.REGRESSED, 0.9, call=1)
+    slow = found(Outcome.REGRESSED, 0.9, model="alexnet")
     status, text = played.search(
         {
             "0 4": several(FAST, slow),
             "0 2": several(slow),
-            "0 1": several(FAST, found(Outcome.PASS, 1.0, call=1)),
+            "0 1": several(FAST, found(Outcome.PASS, 1.0, model="alexnet")),
             "1 2": several(FAST, slow),
         }
     )
@@ -235,8 +239,10 @@ def test_a_slow_call_is_not_taken_for_another_of_the_same_test(played: Played) -
 
 
 def test_a_call_that_could_not_be_compared_keeps_the_others_from_an_answer(played: Played) -> None:
-    status, text = played.search({"0 4": several(FAST, found(Outcome.INVALID, 1.2, call=1, reason="INVALID: busy"))})
-    assert (status, "could not be compared with 0: INVALID: busy" in text) == (NOT_MEASURED, True), text
+    status, text = played.search({"0 4": several(FAST, found(Outcome.INVALID, 1.2, model="alexnet"))})
+    assert (status, "could not be compared with 0: INVALID: every run was disturbed" in text) == (NOT_MEASURED, True), (
+        text
+    )
 
 
 def test_a_regression_counts_more_than_a_larger_loss_that_is_invalid(played: Played) -> None:
@@ -264,7 +270,7 @@ def test_a_parameter_that_can_not_be_measured_at_the_ends_keeps_the_others_from_
 
 def test_a_kept_search_that_can_not_be_read_names_the_way_out(played: Played, tmp_path: Path) -> None:
     played.search({"0 4": FAST})
-    (kept,) = [path for path in (tmp_path / "bisect").glob("*.json") if path.suffixes == [".json"]]
-    kept.write_text(json.dumps({"ends": 3}))
+    (kept,) = (tmp_path / "bisect").glob("*/0-4.json")
+    kept.write_text('{"comparisons": 3}')
     with pytest.raises(TfperfError, match="Begin anew with --again"):
         played.search({})

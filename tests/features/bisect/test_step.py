@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.session_verdicts import SessionRecord
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import (
     FunctionMissing,
     Hung,
@@ -18,7 +19,7 @@ from pytest_tfperf.errors import (
     UserCodeFailed,
     WorkloadError,
 )
-from pytest_tfperf.features.bisect.step import answered
+from pytest_tfperf.features.bisect.step import Fault, answer_of
 from tests.helpers.measurements import TEST, comparison, measurement
 
 
@@ -28,26 +29,27 @@ def checked(**more: Any) -> Comparison:
 
 
 def test_a_tests_own_comparison_is_no_comparison_of_two_states() -> None:
-    answer = answered(SessionRecord(results=[comparison(ratio=0.5), checked(ratio=0.97)]))
-    assert [one.decision.ratio for one in answer.found] == [0.97]
+    answer = answer_of(SessionRecord(results=[comparison(ratio=0.5), checked(ratio=0.97)]))
+    assert [one.ratio for one in answer.comparisons] == [0.97]
 
 
 def test_a_test_that_only_compares_by_itself_is_refused_with_what_to_do() -> None:
-    answer = answered(SessionRecord(results=[comparison(), measurement()]))
-    assert not answer.found
-    assert "ran on the current code alone. Call `check` or `check_command` in it" in answer.faults[TEST]
+    answer = answer_of(SessionRecord(results=[comparison(), measurement()]))
+    assert not answer.comparisons
+    assert "ran on the current code alone. Call `check` or `check_command` in it" in answer.faults[TEST].why
 
 
-def test_a_comparison_is_named_by_its_test_and_call() -> None:
-    others = [checked(test="a.py::test"), measurement(test="a.py::test"), checked(test="a.py::test")]
-    answer = answered(SessionRecord(results=[checked(), *others]))
-    assert [(one.test, one.call) for one in answer.found] == [(TEST, 0), ("a.py::test", 0), ("a.py::test", 2)]
+def test_comparisons_are_told_apart_by_test_workload_and_topology() -> None:
+    other = replace(comparison().b, workload=Workload(model="alexnet", batch_size=64))
+    compared = [checked(), checked(test="a.py::test"), checked(b=other), checked(topology="1x1")]
+    answer = answer_of(SessionRecord(results=[measurement(), *compared]))
+    assert list(answer.calls.values()) == compared
 
 
 def test_an_error_of_a_test_is_its_own() -> None:
-    died = MeasurementError("the program exited with status 1")
-    answer = answered(SessionRecord(results=[checked()], not_measured={"a.py::test": died}))
-    assert answer.faults == {"a.py::test": "the program exited with status 1"}
+    died = UserCodeFailed("the program exited with status 1")
+    answer = answer_of(SessionRecord(results=[checked()], not_measured={"a.py::test": died}))
+    assert answer.faults == {"a.py::test": Fault(why="the program exited with status 1")}
 
 
 @pytest.mark.parametrize(
@@ -62,9 +64,4 @@ def test_an_error_of_a_test_is_its_own() -> None:
     ],
 )
 def test_only_a_fault_of_which_the_code_is_not_the_cause_may_pass(error: TfperfError, may_pass: bool) -> None:
-    assert answered(SessionRecord(not_measured={TEST: error})).passing == ((TEST,) if may_pass else ())
-
-
-def test_an_invalid_comparison_says_what_disturbed_it() -> None:
-    (one,) = answered(SessionRecord(results=[checked(outcome=Outcome.INVALID, reason="")])).found
-    assert one.decision.reason == "INVALID: every run was disturbed"
+    assert answer_of(SessionRecord(not_measured={TEST: error})).faults[TEST].may_pass is may_pass
