@@ -32,7 +32,6 @@ class WorkerStart(StrEnum):
 
 NOT_WITH_ANOTHER_SIDE: Final[Mapping[str, str]] = {
     "update_baselines": "a comparison has no baseline",
-    "hold": "a comparison has no earlier session",
     "reference": "a comparison has no reference environment",
     "smoke": "one window compares nothing",
 }

@@ -77,7 +77,8 @@ def test_the_limit_holds_for_b_only() -> None:
 
 
 def test_a_figure_that_a_side_lacks_never_passes() -> None:
-    assert judged(LOSS, (1.0, 1.0), (1.0, None)).reason is Reason.NOT_MEASURED
+    not_measured = judged(LOSS, (1.0, 1.0), (1.0, None))
+    assert (not_measured.reason, not_measured.value) == (Reason.NOT_MEASURED, None)
     lacking = judged(LOSS, (1.0, 1.0), (None, 1.0))
     assert (lacking.outcome, lacking.reason) == (Outcome.NO_BASELINE, Reason.OTHER_SIDE_LACKS)
 

@@ -96,6 +96,11 @@ def test_what_all_tests_have_in_common_is_no_change_of_a_time(factor: float, out
     assert judged(latency, *[103.5] * 8, reference=100.0, drift=CommonDrift(-math.log(factor))).outcome is outcome
 
 
+@pytest.mark.parametrize(("value", "outcome"), [(80.0, Outcome.PASS), (60.0, Outcome.IMPROVED)])
+def test_a_gain_within_its_own_tolerance_is_no_improvement(value: float, outcome: Outcome) -> None:
+    assert judged(Figure("p50", field="p50", tolerance=0.3), value, reference=100.0).outcome is outcome
+
+
 def test_one_page_more_of_little_memory_is_no_change() -> None:
     assert judged(MEMORY, 90 * 2.0**20, reference=60 * 2.0**20).outcome is Outcome.PASS
 
