@@ -263,7 +263,6 @@ _BUILT_IN: Final = {
     ),
     LOSS: BuiltIn(better=Better.SAME),
     RETRACES: BuiltIn(
-        unit="traces",
         tolerance=0.0,
         more_and_less=("more", "fewer"),
         is_measured=True,

@@ -68,9 +68,9 @@ def _require_reference(row: Baseline) -> None:
         return
     if (figure := Figure(row.key.figure)).is_measured:
         if row.unit != (unit := figure.unit):
-            raise BaselineError(f"unit {row.unit!r}: {row.key.figure} is in {unit}")
+            raise BaselineError(f"unit {row.unit!r}: {row.key.figure} is in {unit or 'no unit'}")
         if row.reference <= 0:
-            raise BaselineError(f"reference {row.reference:g}: {row.key.figure} is above 0 {unit}")
+            raise BaselineError(f"reference {row.reference:g}: {row.key.figure} is above 0 {unit}".rstrip())
 
 
 def _require_runs(row: Baseline) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from pytest_tfperf.core.figure import RETRACES
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.training.devices import own_devices
 
@@ -34,7 +35,9 @@ class WorkerFigures:
 
     def values(self, names: Iterable[str]) -> dict[str, float | None]:
         """The values of these figures, None for what can't be told here; call it after the last window."""
-        return {name: getattr(self, name)() for name in names}
+        # The list of all objects takes memory, so the peak is read before functions are counted.
+        last = sorted(names, key=lambda name: name == RETRACES)
+        return {name: getattr(self, name)() for name in last}
 
     def first_step(self) -> float | None:
         """Seconds from the job's arrival to the end of the first step."""
@@ -58,7 +61,8 @@ class WorkerFigures:
         """How often `tf.function`s were traced, in all: of those that are still alive, with the first trace of each."""
         gc.unfreeze()  # frozen objects are in no list
         function = type(tf.function(lambda: None))
-        counts = (one.experimental_get_tracing_count() for one in gc.get_objects() if type(one) is function)
+        counts = [one.experimental_get_tracing_count() for one in gc.get_objects() if type(one) is function]
+        gc.freeze()  # a profile may follow, and a collection would disturb it
         return float(sum(counts))
 
 
