@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
 
@@ -34,32 +33,28 @@ EXIT_UNFIT: Final = 8
 """`tfperf doctor`: a measurement on this machine would be discarded, lost or wrong."""
 
 
-def consequence(result: Measurement | Comparison, *, require_baseline: bool, strict: bool) -> Consequence:
-    """What the worst outcome does to its test; what was only measured passes, a provisional reference fails nothing.
+def consequence(measurement: Measurement, *, require_baseline: bool, strict: bool) -> Consequence:
+    """What the verdicts on a measurement do to its test: the worst of their consequences.
+
+    What was only measured passes, and a provisional baseline fails nothing.
 
     Args:
-        result: what a call of the test gave.
+        measurement: of a call of the test.
         require_baseline: `--tfperf-require-baseline`, the nightly gate.
         strict: `--tfperf-strict`.
     """
-    if isinstance(result, Comparison):
-        found = [_of(result.of_ratio, None, require_baseline=require_baseline, strict=strict)]
-    else:
-        outcome = result.verdict.outcome if result.verdict else None
-        found = [_of(outcome, result.verdict, require_baseline=require_baseline, strict=strict)]
-    found += [_of(one.outcome, None, require_baseline=require_baseline, strict=strict) for one in result.figures]
-    return next((one for one in _WORST_FIRST if one in found), Consequence.PASSES)
+    each = {_of(verdict, require_baseline=require_baseline, strict=strict) for verdict in measurement.verdicts}
+    return next((one for one in _WORST_FIRST if one in each), Consequence.PASSES)
 
 
 _WORST_FIRST: Final = (Consequence.FAILS, Consequence.ERRORS, Consequence.WARNS)
 
 
-def _of(outcome: Outcome | None, verdict: Verdict | None, *, require_baseline: bool, strict: bool) -> Consequence:
-    """What one outcome does; `verdict` is of the throughput, None for a comparison or a figure."""
-    if_slower = verdict.if_slower if verdict else Consequence.FAILS
+def _of(verdict: Verdict, *, require_baseline: bool, strict: bool) -> Consequence:
+    if_slower = verdict.if_slower
     # A machine that lost a GPU has another key, and would never be below the documents' floors.
-    lacks_baseline = require_baseline and verdict is not None and verdict.is_floor
-    match outcome:
+    lacks_baseline = require_baseline and verdict.is_floor
+    match verdict.outcome:
         case None:
             return Consequence.PASSES
         case Outcome.PASS | Outcome.IMPROVED:

@@ -56,7 +56,7 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     history = open_history(arguments)
-    session = session_id(history, arguments.session, measured_only=True)
+    session = session_id(history, arguments.session, alone_only=True)
     test, session = _wanted(history.results(), arguments.test, session)
     calls = list(history.measurements(session=session, test=test))
     if not calls:

@@ -17,6 +17,7 @@ from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines, figures_to_blame
+from pytest_tfperf.reports.interleaved import interleaved_headline, interleaved_in_brief, interleaved_message
 from pytest_tfperf.reports.invalid import (
     ADVICE,
     advice_on_measurement,
@@ -39,6 +40,8 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
 
     `rerun` measures it again; `hint` is a further next step.
     """
+    if measurement.other is not None:
+        return interleaved_message(measurement, measurement.other, rerun)
     verdict = measurement.verdict
     assert verdict is not None, "only a judged measurement has a message"
     if figures := figures_to_blame(measurement):
@@ -89,6 +92,8 @@ def not_measured(
 
 def headline(measurement: Measurement) -> str:
     """Workload, devices, machine, throughput and change in one line, after the file's name if it was replayed."""
+    if measurement.other is not None:
+        return interleaved_headline(measurement, measurement.other)
     verdict, t = measurement.verdict, measurement.throughput
     where = f"{measurement.file}: " if measurement.file else ""
     where += f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices} ({measurement.machine})"
@@ -115,6 +120,8 @@ def _reference(verdict: Verdict, row: Baseline, unit: str = "") -> str:
 
 def in_brief(measurement: Measurement) -> str:
     """The outcome of a judged measurement in a few words, for a line that names the test already."""
+    if measurement.other is not None:
+        return interleaved_in_brief(measurement, measurement.other)
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
     if figures := figures_to_blame(measurement):

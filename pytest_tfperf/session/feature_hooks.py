@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
     from pytest_tfperf.bench.run_engine import RunEngine
     from pytest_tfperf.bench.task import Profiler
-    from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.selection import Choice, Selection
@@ -97,7 +96,7 @@ def remarks(settings: Settings, left_out: Mapping[str, float], in_brief: bool) -
 
 
 @hookspec
-def properties(results: Sequence[Measurement | Comparison]) -> Sequence[tuple[str, object]]:  # type: ignore[empty-body]
+def properties(results: Sequence[Measurement]) -> Sequence[tuple[str, object]]:  # type: ignore[empty-body]
     """What JUnit XML says of a test's decided results."""
 
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.selection import Choice, Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_tfperf.bench.recording import BaselineRecorder
-    from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
+    from pytest_tfperf.bench.rerun_queue import RerunQueue
     from pytest_tfperf.core.command import Command, Subject
+    from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.session.measuring import Measuring
@@ -247,7 +247,7 @@ class Session:
         return [f"tfperf: {remark}" for remark in self.remarks]
 
     @property
-    def results(self) -> list[Result]:
+    def results(self) -> list[Measurement]:
         """What the tests gave, in order. A test that ended in an error leaves half-finished results, which are none."""
         return [one for one in self.queue.results if one.is_decided or one.test not in self.not_measured]
 
@@ -314,8 +314,8 @@ class Session:
     @property
     def compared_nothing(self) -> bool:
         """Whether checks were to be compared, and none was; a `throughput.compare` knows no other side."""
-        results = self.queue.results
-        return self.is_compared and not any(isinstance(one, Comparison) and one.against_other_side for one in results)
+        sides = (result.other for result in self.queue.results)
+        return self.is_compared and not any(side is not None and side.is_of_session for side in sides)
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """pytest's status, or our own where nothing failed and something could not be measured.

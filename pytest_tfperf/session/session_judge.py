@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.rerun_queue import Result
 from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.bench.sentinels import session_verdicts
 from pytest_tfperf.core.measurement import Measurement
@@ -79,14 +78,14 @@ class SessionJudge:
         failures = [machine.reference_failures for machine in self._machines.values()]
         return [(test, why) for calls in failures for (test, _), why in calls.items()]
 
-    def judge(self, results: Iterable[Result]) -> list[SessionVerdict]:
+    def judge(self, results: Iterable[Measurement]) -> list[SessionVerdict]:
         """The verdicts on the session, from the results of all tests, added to the history; may take further runs."""
         verdicts = [*self._verdicts(results), *self._verdicts_of_features()]
         self._keep(verdicts)
         return verdicts
 
-    def _verdicts(self, results: Iterable[Result]) -> Iterator[SessionVerdict]:
-        measurements = [result for result in results if isinstance(result, Measurement)]
+    def _verdicts(self, results: Iterable[Measurement]) -> Iterator[SessionVerdict]:
+        measurements = [result for result in results if result.other is None]
         for name, machine in self._machines.items():
             measured = [one for one in measurements if one.machine == name]
             for found in session_verdicts(machine, self._engine, measured, turn=machine.sessions_before):

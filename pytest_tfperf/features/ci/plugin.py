@@ -13,7 +13,6 @@ from pytest_tfperf.features import hookimpl
 from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
-    from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionRecord
 
@@ -45,7 +44,7 @@ def prepare(settings: Settings) -> None:
 
 
 @hookimpl
-def properties(results: Sequence[Measurement | Comparison]) -> list[tuple[str, object]]:
+def properties(results: Sequence[Measurement]) -> list[tuple[str, object]]:
     """What JUnit XML says of a test."""
     from pytest_tfperf.features.ci import outputs
 

@@ -134,9 +134,9 @@ def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[s
         results, why = [], f"\n{error}"
     sessions = list(dict.fromkeys(one.session for one in reversed(results)))
     if side in LATEST:
-        side = session_id(history, side, arguments.machine, measured_only=True) or side
+        side = session_id(history, side, arguments.machine, alone_only=True) or side
     if side in sessions:
-        return f"session {side}", rates_of_measurements(history.measurements(session=side))
+        return f"session {side}", rates_of_measurements(history.measurements(session=side, is_interleaved=False))
     try:
         return f"revision {side}", rates_of_rows(rows_of_revision(side, arguments.baselines).values())
     except TfperfError as error:

@@ -1,6 +1,6 @@
 """Two sets of figures that were measured at different times, compared: sessions, exports or revisions of baselines.
 
-Not to be confused with a `Comparison`, whose sides were measured interleaved.
+Not to be confused with a measurement beside another side, whose pairs were interleaved.
 """
 
 from __future__ import annotations

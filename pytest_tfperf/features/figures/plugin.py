@@ -42,11 +42,9 @@ def figures(settings: Settings) -> tuple[Figure, ...]:
 @hookimpl
 def session_ended(settings: Settings, record: SessionRecord, baselines: BaselineStore) -> Iterator[str]:
     """Name the rows of figures that the session's tests do not ask for."""
-    from pytest_tfperf.core.measurement import Measurement
-
     if settings.smoke:
         return
-    checked = [one for one in record.results if isinstance(one, Measurement) and one.verdict is not None]
+    checked = [one for one in record.alone if one.verdict is not None]
     for machine in dict.fromkeys(one.machine for one in checked):
         here = [one for one in checked if one.machine == machine]
         asked = {one.key._replace(figure=figure.figure.name) for one in here for figure in one.figures}

@@ -43,5 +43,5 @@ def _push(arguments: argparse.Namespace) -> int:
         raise TfperfError("--history: a push sends the history of a folder, not a server's")
     server = Database(HistoryUrl(url))
     sent = push(local.database, server, only_new=arguments.new)
-    show(f"{server}: sent {counted(sent.measurements, 'measurement')} and {counted(sent.comparisons, 'comparison')}")
+    show(f"{server}: sent {counted(sent, 'measurement')}")
     return EXIT_GREEN
