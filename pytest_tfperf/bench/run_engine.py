@@ -16,13 +16,12 @@ from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
-from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
 from pytest_tfperf.core.run import Enough, Observer, OwnRun, Pair, Plan, Run
 from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.core.topology import Devices, Topology
+from pytest_tfperf.core.topology import Devices, Topology, gib
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.hardware.sampler import ProcessMemory

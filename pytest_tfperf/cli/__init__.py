@@ -22,8 +22,7 @@ from pytest_tfperf.core.consequence import (
     EXIT_NOT_MEASURED,
     EXIT_USAGE,
 )
-from pytest_tfperf.core.gpu import gib
-from pytest_tfperf.core.topology import Gpu, Topology
+from pytest_tfperf.core.topology import Gpu, Topology, gib
 from pytest_tfperf.errors import DOCS, TfperfError
 from pytest_tfperf.reports.table import aligned
 

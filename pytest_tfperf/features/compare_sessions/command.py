@@ -24,9 +24,9 @@ from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.figure import shown_name
-from pytest_tfperf.core.machine_key import is_name
 from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.topology import is_name
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.compare_sessions.side_comparison import (
     Ratio,
