@@ -11,7 +11,6 @@ from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
 from pytest_tfperf.bench.run_engine import RunEngine, undisturbed
 from pytest_tfperf.bench.task import Call, Profiler, Task, judged, rows_of_figures, unjudged
-from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import OwnRun, Pair, Run
@@ -21,6 +20,7 @@ from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Ve
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.host import host_facts
+from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.judge import may_stop_early
 from pytest_tfperf.judging.new_baselines import wants
 from pytest_tfperf.judging.reference import floor_rate, memory_rate, refuse_other_devices, require_same_unit
@@ -173,6 +173,8 @@ class Bench:
         if result.is_decided and verdict.outcome is Outcome.REGRESSED:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, taken.runs)
             broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)
+            if broken_down is not None and verdict.expected is not None:
+                broken_down = of_a_slowdown(broken_down, result.throughput.examples_per_sec, verdict.expected)
             result = replace(result, breakdown=broken_down)
             if verdict.if_slower is Consequence.FAILS:  # a warning is one line
                 result = self._profiled(task, result)

@@ -16,7 +16,6 @@ from typing import Final
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import compared_figures
-from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.measurement import Ended, MeasuredSide, Measurement
 from pytest_tfperf.core.run import Pair, Plan
 from pytest_tfperf.core.throughput import summarise
@@ -31,6 +30,7 @@ from pytest_tfperf.errors import (
     TfperfError,
     UserCodeFailed,
 )
+from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.figures import settled
 from pytest_tfperf.judging.pairs import MIN_PAIRS, PAIRS_THAT_TELL, ErrorRates, PairsDecision, decide
 from pytest_tfperf.judging.unevenness import bias
@@ -130,6 +130,9 @@ def compare(
         interval=(decision.low - 1, decision.high - 1),
         tolerance=tolerance,
     )
+    broken_down = breakdown(b_runs, b_throughput.examples_per_sec, b.workload, device_rate)
+    if broken_down is not None and verdict.outcome is Outcome.REGRESSED:
+        broken_down = of_a_slowdown(broken_down, b_throughput.examples_per_sec, a_throughput.examples_per_sec)
     return Measurement(
         test=test,
         session=session,
@@ -151,7 +154,7 @@ def compare(
             fallback=source.fallback,
             ended=found.ended,
         ),
-        breakdown=breakdown(b_runs, b_throughput.examples_per_sec, b.workload, device_rate),
+        breakdown=broken_down,
         environment=b_runs[-1].environment,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=time.monotonic() - started,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
 from pytest_tfperf.bench.step_profile import StepProfiler
+from pytest_tfperf.bench.supported import require_supported
 from pytest_tfperf.bench.windows import interleave, time_windows, with_figures
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
@@ -19,7 +20,6 @@ from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
 from pytest_tfperf.core.run import Enough, Observer, OwnRun, Pair, Plan, Run
-from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology, gib
 from pytest_tfperf.core.workload import Workload, shown_name

@@ -20,7 +20,7 @@ from pytest_tfperf.console.arguments import (
     wanted,
 )
 from pytest_tfperf.console.output import show, show_csv, show_json, width
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.plain_json import plain

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pytest_tfperf.console.session_settings import folder_setting
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.history_url import HistoryUrl, is_url
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.errors import TfperfError, one_of

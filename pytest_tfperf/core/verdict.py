@@ -199,6 +199,10 @@ _WHY: Final = {
 """In a message; the figure puts its own words in: of a throughput `{worse}` is "slower" and `{loss}` "slowdown"."""
 
 
+_LARGEST_EXPONENT: Final = 700.0
+"""math.exp refuses more, which a damaged row may ask for."""
+
+
 class Consequence(StrEnum):
     """What happens to the test."""
 
@@ -394,6 +398,15 @@ class Verdict:
         if self.reason is Reason.OTHER_UNIT:
             return None
         return self.confirmed_from if self.baseline is None else self.baseline.reference
+
+    @property
+    def expected(self) -> float | None:
+        """The throughput expected today: of the reference environment or side a, or the baseline with the drift."""
+        if self.confirmed_change is not None and self.value is not None:
+            return self.value / (1 + self.confirmed_change)
+        if self.baseline is None:
+            return None
+        return self.baseline.reference * math.exp(min(self.common_drift, _LARGEST_EXPONENT))
 
     @property
     def is_decided(self) -> bool:

@@ -167,12 +167,11 @@ def _lines(b: Measurement, a: MeasuredSide, rerun: RerunCommand) -> Iterator[Lin
     for pair in b.discarded_pairs:
         why = disturbance_fact(pair.disturbance) if pair.disturbance else "unknown"
         yield Line(f"{change(math.expm1(pair.log_ratio))}: {why}", "discarded")
-    slower_than = a.throughput.examples_per_sec if verdict.outcome is Outcome.REGRESSED else None
-    for name, broken_down in (
+    for name, lines in (
         ("a", breakdown_lines(a.breakdown, a.throughput)),
-        ("b", breakdown_lines(b.breakdown, b.throughput, slower_than)),
+        ("b", breakdown_lines(b.breakdown, b.throughput)),
     ):
-        yield from (Line(line.text, f"{name}'s {line.label}") for line in broken_down)
+        yield from (Line(line.text, f"{name}'s {line.label}") for line in lines)
     then, now = a.environment, b.environment
     names = sorted(then.keys() & now.keys())
     if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if then[name] != now[name]]:

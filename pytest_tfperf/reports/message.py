@@ -142,7 +142,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     elif row is None:
         yield from breakdown_lines(m.breakdown, m.throughput)
     else:
-        expected = expected_rate(m, verdict, row)
+        expected = verdict.expected or row.reference
         if (id := m.workload.id) != shown_name(id, m.name):
             yield Line(f"{id}    (its key in files)", "workload")
         yield Line(_threshold(verdict, row, expected), "threshold")
@@ -151,8 +151,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         if abs(verdict.common_drift) >= _WORTH_SHOWING:
             yield Line(f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session", "drift")
         yield from _discarded(m)
-        slower_than = expected if verdict.outcome is Outcome.REGRESSED else None
-        yield from breakdown_lines(m.breakdown, m.throughput, slower_than)
+        yield from breakdown_lines(m.breakdown, m.throughput)
         yield from profile_lines(m.profile)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield Line(_detectable(verdict.min_detectable_slowdown, verdict.noise), "detectable")
@@ -201,13 +200,6 @@ def next_commands(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
             yield command("record", record, "earlier sessions are no baseline, so this test can't fail")
         elif verdict.outcome is Outcome.REGRESSED:
             yield command("accept", record, "if the slowdown is intended; commit the row")
-
-
-def expected_rate(m: Measurement, verdict: Verdict, row: Baseline) -> float:
-    """The expected throughput: that of the reference environment, or the baseline with the common drift."""
-    if verdict.confirmed_change is not None:
-        return m.throughput.examples_per_sec / (1 + verdict.confirmed_change)
-    return row.reference * math.exp(min(verdict.common_drift, 700.0))  # math.exp refuses what a damaged row may hold
 
 
 def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:

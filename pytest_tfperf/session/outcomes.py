@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.core.consequence import consequence
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import (
@@ -18,6 +17,7 @@ from pytest_tfperf.errors import (
     NotInstalled,
     ThroughputRegression,
 )
+from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.figures import bad_figures

@@ -326,7 +326,7 @@ class Session:
         """
         if self.settings.collects_only and not self.selection.faulty:
             return status
-        from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
+        from pytest_tfperf.core.exit_status import EXIT_USAGE, exit_status
 
         if self.settings.collects_only:
             return status or EXIT_USAGE

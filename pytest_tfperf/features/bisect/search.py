@@ -15,7 +15,7 @@ from typing import Final, final
 
 from pytest_tfperf.bench.comparing import Effort
 from pytest_tfperf.bench.other_side import OtherSide, Terms
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError

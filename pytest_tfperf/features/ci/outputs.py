@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_tfperf.core.consequence import consequence
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.features.ci.markdown import comment, markdown
+from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.lines import plain, printable
 from pytest_tfperf.reports.figures import figure_properties
 from pytest_tfperf.reports.measurement_table import outcome

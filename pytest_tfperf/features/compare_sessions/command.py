@@ -22,7 +22,7 @@ from pytest_tfperf.console.arguments import (
 )
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.plain_json import plain

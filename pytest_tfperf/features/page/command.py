@@ -19,7 +19,7 @@ from pytest_tfperf.console.arguments import (
     session_id,
 )
 from pytest_tfperf.console.output import show
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.session_verdicts import SessionVerdict

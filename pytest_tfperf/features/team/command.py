@@ -7,7 +7,7 @@ import argparse
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import setting
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import counted
