@@ -30,7 +30,7 @@ from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.expected import SameTexts
-from tests.helpers.measurements import BUSY, KEY, baseline, comparison, measurement, run_at, throughput, verdict
+from tests.helpers.measurements import BUSY, KEY, baseline, interleaved, measurement, run_at, throughput, verdict
 
 GREEN, REGRESSED, USAGE, NOT_MEASURED = 0, 1, 4, 6
 QUIET = Noise(between_runs=0.005, degrees_of_freedom=100, rows=20, between_sessions=0.002)
@@ -213,7 +213,7 @@ def test_the_previous_session_is_one_of_the_latest_one_s_machine(
 
 def test_a_session_that_only_compared_is_not_the_latest(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     when = "2026-01-09T03:00:00+00:00"
-    History(project / ".tfperf" / "history.sqlite").append_comparison(comparison(session="four", time=when))
+    History(project / ".tfperf" / "history.sqlite").append(interleaved(session="four", time=when))
     assert compare("previous", "latest") == GREEN
     assert "b: session three" in capsys.readouterr().out
 
