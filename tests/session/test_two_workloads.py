@@ -94,7 +94,7 @@ def test_an_undecided_comparison_passes_with_a_warning(plain: Finished) -> None:
     assert re.search(
         r"ThroughputWarning: tiny-b64-replicated-device is .* faster than tiny-b1-replicated-device on ", warnings
     )
-    assert "the next pair would end after max_seconds=1e-09" in warnings
+    assert "the next pair would end after max_seconds" in warnings
 
 
 def test_the_table_shows_both_sides_and_the_ratio(plain: Finished) -> None:
@@ -125,7 +125,7 @@ def test_a_slowed_side_regresses_and_says_how_to_run_it_again(slowed: Finished) 
 
 def test_strict_fails_an_undecided_comparison(slowed: Finished) -> None:
     case = slowed.cases["test_undecided"]
-    assert (case.kind, "the next pair would end after max_seconds=1e-09" in case.text) == ("failure", True)
+    assert (case.kind, "the next pair would end after max_seconds" in case.text) == ("failure", True)
 
 
 def test_an_injected_slowdown_is_announced(slowed: Finished) -> None:
