@@ -94,7 +94,7 @@ def report(name: str, folder: Path, sessions: list[tuple[int, float]]) -> None:
     for word, count in verdicts.most_common():
         print(f"  {word:<14} {count:>3}   {interval(count, len(sessions))} %")
     taken = measurements(folder)
-    outcomes = Counter(one["verdict"]["outcome"] for one in taken if one["verdict"])
+    outcomes = Counter(verdict["outcome"] for one in taken if (verdict := one["verdicts"][0])["outcome"])
     print("  tests          " + ", ".join(f"{count} {word}" for word, count in outcomes.most_common()))
     runs = [len(one["runs"]) + 2 * len(one["pairs"]) for one in taken]
     print(f"  runs a test    median {statistics.median(runs):g}, mean {statistics.mean(runs):.1f}, most {max(runs)}")

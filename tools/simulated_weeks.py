@@ -195,7 +195,7 @@ def _measurement(
         throughput=throughput,
         gpu="Tesla V100-SXM2-16GB" if on_gpus else "",
         gpu_fp32_tflops=15.7 if on_gpus else None,
-        verdict=verdict,
+        verdicts=(verdict,),
         document=reference.document,
         breakdown=breakdown(runs, throughput.examples_per_sec, test.workload),
         environment=_environment(machine, day),

@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
     history = open_history(arguments)
     session = session_id(history, arguments.session, alone_only=True)
     test, session = _wanted(history.results(), arguments.test, session)
-    calls = list(history.measurements(session=session, test=test))
+    calls = list(history.measurements(session=session, test=test, is_interleaved=False))
     if not calls:
         raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")
     found = _matching(calls, arguments.test)

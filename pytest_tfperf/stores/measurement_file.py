@@ -91,11 +91,12 @@ def is_possible(measurement: Measurement) -> bool:
     """Whether it has runs, windows that take time, and figures that runs give; what was edited or damaged may not."""
     pairs = [run for pair in (*measurement.pairs, *measurement.discarded_pairs) for run in (pair.a, pair.b)]
     runs = [*measurement.runs, *measurement.discarded]
+    counted = pairs if measurement.other else runs
     values = [value for one in measurement.throughput.runs for value in (one.log_rate, one.error)]
     # The error of a single window is infinite, because nothing is known of it.
     is_sane = all(abs(value) <= _MOST_LOG or value == math.inf for value in values)
     is_sane = is_sane and 0 < measurement.throughput.examples_per_sec < math.inf
-    return bool(runs) and is_sane and all(map(_takes_time, [*runs, *pairs]))
+    return bool(counted) and is_sane and all(map(_takes_time, [*runs, *pairs]))
 
 
 def _takes_time(run: Run) -> bool:

@@ -18,17 +18,17 @@ from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
 from pytest_tfperf.core.breakdown import Bound
-from pytest_tfperf.core.comparison import Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.measurement import Ended, Interleaving, Measurement
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
-from pytest_tfperf.reports.comparisons import reason_of
+from pytest_tfperf.reports.interleaved import why_of
 from pytest_tfperf.reports.invalid import disturbance_fact
 from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
@@ -60,11 +60,17 @@ def compared(
     slowdown: float = 0.0,
     also: tuple[str, ...] = (),
     **effort: Any,
-) -> Comparison:
+) -> Measurement:
     engine = RunEngine(Notes(), PlayedGuard(list(disturbances)))
     left, right = Side(workload=workload, launcher=a), Side(workload=workload, launcher=b, slowdown=slowdown)
     plan = replace(PLAN, also=tuple(map(Figure, also)))
     return compare(engine, left, right, BOX, plan, Tolerance(), effort=Effort(**effort), judged=judged)
+
+
+def width(found: Measurement) -> float:
+    """The upper end of the ratio's interval over its lower end."""
+    low, high = found.ratio_interval
+    return high / low
 
 
 # One pair
@@ -160,7 +166,7 @@ def test_windows_are_interleaved_only_where_a_waiting_worker_computes_nothing(
 def test_each_pair_is_of_fresh_workers_that_run_side_by_side() -> None:
     a, b = sides()
     found = compared(a, b)
-    assert (found.interleaving, a.machine.most_alive, a.machine.alive) == (Interleaving.WINDOWS, 2, [])
+    assert (found.other.interleaving, a.machine.most_alive, a.machine.alive) == (Interleaving.WINDOWS, 2, [])
     assert a.started == b.started == len(found.pairs)
 
 
@@ -168,14 +174,14 @@ def test_runs_alternate_where_a_pipeline_works_on_the_host() -> None:
     a, b = sides()
     found = compared(a, b, HOST)
     starts = "".join(entry.removeprefix("start ") for entry in a.machine.diary if entry.startswith("start"))
-    assert (found.interleaving, a.machine.most_alive, starts[:4]) == (Interleaving.RUNS, 1, "abba")
+    assert (found.other.interleaving, a.machine.most_alive, starts[:4]) == (Interleaving.RUNS, 1, "abba")
 
 
 def test_runs_alternate_where_two_workers_do_not_fit() -> None:
     found = compared(*sides(room=1))
-    assert found.interleaving is Interleaving.RUNS
-    assert "both at once failed" in found.reason
-    assert "its log" not in found.reason
+    assert found.other.interleaving is Interleaving.RUNS
+    assert "both at once failed" in found.other.fallback
+    assert "its log" not in found.other.fallback
 
 
 def test_runs_alternate_where_two_workers_leave_too_little_memory_for_the_fastest_algorithms(tmp_path: Path) -> None:
@@ -189,8 +195,8 @@ def test_runs_alternate_where_two_workers_leave_too_little_memory_for_the_fastes
     a, b = sides()
     b.log = str(log)
     found = compared(a, b)
-    assert found.interleaving is Interleaving.RUNS
-    assert "too little memory" in found.reason
+    assert found.other.interleaving is Interleaving.RUNS
+    assert "too little memory" in found.other.fallback
 
 
 def test_a_worker_that_cannot_start_alone_either_is_an_error_with_workload_and_devices() -> None:
@@ -227,14 +233,14 @@ def test_restless_windows_make_a_comparison_less_sure() -> None:
     calm = compared(*sides(), max_pairs=3)
     a, b = sides()
     restless = compared(a, RestlessLauncher(b.script, b.name, b.machine), max_pairs=3)
-    assert restless.high / restless.low > 1.02 * calm.high / calm.low
+    assert width(restless) > 1.02 * width(calm)
 
 
 @pytest.mark.parametrize("workload", [TRIVIAL, HOST])
 def test_both_sides_have_a_breakdown_without_further_workers(workload: Workload) -> None:
     a, b = sides()
     found = compared(a, b, workload)
-    assert [side.breakdown and side.breakdown.bound for side in (found.a, found.b)] == [Bound.COMPUTE] * 2
+    assert [side.breakdown and side.breakdown.bound for side in (found.other, found)] == [Bound.COMPUTE] * 2
     assert a.started == b.started == len(found.pairs)
 
 
@@ -247,16 +253,12 @@ def test_a_slower_b_that_fetches_is_followed_by_one_run_on_device_data() -> None
 
 def test_a_comparison_that_cannot_decide_ends_at_max_pairs() -> None:
     found = compared(*sides(b=(50.0, 200.0)), max_pairs=5)
-    assert (found.outcome, len(found.pairs), "max_pairs=5 is reached" in found.reason) == (
-        Outcome.INCONCLUSIVE,
-        5,
-        True,
-    )
+    assert (found.outcome, len(found.pairs), found.other.ended) == (Outcome.INCONCLUSIVE, 5, Ended.MAX_PAIRS)
 
 
 def test_no_pair_is_begun_that_would_end_too_late() -> None:
     found = compared(*sides(), max_seconds=1e-9)
-    assert (found.outcome, len(found.pairs), "max_seconds" in found.reason) == (Outcome.INCONCLUSIVE, 1, True)
+    assert (found.outcome, len(found.pairs), found.other.ended) == (Outcome.INCONCLUSIVE, 1, Ended.MAX_SECONDS)
 
 
 @pytest.mark.parametrize(("seconds", "pairs"), [(1e-9, 20), (45.0, 4), (1000.0, 3)])
@@ -270,7 +272,7 @@ def test_an_effort_without_a_time_limit_plans_for_its_pairs() -> None:
 
 def test_a_loss_that_is_not_finite_is_invalid() -> None:
     found = compared(*sides(loss=math.nan))
-    assert (found.outcome, reason_of(found).startswith("INVALID: a's loss")) == (Outcome.INVALID, True)
+    assert (found.outcome, why_of(found).startswith("INVALID: a's loss")) == (Outcome.INVALID, True)
 
 
 def test_a_comparison_that_is_not_judged_takes_one_pair_and_has_no_outcome() -> None:
@@ -341,10 +343,10 @@ def test_what_only_one_side_lost_to_other_work_is_no_regression() -> None:
 
 def test_runs_that_never_settle_by_themselves_make_the_comparison_invalid() -> None:
     found = compared(*sides(), HOST, *[NOT_STEADY] * 2 * TRIES)
-    assert (found.outcome, reason_of(found)) == (Outcome.INVALID, f"INVALID: {disturbance_fact(NOT_STEADY)}")
+    assert (found.outcome, why_of(found)) == (Outcome.INVALID, f"INVALID: {disturbance_fact(NOT_STEADY)}")
 
 
 def test_a_figure_that_could_not_be_measured_hides_no_slower_throughput() -> None:
     found = compared(*sides(b=tuple(0.8 * rate for rate in ALMOST)), also=("peak_memory",))
     assert [one.outcome for one in found.figures] == [Outcome.INVALID]
-    assert (found.outcome, found.of_ratio) == (Outcome.REGRESSED, Outcome.REGRESSED)
+    assert (found.outcome, found.verdict.outcome) == (Outcome.REGRESSED, Outcome.REGRESSED)

@@ -11,9 +11,9 @@ import pytest
 from pytest_tfperf.bench import comparing
 from pytest_tfperf.bench.comparing import Effort, compare
 from pytest_tfperf.bench.run_engine import RunEngine, Side
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.job import Job
+from pytest_tfperf.core.measurement import Ended, Measurement
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.pairs import ErrorRates
 from tests.helpers.played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, PlayedRun
@@ -60,7 +60,7 @@ def compared(
     figures: tuple[Figure, ...] = (),
     error_rates: ErrorRates | None = None,
     **effort: float,
-) -> Comparison:
+) -> Measurement:
     """b against a steady a, where each pair takes these seconds; b's rates repeat."""
     engine = RunEngine(Notes(), PlayedGuard())
     left = TimedLauncher((100.0,) * 20, "a", clock=clock)
@@ -80,19 +80,17 @@ def test_a_loss_that_is_not_finite_ends_the_comparison_at_once(clock: Clock, los
 def test_a_figure_that_a_run_could_not_tell_hides_no_slowdown(clock: Clock) -> None:
     found = compared(clock, (80.0,), figures=(Figure("bleu", field="bleu"),))
     assert [one.outcome for one in found.figures] == [Outcome.INVALID]
-    assert (found.ratio_outcome, len(found.pairs) >= 3) == (Outcome.REGRESSED, True)
+    assert (found.verdict.outcome, len(found.pairs) >= 3) == (Outcome.REGRESSED, True)
 
 
 def test_a_comparison_in_doubt_goes_on_to_its_last_pair(clock: Clock) -> None:
     found = compared(clock, max_pairs=6)
-    assert (found.outcome, len(found.pairs)) == (Outcome.INCONCLUSIVE, 6)
-    assert "max_pairs=6 is reached" in found.reason
+    assert (found.outcome, len(found.pairs), found.other.ended) == (Outcome.INCONCLUSIVE, 6, Ended.MAX_PAIRS)
 
 
 def test_no_pair_is_begun_that_would_end_after_the_time_limit(clock: Clock) -> None:
     found = compared(clock, seconds=(10.0,), max_seconds=59.0)
-    assert len(found.pairs) == 5
-    assert "the next pair would end after max_seconds=59" in found.reason
+    assert (len(found.pairs), found.other.ended) == (5, Ended.MAX_SECONDS)
 
 
 def test_a_pair_that_just_fits_is_begun(clock: Clock) -> None:
@@ -101,8 +99,7 @@ def test_a_pair_that_just_fits_is_begun(clock: Clock) -> None:
 
 def test_pairs_that_become_quicker_than_the_first_three_do_not_add_looks_that_were_not_planned(clock: Clock) -> None:
     found = compared(clock, seconds=(10.0, 10.0, 10.0, 1.0), max_seconds=50.0)
-    assert (found.outcome, len(found.pairs)) == (Outcome.INCONCLUSIVE, 5)
-    assert "planned for so many" in found.reason
+    assert (found.outcome, len(found.pairs), found.other.ended) == (Outcome.INCONCLUSIVE, 5, Ended.MAX_SECONDS)
 
 
 def test_where_fewer_looks_fit_each_is_less_strict(clock: Clock) -> None:
@@ -114,19 +111,20 @@ def test_where_fewer_looks_fit_each_is_less_strict(clock: Clock) -> None:
 
 def test_a_smaller_share_of_errors_makes_each_look_stricter(clock: Clock) -> None:
     shared = ErrorRates(false_alarms=0.0001, false_passes=0.0001)
-    alone, one_of_many = (compared(clock, error_rates=rates, max_pairs=3) for rates in (None, shared))
-    assert one_of_many.high / one_of_many.low > alone.high / alone.low
+    found = (compared(clock, error_rates=rates, max_pairs=3) for rates in (None, shared))
+    alone, one_of_many = (high / low for low, high in (each.ratio_interval for each in found))
+    assert one_of_many > alone
 
 
 def test_a_figure_that_regressed_fails_a_comparison_whose_ratio_passes(clock: Clock) -> None:
     found = compared(clock, (101.9, 102.0, 102.1), loss=1.2, figures=(Figure("loss"),))
-    assert (found.outcome, found.ratio_outcome) == (Outcome.REGRESSED, Outcome.PASS)
+    assert (found.outcome, found.verdict.outcome) == (Outcome.REGRESSED, Outcome.PASS)
     assert [one.outcome for one in found.figures] == [Outcome.REGRESSED]
 
 
 def test_a_comparison_without_figures_is_its_ratio_alone(clock: Clock) -> None:
     found = compared(clock, (80.0,))
-    assert (found.outcome, found.ratio_outcome, found.figures) == (Outcome.REGRESSED, None, ())
+    assert (found.outcome, found.figures) == (Outcome.REGRESSED, ())
 
 
 def test_a_comparison_tells_how_long_it_took(clock: Clock) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_tfperf.bench.task import judged_figures
+from pytest_tfperf.bench.task import judged
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
 from pytest_tfperf.core.throughput import summarise
@@ -33,7 +33,7 @@ def wants(name: str, *, is_drift_to_come: bool) -> Want:
         drift=CommonDrift(math.log(2 / 3), 9),
         is_drift_to_come=is_drift_to_come,
     )
-    (found,) = judged_figures(replace(task, plan=replace(PLAN, also=(figure,))), runs, (), evidence, {row.key: row})
+    _, found = judged(replace(task, plan=replace(PLAN, also=(figure,))), runs, (), evidence, {row.key: row})
     return found.wants.what
 
 

@@ -11,7 +11,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
-from tests.helpers.measurements import TEST, WORKLOAD, comparison, measurement, verdict
+from tests.helpers.measurements import TEST, WORKLOAD, interleaved, measurement, verdict
 
 ASKED = asked_for("1x8", "box", WORKLOAD)
 
@@ -74,7 +74,7 @@ def test_a_rerun_that_makes_fewer_calls_is_refused() -> None:
 
 
 def test_a_comparison_is_found_again() -> None:
-    queue, done = RerunQueue(None), comparison()
+    queue, done = RerunQueue(None), interleaved()
     queue.begin(TEST)
     queue.keep(TEST, 0, done)
     assert queue.earlier(TEST, 0, asked_for("1x8", "box", WORKLOAD, WORKLOAD)) is done

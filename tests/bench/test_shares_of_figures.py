@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.task import compared_figures, judged_figures
+from pytest_tfperf.bench.task import compared_figures
+from pytest_tfperf.bench.task import judged as judged_task
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.run import Pair
@@ -42,7 +43,7 @@ def judged(figure: Figure, value: float = 100.0, *, figures: int = 1, pairs: int
     evidence = Evidence(
         throughput=summarise([run]), reference=Reference(ROW, noise=NOISE), tolerance=Tolerance(), **session
     )
-    return judged_figures(task, [run], [Pair(run, run, 0.0, 0.001)] * pairs, evidence, rows)[0]
+    return judged_task(task, [run], [Pair(run, run, 0.0, 0.001)] * pairs, evidence, rows)[1]
 
 
 def threshold(figure: Figure, **session: Any) -> float:

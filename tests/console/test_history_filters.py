@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pytest_tfperf import cli
 from pytest_tfperf.console.arguments import date_or_age, end
 from pytest_tfperf.stores.history import History
-from tests.helpers.measurements import comparison, measurement, session_verdict
+from tests.helpers.measurements import interleaved, measurement, session_verdict
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def names(history: History, **wanted: Any) -> list[str]:
 
 @pytest.fixture
 def days(history: History) -> History:
-    """One measurement on each of three days, of three commits, machines and sessions."""
+    """On each of three days one measurement, of three commits, machines and sessions, and one beside another side."""
     for day, test in enumerate("abc", start=1):
         when = f"2026-01-0{day}T12:00:00+00:00"
         more = {"commit": f"{day}00ff", "machine": f"box-{day}", "session": f"session-{day}"}
         history.append(measurement(test=test, time=when, **more))
-        history.append_comparison(comparison(test=test, time=when, machine=f"box-{day}", session=f"session-{day}"))
+        history.append(interleaved(test=test, time=when, machine=f"box-{day}", session=f"session-{day}"))
     return history
 
 
@@ -65,13 +65,13 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 )
 def test_a_part_is_the_same_in_every_form(days: History, wanted: Any, found: str) -> None:
     assert names(days, **wanted) == list(found)
-    assert [one.test for one in days.measurements(**wanted)] == list(found)
+    assert [one.test for one in days.measurements(**wanted, is_interleaved=False)] == list(found)
     assert list(days.frame(**wanted)["test"]) == list(found)
 
 
-def test_comparisons_have_no_commit(days: History) -> None:
-    assert [one.test for one in days.comparisons(since=NOON)] == ["b", "c"]
-    assert list(days.comparisons(commit="30")) == []
+def test_measurements_beside_another_side_are_a_part_of_their_own(days: History) -> None:
+    beside = list(days.measurements(since=NOON, is_interleaved=True))
+    assert [(one.test, one.other is not None) for one in beside] == [("b", True), ("c", True)]
 
 
 def test_the_command_takes_dates_of_which_the_last_counts_whole(
@@ -206,8 +206,8 @@ def test_what_is_older_is_pruned_and_the_file_shrinks(days: History, tmp_path: P
     for number in range(60):
         days.append(measurement(test=f"old-{number}", time="2025-01-01T00:00:00+00:00"))
     before = (tmp_path / "history.sqlite").stat().st_size
-    assert days.prune(NOON) == (61, 1)
-    assert (names(days), [one.test for one in days.comparisons()]) == (["b", "c"], ["b", "c"])
+    assert days.prune(NOON) == 62
+    assert [one.test for one in days.measurements()] == ["b", "b", "c", "c"]
     assert (tmp_path / "history.sqlite").stat().st_size < before
 
 
@@ -220,7 +220,7 @@ def test_the_verdicts_on_old_sessions_are_pruned(history: History) -> None:
 
 def test_the_command_says_what_it_pruned(days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["history", "--prune=2026-01-02T12:00Z", "--history", str(tmp_path)]) == 0
-    assert ": deleted 1 measurement and 1 comparison from before 2026-01-02 " in capsys.readouterr().out
+    assert ": deleted 2 measurements from before 2026-01-02 " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.breakdown import Bound, Breakdown
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Input, StepProfile
@@ -21,7 +20,7 @@ from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Want, Wants
 from pytest_tfperf.errors import TfperfError
-from tests.helpers.measurements import BUSY, KEY, baseline, comparison, measurement, pair, run, throughput, verdict
+from tests.helpers.measurements import BUSY, KEY, baseline, interleaved, measurement, pair, run, throughput, verdict
 
 texts = st.text(max_size=20)
 numbers = st.floats(allow_nan=False)
@@ -82,7 +81,7 @@ measurements = st.builds(
 )
 
 
-def through_json(noun: Measurement | Comparison) -> Any:
+def through_json(noun: Measurement) -> Any:
     """As strict readers see it, who know no NaN."""
     return json.loads(json.dumps(plain(noun), allow_nan=False))
 
@@ -92,9 +91,9 @@ def test_a_measurement_goes_through_json_and_back(one: Measurement) -> None:
     assert build(Measurement, through_json(one), "measurement") == one
 
 
-def test_a_comparison_goes_through_json_and_back() -> None:
-    one = comparison(high=math.inf, session="monday", discarded_pairs=(pair(-0.3, disturbance=BUSY),))
-    assert build(Comparison, through_json(one), "comparison") == one
+def test_a_measurement_beside_another_side_goes_through_json_and_back() -> None:
+    one = interleaved(interval=(-0.11, math.inf), session="monday", discarded_pairs=(pair(-0.3, disturbance=BUSY),))
+    assert build(Measurement, through_json(one), "measurement") == one
 
 
 def test_a_loss_that_is_not_a_number_is_a_word() -> None:
@@ -108,8 +107,16 @@ def test_a_loss_that_is_not_a_number_is_a_word() -> None:
         (("speed",), 1, "measurement: unknown field 'speed'"),
         (("workload",), "net-b64-all", "measurement.workload: 'net-b64-all' is not a workload id"),
         (("runs", 0, "windows", 1, "seconds"), "fast", r"measurement.runs\[0\].windows\[1\].seconds: expected float"),
-        (("verdict", "baseline", "reference"), -1, "measurement.verdict.baseline: reference -1.0 is not a throughput"),
-        (("verdict", "baseline", "key"), ["a"], "measurement.verdict.baseline.key: expected 3 items, found 1"),
+        (
+            ("verdicts", 0, "baseline", "reference"),
+            -1,
+            r"measurement.verdicts\[0\].baseline: reference -1.0 is not a throughput",
+        ),
+        (
+            ("verdicts", 0, "baseline", "key"),
+            ["a"],
+            r"measurement.verdicts\[0\].baseline.key: expected 3 items, found 1",
+        ),
         (("environment",), [], "measurement.environment: expected "),
     ],
 )

@@ -141,7 +141,7 @@ def test_a_filter_that_fits_nothing_says_so(open_page: Open) -> None:
 def test_an_opened_test_draws_each_of_its_figures(open_page: Open, weeks: ReportSource, tmp_path: Path) -> None:
     figures = tuple(Verdict(figure=Figure(name), value=2.0) for name in BUILT_IN)
     path = tmp_path / "figures.html"
-    measured = [replace(one, figures=figures) for one in weeks.measurements]
+    measured = [replace(one, verdicts=(one.verdicts[0], *figures)) for one in weeks.measurements]
     path.write_bytes(page(report_facts(replace(weeks, measurements=measured))))
     panel = open_first(open_page(path)).locator("section.panel", has_text="Figures beside the throughput")
     panel.locator("canvas").last.wait_for()

@@ -24,12 +24,12 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Verdict, Want, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.team.plugin import push_new
-from pytest_tfperf.features.team.push import Pushed, push
+from pytest_tfperf.features.team.push import push
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import FIGURES as FIGURES_TABLE
 from tests.helpers.inner import ANY_THROUGHPUT, Project
-from tests.helpers.measurements import comparison, measurement, session_verdict, verdict
+from tests.helpers.measurements import interleaved, measurement, session_verdict, verdict
 from tests.helpers.patience import PATIENCE_SECONDS
 
 TESTS = """
@@ -76,7 +76,7 @@ def history_at(url: str) -> History:
     return History(HistoryUrl(url))
 
 
-def send(local: History, url: str, *, only_new: bool = False) -> Pushed:
+def send(local: History, url: str, *, only_new: bool = False) -> int:
     return push(local.database, history_at(url).database, only_new=only_new)
 
 
@@ -107,23 +107,23 @@ def large(test: str) -> Measurement:
 def test_a_server_has_what_was_sent_in_the_order_in_which_it_was_made(local: History, url: str) -> None:
     for name in "cab":
         local.append(judged(name))
-    assert send(local, url) == Pushed(3, 0)
+    assert send(local, url) == 3
     assert history_at(url).results() == local.results()
 
 
-def test_measurements_and_comparisons_arrive_whole(local: History, url: str) -> None:
+def test_measurements_with_and_without_another_side_arrive_whole(local: History, url: str) -> None:
     local.append(judged())
-    local.append_comparison(comparison())
+    local.append(interleaved())
     send(local, url)
     there = history_at(url)
-    assert (list(there.measurements()), list(there.comparisons())) == ([judged()], [comparison()])
+    assert list(there.measurements()) == [judged(), interleaved()]
 
 
 @pytest.mark.parametrize("only_new", [False, True])
 def test_the_verdicts_on_a_session_arrive(local: History, url: str, only_new: bool) -> None:
     for day in (1, 2):
         local.append_verdict(session_verdict(), session=f"s{day}", time=f"2026-01-0{day}T00:00:00+00:00")
-        assert send(local, url, only_new=only_new) == Pushed(0, 0)
+        assert send(local, url, only_new=only_new) == 0
         assert history_at(url).verdicts(session=f"s{day}", machine="box") == [session_verdict()]
 
 
@@ -153,18 +153,18 @@ def test_figures_are_read_from_a_server_as_from_a_file(local: History, url: str,
 @pytest.mark.parametrize("only_new", [False, True])
 def test_what_was_sent_is_not_sent_again(local: History, url: str, only_new: bool) -> None:
     local.append(judged())
-    local.append_comparison(comparison())
+    local.append(interleaved())
     send(local, url)
-    assert send(local, url, only_new=only_new) == Pushed(0, 0)
+    assert send(local, url, only_new=only_new) == 0
     local.append(judged("later"))
-    assert send(local, url, only_new=only_new) == Pushed(1, 0)
+    assert send(local, url, only_new=only_new) == 1
 
 
 def test_a_measurement_that_was_decided_after_it_was_sent_is_replaced(local: History, url: str) -> None:
     undecided = local.append(judged(verdict=verdict(wants=Wants(Want.RUNS, 3))))
     send(local, url)
     local.append(judged(), replaces=undecided)
-    assert send(local, url, only_new=True) == Pushed(1, 0)
+    assert send(local, url, only_new=True) == 1
     assert [(one.id, one.outcome) for one in history_at(url).results()] == [(undecided, "PASS")]
 
 
@@ -172,7 +172,7 @@ def test_a_server_that_lost_its_rows_gets_them_again(local: History, url: str, s
     local.append(judged())
     send(local, url)
     server.execute("delete from tfperf_measurements", url)
-    assert (send(local, url, only_new=True), send(local, url)) == (Pushed(0, 0), Pushed(1, 0))
+    assert (send(local, url, only_new=True), send(local, url)) == (0, 1)
 
 
 def test_ten_machines_at_once_add_nothing_twice(tmp_path: Path, url: str) -> None:
@@ -234,7 +234,7 @@ def rest_is_sent(local: History, url: str) -> bool:
     lacking = set(ids(local))
     with suppress(TfperfError):  # the server may have got nothing, not even its tables
         lacking -= set(ids(history_at(url)))
-    return send(local, url, only_new=True) == Pushed(len(lacking), 0) and ids(history_at(url)) == ids(local)
+    return send(local, url, only_new=True) == len(lacking) and ids(history_at(url)) == ids(local)
 
 
 def filled(local: History, count: int) -> History:
@@ -384,6 +384,6 @@ def test_the_command_takes_the_url_from_the_environment(
     folder = str(local.database.path.parent)
     assert cli.main(["history", "push", "--history", folder]) == 0
     said = capsys.readouterr().out
-    assert said == f"{HistoryUrl(url)}: sent 1 measurement and 0 comparisons\n"
+    assert said == f"{HistoryUrl(url)}: sent 1 measurement\n"
     assert cli.main(["history", "--history", url, "--csv"]) == 0
     assert "test_a.py::test" in capsys.readouterr().out

@@ -100,8 +100,8 @@ def test_the_history_keeps_them_as_rows_beside_the_other_sides_value(session: Fi
     with closing(sqlite3.connect(shared.folder / ".tfperf/history.sqlite")) as connection:
         rows = connection.execute("select value, reference, outcome from tfperf_figures where workload = 'loss'")
         assert list(rows) == [(10.0, 5.0, "REGRESSED")]
-    (kept,) = (one for one in shared.history.comparisons() if one.test.endswith("test_loss"))
-    assert (kept.outcome, kept.ratio_outcome, len(kept.pairs)) == ("REGRESSED", "PASS", 3)
+    (kept,) = (one for one in shared.history.measurements(is_interleaved=True) if one.test.endswith("test_loss"))
+    assert (kept.outcome, kept.verdict.outcome, len(kept.pairs)) == ("REGRESSED", "PASS", 3)
 
 
 def test_sides_without_a_difference_pass(project: Project) -> None:
@@ -118,7 +118,7 @@ WORKLOADS = """
     @pytest.mark.parametrize("model", ["hungry", "wrong", "another"])
     def test_of(throughput, on, model):
         found = throughput.compare(tiny(), tiny(model=f"nets:{model}"), on=on, tolerance=0.3, also=ALL)
-        assert found.interleaving == "interleaved windows"
+        assert found.other.interleaving == "interleaved windows"
         assert len(found.pairs) == 3
 """
 

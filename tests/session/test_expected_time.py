@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.verdict import Outcome, Want, Wants
 from pytest_tfperf.session.expected_time import run_seconds, seconds_of_a_run
-from tests.helpers.measurements import comparison, measurement, pair, run, verdict
+from tests.helpers.measurements import interleaved, measurement, pair, run, verdict
 
 GUESSES = {"a.py::f[1]": 6.0, "a.py::f[2]": 6.0, "a.py::g": 6.0, "b.py::h": 15.0}
 
@@ -49,7 +49,7 @@ def test_each_test_takes_some_time(known: dict[str, float], spent: dict[str, flo
     [
         (measurement(seconds=12.0), 12.0),
         (measurement(seconds=12.0, runs=(run(), run()), pairs=(pair(0.0),)), 3.0),
-        (comparison(seconds=30.0), 30.0),
+        (interleaved(seconds=30.0), 30.0),
     ],
 )
 def test_a_run_takes_its_share_of_a_result(result: object, seconds: float) -> None:
@@ -64,7 +64,7 @@ def test_a_run_takes_its_share_of_a_result(result: object, seconds: float) -> No
         (measurement(verdict=verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.PAIRS, 2))), 4),
         (measurement(verdict=verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.COMMON_DRIFT))), 0),
         (measurement(recording=Wants(Want.RUNS, 5)), 4),
-        (comparison(), 0),
+        (interleaved(), 0),
     ],
 )
 def test_an_undecided_result_misses_runs(result: object, missing: int) -> None:

@@ -26,7 +26,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS
 from tests.helpers.command_lines import commands
-from tests.helpers.measurements import comparison, measurement, verdict
+from tests.helpers.measurements import interleaved, measurement, verdict
 
 SECRET = "PaSsWoRd"
 URL = f"postgresql://ann:{SECRET}@127.0.0.1:1/d"
@@ -55,7 +55,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         of = {"session": f"s{day}", "time": f"2026-01-0{day}T03:00:00+00:00"}
         for name in "abc":
             history.append(measurement(test=f"t.py::{name}", name=name, verdict=verdict(), **of))
-        history.append_comparison(comparison(**of))
+        history.append(interleaved(**of))
     (folder / "x.log").write_text("Step\tImg/sec\n1\timages/sec: 9 +/- 0.0 (jitter = 0.0)\ttotal images/sec: 9.00\n")
     return folder
 

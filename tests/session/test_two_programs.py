@@ -20,7 +20,7 @@ import sys
 def test_slower(throughput, on):
     a, b = ([sys.executable, "program.py", rate] for rate in ("100", "80"))
     found = throughput.compare_command(a, b, names=("old", "new"), on=on, tolerance=0.05)
-    assert [side.workload.id for side in (found.a, found.b)] == ["old", "new"]
+    assert [side.workload.id for side in (found.other, found)] == ["old", "new"]
     print("the body came to its end")
 """
 

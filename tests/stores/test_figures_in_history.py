@@ -178,5 +178,5 @@ def test_a_measurement_whose_figure_wants_more_runs_has_no_outcome_yet(path: Pat
 
 def test_a_provisional_pass_is_none_where_a_figure_failed() -> None:
     provisional = baseline(provenance=Provenance.PROVISIONAL)
-    found = PastResult.of(replace(judged(MEMORY), verdict=replace(verdict(), baseline=provisional)))
+    found = PastResult.of(measurement(verdict=verdict(baseline=provisional), figures=(MEMORY,)))
     assert (found.outcome_word, found.test_outcome) == ("PASS (provisional)", "REGRESSED")

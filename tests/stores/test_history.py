@@ -30,7 +30,7 @@ from tests.helpers.measurements import (
     KEY,
     WORKLOAD,
     baseline,
-    comparison,
+    interleaved,
     measurement,
     pair,
     run,
@@ -146,10 +146,10 @@ def test_a_history_says_of_a_measurement_what_a_report_of_its_session_says(histo
     assert replace(found, id="") == PastResult.of(kept)
 
 
-def test_a_comparison_is_kept_whole(history: History) -> None:
-    whole = comparison(session="monday", high=math.inf, outcome=None)
-    history.append_comparison(whole)
-    assert list(history.comparisons()) == [whole]
+def test_a_measurement_beside_another_side_is_kept_whole_and_in_no_series(history: History) -> None:
+    whole = interleaved(None, interval=(-0.11, math.inf), session="monday", time=TIME)
+    history.append(whole)
+    assert list(history.measurements(is_interleaved=True)) == [whole]
     assert history.frame().empty
 
 
@@ -196,7 +196,7 @@ def test_a_test_takes_as_long_as_one_of_its_workers_took_last(history: History) 
             test="a", session="tuesday", seconds=60.0, runs=(run(),), discarded=(run(),), pairs=(pair(0.0), pair(0.0))
         )
     )
-    history.append_comparison(comparison(test="b", seconds=30.0))
+    history.append(interleaved(test="b", seconds=30.0))
     assert history.seconds_of(["a", "b", "never seen"]) == {"a": 10.0, "b": 30.0}
     assert history.seconds_of([]) == {}
 
@@ -281,7 +281,7 @@ def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> 
 def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) -> None:
     assert (history.seconds_of(["a"]), history.confirmation_runs(["box"])) == ({}, (0, 0))
     assert (past(history), repeatable(history)) == ([], [])
-    for ask in (history.frame, lambda: list(history.comparisons()), lambda: list(history.measurements())):
+    for ask in (history.frame, lambda: list(history.measurements())):
         with pytest.raises(TfperfError, match="no history yet; run pytest first"):
             ask()
     assert not path.parent.exists()

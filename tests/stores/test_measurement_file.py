@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import measurement_file
-from tests.helpers.measurements import BUSY, measurement, pair, run, throughput, verdict
+from tests.helpers.measurements import BUSY, interleaved, measurement, pair, run, throughput, verdict
 
 WHOLE = [
     measurement(runs=(run([0.064, 0.065]),), verdict=verdict(Outcome.REGRESSED), session="monday"),
@@ -98,6 +98,7 @@ def with_rate(rate: float | str) -> dict[str, Any]:
         ('{"version": 1, "measurements": [3]}', r"a\.json: measurements\[0\]: expected an object"),
         (faulty(speed=1), r"a\.json: measurements\[1\]: unknown field 'speed'"),
         (faulty(runs=[], discarded=[]), r"a\.json: measurements\[1\]: no runs, .*: export it again"),
+        (measurement_file.render([interleaved(pairs=())]), r"a\.json: measurements\[0\]: no runs"),
         (faulty(runs=run_with(windows=[])), r"measurements\[1\]: no runs, a run without windows"),
         (faulty(discarded=run_with(windows=[{"steps": 1, "seconds": 0}])), r"measurements\[1\]: no runs, a run"),
         (faulty(throughput=with_error(261.0)), r"measurements\[1\]: .* or a figure that no run gives"),

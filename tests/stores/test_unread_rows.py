@@ -42,7 +42,7 @@ def rewrite(**changes: Any) -> None:
     with closing(sqlite3.connect(".tfperf/history.sqlite")) as database, database:
         ((packed,),) = database.execute(f"select whole from tfperf_measurements {of_b}")
         whole = json.loads(zlib.decompress(packed))
-        whole["verdict"] |= changes
+        whole["verdicts"][0] |= changes
         database.execute(
             f"update tfperf_measurements set whole = ? {of_b}", (zlib.compress(json.dumps(whole).encode()),)
         )

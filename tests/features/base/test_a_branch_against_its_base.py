@@ -44,9 +44,9 @@ def test_a_slower_branch_fails_against_the_commit_where_it_began(slower: tuple[R
 
 def test_comparisons_are_kept_with_the_two_commits(slower: tuple[Repository, Finished]) -> None:
     repository, _ = slower
-    (kept,) = repository.project.history.comparisons()
-    assert kept.against_other_side
-    commits = [side.environment["commit"] for side in (kept.a, kept.b)]
+    (kept,) = repository.project.history.measurements(is_interleaved=True)
+    assert kept.other.is_of_session
+    commits = [side.environment["commit"] for side in (kept.other, kept)]
     assert commits == [repository.git("rev-parse", "--short=12", name) for name in ("main~1", "HEAD")]
 
 
@@ -258,7 +258,7 @@ def test_a_test_in_a_folder_that_the_base_lacks_is_new_and_the_others_are_compar
     assert session.status == 0, session.text
     assert "test_new: measured, not compared: NEW: main (" in session.text
     assert " has no folder new_tests/" in session.text
-    (kept,) = repository.project.history.comparisons()
+    (kept,) = repository.project.history.measurements(is_interleaved=True)
     assert kept.test.endswith("::test_loop")
 
 

@@ -12,7 +12,7 @@ from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.bisect.step import SKIP, STOP, git_status
 from tests.helpers.inner import Project
-from tests.helpers.measurements import baseline, comparison, measurement, verdict
+from tests.helpers.measurements import baseline, interleaved, measurement, verdict
 
 PASSED, FAILED, INTERRUPTED, USAGE, NOT_MEASURED, MACHINE = 0, 1, 2, 4, 6, 7
 
@@ -20,7 +20,7 @@ PASSED, FAILED, INTERRUPTED, USAGE, NOT_MEASURED, MACHINE = 0, 1, 2, 4, 6, 7
 def record(*outcomes: Outcome, not_measured: int = 0, **more: Any) -> SessionRecord:
     return SessionRecord(
         selection=Selection([SelectedTest(id="a.py::test")]),
-        results=[comparison(outcome=outcome) for outcome in outcomes],
+        results=[interleaved(outcome) for outcome in outcomes],
         not_measured={f"a.py::test_{number}": "it died" for number in range(not_measured)},
         **more,
     )

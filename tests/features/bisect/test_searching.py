@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.bench.other_side import OtherSide, State
-from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.search import Search
 from pytest_tfperf.features.bisect.states import States
 from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read, write
-from pytest_tfperf.reports.comparisons import reason_of
-from tests.helpers.measurements import comparison
+from pytest_tfperf.reports.interleaved import why_of
+from tests.helpers.measurements import interleaved
 
 TEST = "a.py::test"
 FOUND, NOT_SLOWER, NOT_MEASURED = 0, 1, 6
@@ -32,19 +32,22 @@ STATES = States(
 """The states "0", which is good, to "4"."""
 
 
-def found(outcome: Outcome, ratio: float, *, test: str = TEST, model: str = "resnet50", reason: str = "") -> Comparison:
-    side = replace(comparison().b, workload=Workload(model=model, batch_size=64))
-    return comparison(
-        test=test, b=side, ratio=ratio, low=ratio - 0.01, high=ratio + 0.01, outcome=outcome, reason=reason
-    )
+def found(outcome: Outcome, ratio: float, *, test: str = TEST, model: str = "resnet50", **more: Reason) -> Measurement:
+    return interleaved(outcome, ratio, test=test, workload=Workload(model=model, batch_size=64), **more)
+
+
+def within(one: Measurement, tolerance: Tolerance | None) -> Measurement:
+    """The same with this tolerance."""
+    verdict = one.verdicts[0]
+    return replace(one, verdicts=(replace(verdict, tolerance=tolerance or verdict.tolerance),))
 
 
 FAST, SLOW = found(Outcome.PASS, 1.0), found(Outcome.REGRESSED, 0.9)
-UNDECIDED = found(Outcome.INCONCLUSIVE, 0.93, reason="too close to decide")
+UNDECIDED = found(Outcome.INCONCLUSIVE, 0.93, reason=Reason.TOO_CLOSE)
 DISTURBED = found(Outcome.INVALID, 0.5)
 DIED = Answer(faults={TEST: Fault(why="the program exited with status 1")})
 HUNG = Answer(faults={TEST: Fault(why="the program printed nothing for 60 s", may_pass=True)})
-Said = Comparison | Answer | list[Comparison | Answer]
+Said = Measurement | Answer | list[Measurement | Answer]
 """The answer of each session on two states, or those of its sessions one after the other."""
 SECOND_IS_SLOW: Mapping[str, Said] = {"0 4": SLOW, "0 2": SLOW, "0 1": FAST, "1 2": SLOW}
 """By the two states that are compared."""
@@ -74,7 +77,7 @@ class Played:
                 said[min(self.compared.count(self.compared[-1]), len(said)) - 1] if isinstance(said, list) else said
             )
             answer = answer if isinstance(answer, Answer) else Answer(comparisons=(answer,))
-            judged = tuple(replace(one, tolerance=step.terms.tolerance or one.tolerance) for one in answer.comparisons)
+            judged = tuple(within(one, step.terms.tolerance) for one in answer.comparisons)
             write(answer_file(step_file), replace(answer, comparisons=judged))
             return ""
 
@@ -119,7 +122,7 @@ def test_an_undecided_last_comparison_blames_no_earlier_answer(played: Played) -
 
 @pytest.mark.parametrize("why", [DISTURBED, HUNG], ids=["disturbed", "hung"])
 def test_a_state_that_was_skipped_for_a_busy_moment_is_measured_again_before_the_end(
-    played: Played, why: Comparison | Answer
+    played: Played, why: Measurement | Answer
 ) -> None:
     status, text = played.search({**SECOND_IS_SLOW, "0 1": [why, FAST]})
     assert (status, "going back to 1\n" in text, "2 is the first slow one" in text) == (FOUND, True, True), text
@@ -155,22 +158,22 @@ def test_the_first_and_the_last_comparison_are_made_once_more_if_they_were_distu
 
 
 @pytest.mark.parametrize("ends", [DISTURBED, UNDECIDED], ids=["disturbed", "undecided"])
-def test_ends_that_could_not_be_compared_are_said_to_be_that(played: Played, ends: Comparison) -> None:
+def test_ends_that_could_not_be_compared_are_said_to_be_that(played: Played, ends: Measurement) -> None:
     status, text = played.search({"0 4": ends})
     assert status == NOT_MEASURED
-    assert f"4 could not be compared with 0: {reason_of(ends)}" in text
+    assert f"4 could not be compared with 0: {why_of(ends)}" in text
     assert "is not slower" not in text
 
 
 @pytest.mark.parametrize("ends", [DISTURBED, UNDECIDED], ids=["disturbed", "undecided"])
-def test_ends_that_could_not_be_compared_are_compared_again(played: Played, ends: Comparison) -> None:
+def test_ends_that_could_not_be_compared_are_compared_again(played: Played, ends: Measurement) -> None:
     played.search({"0 4": ends})
     status, text = played.search(SECOND_IS_SLOW)
     assert status == FOUND, text
 
 
 @pytest.mark.parametrize("skipped", [DISTURBED, DIED], ids=["disturbed", "died"])
-def test_a_state_that_was_skipped_is_measured_again(played: Played, skipped: Comparison | Answer) -> None:
+def test_a_state_that_was_skipped_is_measured_again(played: Played, skipped: Measurement | Answer) -> None:
     status, _ = played.search({**SECOND_IS_SLOW, "0 1": skipped})
     assert status == NOT_MEASURED
     status, text = played.search(SECOND_IS_SLOW)
@@ -191,11 +194,11 @@ def test_ends_that_do_not_differ_are_kept(played: Played) -> None:
 # Several tests or calls
 
 
-def several(*comparisons: Comparison, **faults: str) -> Answer:
+def several(*comparisons: Measurement, **faults: str) -> Answer:
     return Answer(comparisons=comparisons, faults={f"{TEST}[{name}]": Fault(why=why) for name, why in faults.items()})
 
 
-def of_parameter(name: str, one: Comparison) -> Comparison:
+def of_parameter(name: str, one: Measurement) -> Measurement:
     return replace(one, test=f"{TEST}[{name}]")
 
 

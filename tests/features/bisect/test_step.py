@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.comparison import Comparison
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import (
@@ -20,28 +19,28 @@ from pytest_tfperf.errors import (
     WorkloadError,
 )
 from pytest_tfperf.features.bisect.step import Fault, answer_of
-from tests.helpers.measurements import TEST, comparison, measurement
+from tests.helpers.measurements import TEST, interleaved, measurement
 
 
-def checked(**more: Any) -> Comparison:
+def checked(**more: Any) -> Measurement:
     """A check that was compared with the good state."""
-    return comparison(against_other_side=True, **more)
+    return interleaved(a={"is_of_session": True}, **more)
 
 
 def test_a_tests_own_comparison_is_no_comparison_of_two_states() -> None:
-    answer = answer_of(SessionRecord(results=[comparison(ratio=0.5), checked(ratio=0.97)]))
+    answer = answer_of(SessionRecord(results=[interleaved(ratio=0.5), checked(ratio=0.97)]))
     assert [one.ratio for one in answer.comparisons] == [0.97]
 
 
 def test_a_test_that_only_compares_by_itself_is_refused_with_what_to_do() -> None:
-    answer = answer_of(SessionRecord(results=[comparison(), measurement()]))
+    answer = answer_of(SessionRecord(results=[interleaved(), measurement()]))
     assert not answer.comparisons
     assert "ran on the current code alone. Call `check` or `check_command` in it" in answer.faults[TEST].why
 
 
 def test_comparisons_are_told_apart_by_test_workload_and_topology() -> None:
-    other = replace(comparison().b, workload=Workload(model="alexnet", batch_size=64))
-    compared = [checked(), checked(test="a.py::test"), checked(b=other), checked(topology="1x1")]
+    other = Workload(model="alexnet", batch_size=64)
+    compared = [checked(), checked(test="a.py::test"), checked(workload=other), checked(topology="1x1")]
     answer = answer_of(SessionRecord(results=[measurement(), *compared]))
     assert list(answer.calls.values()) == compared
 

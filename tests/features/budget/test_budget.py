@@ -18,7 +18,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.features.budget.plugin import Candidate, candidates, choose, named_left_out, select
 from pytest_tfperf.stores.history import History
-from tests.helpers.measurements import comparison, measurement, verdict
+from tests.helpers.measurements import interleaved, measurement, verdict
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -162,14 +162,14 @@ def test_a_test_that_failed_without_a_measurement_is_unsettled() -> None:
 
 
 def test_a_test_that_compares_was_measured_when_it_compared() -> None:
-    (found,) = candidates({"a": 1.0}, past=[comparison(test="a", time="2026-02-28T03:00:00+00:00")])
+    (found,) = candidates({"a": 1.0}, past=[PastResult.of(interleaved(test="a", time="2026-02-28T03:00:00+00:00"))])
     assert found.measured == datetime(2026, 2, 28, 3, tzinfo=UTC)
     assert found.is_unsettled  # it is REGRESSED
 
 
 def test_an_old_comparison_does_not_hide_a_newer_regression() -> None:
-    compared = comparison(test="a", session="s1", time="2026-02-25T03:00:00+00:00", outcome=Outcome.PASS)
-    (found,) = candidates({"a": 1.0}, past=[past("a", "REGRESSED", session="s2"), compared])
+    compared = interleaved(Outcome.PASS, test="a", session="s1", time="2026-02-25T03:00:00+00:00")
+    (found,) = candidates({"a": 1.0}, past=[past("a", "REGRESSED", session="s2"), PastResult.of(compared)])
     assert found.is_unsettled
 
 

@@ -14,7 +14,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import comment, markdown
 from tests.helpers.comment_server import BOT, PERSON, Server
-from tests.helpers.measurements import comparison, session_verdict
+from tests.helpers.measurements import interleaved, session_verdict
 
 GREEN, USAGE = 0, 4
 RERUN = RerunCommand(" --tfperf-base=origin/main")
@@ -24,7 +24,7 @@ RERUN = RerunCommand(" --tfperf-base=origin/main")
 
 
 def test_it_has_a_line_a_table_of_what_moved_and_the_command() -> None:
-    slower, same = comparison(test="a.py::slower"), comparison(test="a.py::same", outcome=Outcome.PASS, ratio=1.0)
+    slower, same = interleaved(test="a.py::slower"), interleaved(Outcome.PASS, 1.0, test="a.py::same")
     assert comment(SessionRecord(results=[slower, same]), RERUN).splitlines() == [
         "**1 of 2 throughput tests regressed; 1 passed.**",
         "",
@@ -37,14 +37,12 @@ def test_it_has_a_line_a_table_of_what_moved_and_the_command() -> None:
 
 
 def test_where_nothing_moved_it_is_one_line() -> None:
-    record = SessionRecord(results=[comparison(outcome=Outcome.PASS, ratio=1.0)])
+    record = SessionRecord(results=[interleaved(Outcome.PASS, 1.0)])
     assert comment(record, RERUN) == "**1 of 1 throughput test passed.**\n"
 
 
 def test_it_begins_with_what_all_tests_have_in_common() -> None:
-    record = SessionRecord(
-        results=[comparison(outcome=Outcome.PASS, ratio=1.0)], verdicts=[session_verdict(kind="software")]
-    )
+    record = SessionRecord(results=[interleaved(Outcome.PASS, 1.0)], verdicts=[session_verdict(kind="software")])
     assert comment(record, RERUN).startswith("**Software REGRESSED ")
 
 
@@ -61,14 +59,14 @@ def test_what_was_not_compared_is_said() -> None:
 
 
 def test_a_test_id_makes_no_table_link_or_html() -> None:
-    text = comment(SessionRecord(results=[comparison(test="a.py::t[x|[y](z)<b>]")]), RERUN)
+    text = comment(SessionRecord(results=[interleaved(test="a.py::t[x|[y](z)<b>]")]), RERUN)
     (row,) = [line for line in text.splitlines() if line.startswith("| REGRESSED")]
     assert (row.count("|"), "<b>" in row) == (6, False)
 
 
 @pytest.mark.parametrize("text", ["@ada", "#12", "!7"])
 def test_nothing_in_a_test_id_notifies_a_person_or_refers_to_an_issue(text: str) -> None:
-    one = comparison(test=f"a.py::t[{text}]")
+    one = interleaved(test=f"a.py::t[{text}]")
     refused = SessionRecord(results=[one], refused={f"a.py::u[{text}]": TfperfError("too noisy")}, remarks=[text])
     prose = [line for line in comment(refused, RERUN).splitlines() if not line.startswith("Again: `")]
     assert [line for line in prose if text in line] == []
@@ -76,7 +74,7 @@ def test_nothing_in_a_test_id_notifies_a_person_or_refers_to_an_issue(text: str)
 
 
 def test_the_command_is_one_line_of_code_whatever_the_test_id_holds() -> None:
-    one = comparison(test="a.py::t[\n\n@ada`]")
+    one = interleaved(test="a.py::t[\n\n@ada`]")
     assert comment(SessionRecord(results=[one]), RERUN).splitlines()[-1].count("`") == 2
 
 

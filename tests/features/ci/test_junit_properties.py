@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.ci.outputs import properties
-from tests.helpers.measurements import comparison, measurement, verdict
+from tests.helpers.measurements import interleaved, measurement, verdict
 
 
 def test_a_judged_measurement_tells_its_figures() -> None:
@@ -38,4 +38,4 @@ def test_no_text_has_a_password() -> None:
 
 
 def test_a_comparison_tells_its_ratio() -> None:
-    assert dict(properties([comparison()]))["tfperf_ratio"] == 0.9
+    assert dict(properties([interleaved()]))["tfperf_ratio"] == 0.9

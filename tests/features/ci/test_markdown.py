@@ -16,7 +16,7 @@ from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.markdown import as_text, markdown
 from tests.helpers.expected import SameTexts
-from tests.helpers.measurements import baseline, comparison, measurement, session_verdict, verdict
+from tests.helpers.measurements import baseline, interleaved, measurement, session_verdict, verdict
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 HOSTILE = [
@@ -69,7 +69,7 @@ SUMMARIES = {
     "a refused baseline": markdown(
         [measurement(test="a", is_refused=True), measurement(test="b")], refused={"a": TfperfError("too noisy")}
     ),
-    "a comparison": markdown([comparison()]),
+    "a comparison": markdown([interleaved()]),
 }
 
 

@@ -23,7 +23,7 @@ from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.stores.history import History
-from tests.helpers.measurements import BUSY, NOISE, TEST, baseline, measurement, pair, run_at, verdict
+from tests.helpers.measurements import BUSY, NOISE, TEST, baseline, interleaved, measurement, pair, run_at, verdict
 
 GREEN, USAGE = 0, 4
 
@@ -149,6 +149,12 @@ def test_the_last_session_or_a_named_one_is_explained(
 def test_a_workloads_name_is_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(folder, "small net") == GREEN
     assert "It was measured and not judged." in capsys.readouterr().out
+
+
+def test_a_measurement_beside_another_side_is_not_explained(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    History(folder / "history.sqlite").append(interleaved(session="two"))
+    assert run(folder, TEST, "--json") == GREEN
+    assert len(json.loads(capsys.readouterr().out)) == 1
 
 
 @pytest.mark.parametrize("text", ["tiny_cnn-b8-replicated-pipe", "tiny_cnn", "all net"])

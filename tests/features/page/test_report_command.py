@@ -13,7 +13,7 @@ from pytest_tfperf.cli import main
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores.history import History
-from tests.helpers.measurements import comparison, measurement, session_verdict, throughput, verdict
+from tests.helpers.measurements import interleaved, measurement, session_verdict, throughput, verdict
 from tools.simulated_weeks import CPU_MACHINE, sessions
 
 
@@ -113,7 +113,7 @@ def test_a_session_is_reported_with_its_verdicts_on_software_and_machine(
 def test_a_session_that_only_compared_is_the_last_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     history = History(tmp_path / "history.sqlite")
     history.append(measurement(session="s1", time="2026-01-01T03:00:00+00:00"))
-    history.append_comparison(comparison(session="s2", time="2026-01-02T03:00:00+00:00"))
+    history.append(interleaved(session="s2", time="2026-01-02T03:00:00+00:00"))
     found = facts(tmp_path, capsys)
     assert (found["session"]["ids"], found["headline"]) == (["s2"], "1 of 1 throughput test regressed")
     assert facts(tmp_path, capsys, "--session", "latest")["session"] == found["session"]
@@ -125,7 +125,7 @@ def test_a_session_is_reported_with_its_comparisons(tmp_path: Path, capsys: pyte
     for day in (1, 2):
         when = {"session": f"s{day}", "time": f"2026-01-0{day}T03:00:00+00:00"}
         history.append(measurement(**when))
-        history.append_comparison(comparison(test=f"t.py::test_{day}", **when))
+        history.append(interleaved(test=f"t.py::test_{day}", **when))
     assert [one["test"] for one in facts(tmp_path, capsys)["comparisons"]] == ["t.py::test_2"]
 
 
@@ -134,8 +134,8 @@ def test_since_a_date_each_comparison_is_reported_once_by_its_latest(
 ) -> None:
     history = History(tmp_path / "history.sqlite")
     for day in (1, 2):
-        slower = comparison(session=f"s{day}", time=f"2026-01-0{day}T03:00:00+00:00", ratio=1 - day / 10)
-        history.append_comparison(slower)
+        slower = interleaved(session=f"s{day}", time=f"2026-01-0{day}T03:00:00+00:00", ratio=1 - day / 10)
+        history.append(slower)
     assert [one["change"] for one in facts(tmp_path, capsys, "--since", "2026-01-01")["comparisons"]] == [-0.2]
 
 

@@ -26,13 +26,14 @@ from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import (
     BUSY,
     baseline,
-    comparison,
+    interleaved,
     measurement,
     pair,
     run_at,
     session_verdict,
     throughput,
     verdict,
+    verdicts,
 )
 from tools.simulated_weeks import SLOWDOWN, SLOWER_SINCE, SLOWER_TEST, source
 
@@ -87,7 +88,7 @@ def test_the_facts_of_real_weeks_fit_the_schema() -> None:
     ids=["not judged", "no baseline", "invalid", "pairs and discarded runs", "a log", "an open interval", "a figure"],
 )
 def test_facts_of_odd_measurements_fit_the_schema(odd: Measurement) -> None:
-    SCHEMA.validate(facts_of(odd, comparisons=[comparison()]))
+    SCHEMA.validate(facts_of(odd, interleaved=[interleaved()]))
 
 
 def test_a_session_without_measurements_has_facts_too() -> None:
@@ -116,9 +117,9 @@ def test_the_worst_test_comes_first() -> None:
 @pytest.mark.parametrize(
     "later",
     [
-        {"verdict": None},
-        {"verdict": verdict(Outcome.PASS)},
-        {"verdict": verdict(Outcome.REGRESSED, -0.06), "throughput": throughput(940.0)},
+        {"verdicts": verdicts()},
+        {"verdicts": verdicts(verdict(Outcome.PASS))},
+        {"verdicts": verdicts(verdict(Outcome.REGRESSED, -0.06)), "throughput": throughput(940.0)},
     ],
     ids=["measured", "passed", "less slow"],
 )
@@ -161,7 +162,7 @@ PROVISIONAL = judged(Outcome.PASS, -0.46, verdict=verdict(Outcome.PASS, -0.46, b
 SLOWER_THAN_EARLIER = judged(Outcome.REGRESSED, -0.1, verdict=verdict(Outcome.REGRESSED, -0.1, baseline=EARLIER))
 UNKNOWN = judged(Outcome.NO_BASELINE, 0.0, verdict=verdict(Outcome.NO_BASELINE, baseline=None, change=None))
 
-INVALID_RATIO = comparison(outcome=Outcome.INVALID, reason="every pair was disturbed")
+INVALID_RATIO = interleaved(Outcome.INVALID)
 
 HEADLINES = {
     "a slow test": facts_of(SLOW, OTHER),
@@ -189,9 +190,9 @@ HEADLINES = {
     "a refused baseline beside another test": facts_of(REFUSED, measurement(test="t.py::other"), refused=TOO_NOISY),
     "left out": facts_of(PASSED, left_out=["t.py::a", "t.py::b"]),
     "one in an error, one left out": facts_of(not_measured={"t.py::a": DIED}, left_out=["t.py::b"]),
-    "two comparisons of one test": facts_of(comparisons=[comparison(), comparison()]),
-    "a slow comparison beside a test that passed": facts_of(OTHER, comparisons=[comparison()]),
-    "comparisons without a ratio": facts_of(comparisons=[replace(INVALID_RATIO, test=test) for test in ("a", "b")]),
+    "two comparisons of one test": facts_of(interleaved=[interleaved(), interleaved()]),
+    "a slow comparison beside a test that passed": facts_of(OTHER, interleaved=[interleaved()]),
+    "comparisons without a ratio": facts_of(interleaved=[replace(INVALID_RATIO, test=test) for test in ("a", "b")]),
     "two calls of one test": facts_of(PASSED, replace(SLOW, topology="1x4")),
 }
 
@@ -207,19 +208,19 @@ def test_a_headline_is_its_clauses_in_one_sentence() -> None:
 
 
 def test_a_comparison_without_a_valid_ratio_has_no_figures() -> None:
-    facts = facts_of(comparisons=[INVALID_RATIO])
+    facts = facts_of(interleaved=[INVALID_RATIO])
     SCHEMA.validate(facts)
     (one,) = facts["comparisons"]
     assert (one["change"], one["low"], one["high"]) == (None, None, None)
 
 
 def test_the_sides_of_a_comparison_are_named_by_what_differs() -> None:
-    (one,) = facts_of(comparisons=[comparison()])["comparisons"]
+    (one,) = facts_of(interleaved=[interleaved()])["comparisons"]
     assert (one["a"], one["b"]) == ("tensorflow 2.16.2", "tensorflow 2.21.0")
 
 
 def test_the_worst_comparison_comes_first() -> None:
-    facts = facts_of(comparisons=[comparison(outcome=Outcome.PASS, ratio=1.0), comparison(), comparison(ratio=0.8)])
+    facts = facts_of(interleaved=[interleaved(Outcome.PASS, 1.0), interleaved(), interleaved(ratio=0.8)])
     assert [one["change"] for one in facts["comparisons"]] == [-0.2, -0.1, 0]
 
 

@@ -17,7 +17,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import figure, moment
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.render import page
-from tests.helpers.measurements import baseline, comparison, measurement, session_verdict, throughput, verdict
+from tests.helpers.measurements import baseline, interleaved, measurement, session_verdict, throughput, verdict
 
 HOSTILE = st.text(st.sampled_from("<>&'\"/!-\u2028\u2029\\ scriptSCRIPT"), max_size=40)
 
@@ -126,8 +126,8 @@ def test_what_kept_a_test_from_a_result_stands_in_the_red_box() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.REGRESSED, Outcome.INVALID])
 def test_a_comparison_that_needs_action_stands_in_the_red_box(outcome: Outcome) -> None:
-    slow = comparison(test="a.py::compared", outcome=outcome, reason="the reason")
-    text = page(report_facts(ReportSource(measurements=[measurement()], comparisons=[slow]))).decode()
+    slow = interleaved(outcome, test="a.py::compared")
+    text = page(report_facts(ReportSource(measurements=[measurement()], interleaved=[slow]))).decode()
     box = text.partition('<ul class="attention">')[2].partition("</ul>")[0]
     assert "a.py::compared" in box
 

@@ -1,4 +1,4 @@
-"""The message and the table of interleaved comparisons."""
+"""The message and the table of measurements beside another side."""
 
 from __future__ import annotations
 
@@ -6,47 +6,38 @@ import math
 import re
 from dataclasses import replace
 from textwrap import dedent
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown
-from pytest_tfperf.core.comparison import ComparedSide, Comparison
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.lines import plain
-from pytest_tfperf.reports.comparisons import comparison_table, headline, in_brief, latest_comparisons, message
+from pytest_tfperf.reports.interleaved import interleaved_table, latest_interleaved
 from pytest_tfperf.reports.invalid import disturbance_fact
-from pytest_tfperf.reports.summary import comparison_summary
-from tests.helpers.measurements import BUSY, WORKLOAD, comparison, pair, throughput
+from pytest_tfperf.reports.message import headline, in_brief, message
+from pytest_tfperf.reports.summary import interleaved_summary
+from tests.helpers.measurements import BUSY, WORKLOAD, interleaved, pair, throughput
 
 INPUT_BOUND = Breakdown(
     input=Input.FETCHED, bound=Bound.INPUT, pipeline_examples_per_sec=910.0, device_data_examples_per_sec=2000.0
 )
-
-
-INVALID = comparison(outcome=Outcome.INVALID, reason="", discarded_pairs=(pair(0.0, disturbance=BUSY),))
-
-
-def side(examples_per_sec: float = 1000.0, **more: Any) -> ComparedSide:
-    given: dict[str, Any] = {"workload": WORKLOAD, "throughput": throughput(examples_per_sec), "environment": {}}
-    return ComparedSide(**given | more)
+INVALID = interleaved(Outcome.INVALID, discarded_pairs=(pair(0.0, disturbance=BUSY),))
+WITH_XLA = WORKLOAD.with_(xla=True)
 
 
 def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
-    found = comparison(
-        b=side(900.0, environment={"tensorflow": "2.21.0"}, breakdown=INPUT_BOUND),
-        discarded_pairs=(pair(-0.4, disturbance=BUSY),),
-    )
+    found = interleaved(breakdown=INPUT_BOUND, discarded_pairs=(pair(-0.4, disturbance=BUSY),))
     expected = dedent("""\
         resnet50-b64-replicated-device, tensorflow 2.21.0 is 10 % slower than tensorflow 2.16.2 on 8x Tesla P100 (box): ratio 0.900, 95 % CI 0.890 to 0.910
           a           1,000 images/s: tensorflow 2.16.2
           b           900.0 images/s: tensorflow 2.21.0
           tolerance   2 %: down to a ratio of 0.98
-          pairs       -10.0 %  -10.4 %  -9.6 %: slower by more than the tolerance in 3 fresh pairs
+          pairs       -10.0 %  -10.4 %  -9.6 %: the slowdown is confirmed in 3 fresh pairs
           discarded   -40.0 %: other processes used 43 % of 2 cores, the busiest was make (pid 4711)
           b's input   the limit: the pipeline alone gives 910.0 images/s
           b's slower  the input pipeline: on device data the same training gives 2,000 images/s
@@ -57,7 +48,7 @@ def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
 
 def test_a_pass_names_no_slower_part_and_no_rerun() -> None:
     unbounded = Tolerance(None, 0.02)
-    text = plain(message(comparison(b=side(900.0, breakdown=INPUT_BOUND), outcome=Outcome.PASS, tolerance=unbounded)))
+    text = plain(message(interleaved(Outcome.PASS, breakdown=INPUT_BOUND, tolerance=unbounded)))
     assert ("b's input" in text, "b's slower" in text, "rerun" in text) == (True, False, False)
     assert "\n  tolerance   any slowdown\n" in text
 
@@ -65,12 +56,15 @@ def test_a_pass_names_no_slower_part_and_no_rerun() -> None:
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (comparison(ratio=1.0001), "tensorflow 2.21.0 is level with tensorflow 2.16.2 on 8x Tesla P100 (box)"),
-        (comparison(ratio=1.25), "tensorflow 2.21.0 is 25.0 % faster than tensorflow 2.16.2"),
-        (comparison(a=side(), b=side(900.0)), "resnet50-b64-replicated-device, b is 10 % slower than a on"),
-        (comparison(high=math.inf), "95 % CI unknown"),
+        (interleaved(ratio=1.0001), "tensorflow 2.21.0 is level with tensorflow 2.16.2 on 8x Tesla P100 (box)"),
+        (interleaved(ratio=1.25), "tensorflow 2.21.0 is 25.0 % faster than tensorflow 2.16.2"),
         (
-            comparison(b=side(workload=WORKLOAD.with_(xla=True))),
+            interleaved(a={"environment": {}}, environment={}),
+            "resnet50-b64-replicated-device, b is 10 % slower than a on",
+        ),
+        (interleaved(interval=(-0.11, math.inf)), "95 % CI unknown"),
+        (
+            interleaved(workload=WITH_XLA),
             "resnet50-b64-replicated-device-xla is 10 % slower than resnet50-b64-replicated-device on",
         ),
         (
@@ -80,13 +74,13 @@ def test_a_pass_names_no_slower_part_and_no_rerun() -> None:
     ],
     ids=["level", "faster", "same software", "no interval", "two workloads", "invalid"],
 )
-def test_the_headline_names_both_sides(found: Comparison, text: str) -> None:
+def test_the_headline_names_both_sides(found: Measurement, text: str) -> None:
     assert text in headline(found)
 
 
 def test_pairs_that_ran_beside_other_work_are_said_to() -> None:
     uneven = replace(pair(-0.11, disturbance=BUSY), is_even=False)
-    text = plain(message(comparison(pairs=(pair(-0.1), pair(-0.1, disturbance=BUSY), uneven, uneven))))
+    text = plain(message(interleaved(pairs=(pair(-0.1), pair(-0.1, disturbance=BUSY), uneven, uneven))))
     busy = disturbance_fact(BUSY)
     assert f"disturbed   1 of 4 pairs, on both sides: {busy}\n" in text
     assert f"disturbed   2 of 4 pairs, one side more than the other, as in each try: {busy}\n" in text
@@ -95,42 +89,35 @@ def test_pairs_that_ran_beside_other_work_are_said_to() -> None:
 @pytest.mark.parametrize(
     ("found", "advice"),
     [
+        (INVALID, "end the other processes"),
         (
-            comparison(outcome=Outcome.INVALID, discarded_pairs=(pair(0.0, disturbance=BUSY),)),
-            "end the other processes",
-        ),
-        (
-            comparison(
-                outcome=Outcome.INVALID,
-                a=side(throughput=throughput(1.0, loss=math.nan, diverged=DivergedAt(1, 1, 1))),
+            interleaved(
+                Outcome.INVALID, a={"throughput": throughput(1.0, loss=math.nan, diverged=DivergedAt(1, 1, 1))}
             ),
             "look in the input pipeline for NaN",
         ),
     ],
     ids=["disturbed", "diverged"],
 )
-def test_an_invalid_comparison_has_a_next_step(found: Comparison, advice: str) -> None:
+def test_an_invalid_comparison_has_a_next_step(found: Measurement, advice: str) -> None:
     assert f"\n  next        {advice}" in plain(message(found))
 
 
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (comparison(), "REGRESSED: b is 10 % slower than a, ratio 0.900"),
-        (
-            INVALID,
-            f"INVALID: {disturbance_fact(BUSY)}",
-        ),
+        (interleaved(), "REGRESSED: b is 10 % slower than a, ratio 0.900"),
+        (INVALID, f"INVALID: {disturbance_fact(BUSY)}"),
     ],
     ids=["slower", "invalid"],
 )
-def test_a_comparison_in_brief_is_its_outcome_and_why(found: Comparison, text: str) -> None:
+def test_a_comparison_in_brief_is_its_outcome_and_why(found: Measurement, text: str) -> None:
     assert in_brief(found) == text
 
 
 def test_the_table_has_each_sides_bound_beside_its_throughput() -> None:
-    two_workloads = comparison(b=side(workload=WORKLOAD.with_(xla=True)), outcome=Outcome.INVALID)
-    lines = comparison_table([comparison(a=side(breakdown=INPUT_BOUND)), two_workloads])
+    two_workloads = interleaved(Outcome.INVALID, workload=WITH_XLA)
+    lines = interleaved_table([interleaved(a={"breakdown": INPUT_BOUND}), two_workloads])
     heading, *cells = (re.split("  +", str(line)) for line in lines)
     rows = [dict(zip(heading, row, strict=True)) for row in cells]
     assert [[row[name] for name in ("workload", "b", "a bound", "b / a", "95 % CI")] for row in rows] == [
@@ -140,26 +127,26 @@ def test_the_table_has_each_sides_bound_beside_its_throughput() -> None:
 
 
 def test_the_table_shows_the_names_that_users_gave() -> None:
-    found = comparison(a=side(name="plain"), b=side(workload=WORKLOAD.with_(xla=True), name="compiled"))
-    heading, row = (re.split("  +", str(line)) for line in comparison_table([found]))
+    found = interleaved(a={"name": "plain"}, workload=WITH_XLA, name="compiled")
+    heading, row = (re.split("  +", str(line)) for line in interleaved_table([found]))
     assert [row[heading.index(side)] for side in "ab"] == ["plain", "compiled"]
 
 
 @given(st.integers(60, 250))
 def test_no_line_of_the_table_is_longer_than_its_width(width: int) -> None:
-    found = [comparison(), comparison(b=side(workload=WORKLOAD.with_(xla=True, optimizer="momentum")))]
-    lines = [*map(str, comparison_table(found, width))]
+    found = [interleaved(), interleaved(workload=WORKLOAD.with_(xla=True, optimizer="momentum"))]
+    lines = [*map(str, interleaved_table(found, width))]
     assert max(len(line) for line in lines if not line.startswith("(left out: ")) <= width
 
 
 def test_the_history_shows_the_latest_comparison_of_two_sides() -> None:
-    other = comparison(topology="1x4", ratio=0.95, time="monday")
-    found = [comparison(time="monday"), other, comparison(ratio=0.8, time="tuesday")]
-    heading, *rows = map(str, latest_comparisons(found))
+    other = interleaved(topology="1x4", ratio=0.95, time="monday")
+    found = [interleaved(time="monday"), other, interleaved(ratio=0.8, time="tuesday")]
+    heading, *rows = map(str, latest_interleaved(found))
     assert (heading.split()[0], heading.split()[-2:]) == ("outcome", ["machine", "when"])
     assert [(row.split()[-1], "0.800" in row) for row in rows] == [("tuesday", True), ("monday", False)]
 
 
 def test_the_summary_counts_comparisons() -> None:
-    found = [comparison(outcome=None), comparison(outcome=Outcome.INCONCLUSIVE)]
-    assert comparison_summary(found) == [*comparison_table(found), "", "box: 1 INCONCLUSIVE, 1 compared in 1 min"]
+    found = [interleaved(None), interleaved(Outcome.INCONCLUSIVE)]
+    assert interleaved_summary(found) == [*interleaved_table(found), "", "box: 1 INCONCLUSIVE, 1 compared in 1 min"]
