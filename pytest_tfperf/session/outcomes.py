@@ -1,4 +1,4 @@
-"""What the outcomes of its calls mean for a test: failure, error or warning, and the messages."""
+"""The consequences of a test's outcomes: failure, error or warning, and the messages."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from pytest_tfperf.session.session import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """What a test's calls mean for it.
+    """The consequences of a test's calls.
 
     Args:
         session: the session's state.
         test: pytest's node id.
         calls: how many calls the test has made.
-        warnings: what else the test is warned of.
+        warnings: further warnings of the test.
     """
 
     session: Session
@@ -72,7 +72,7 @@ class Outcomes:
 
     @property
     def results(self) -> Sequence[Measurement | Comparison]:
-        """What this test's calls gave, in order."""
+        """The results of this test's calls, in order."""
         return self.session.queue.results_of(self.test)[: self.calls]
 
     @property
@@ -82,10 +82,10 @@ class Outcomes:
 
     @property
     def properties(self) -> list[tuple[str, object]]:
-        """What JUnit XML says of the calls that are decided."""
+        """The JUnit properties of the calls that are decided."""
         decided = [result for result in self.results if result.is_decided]
-        found: list[list[tuple[str, object]]] = features().ask("properties", results=decided)
-        return [one for several in found for one in several]
+        hooks = features().hooks(self.session.settings, lambda feature: feature.properties)
+        return [pair for hook in hooks for pair in hook(decided)]
 
     def unreported(self) -> list[Line]:
         """Messages of regressions, confirmed or suspected, in a test whose body failed first."""
@@ -108,7 +108,7 @@ class Outcomes:
         return [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
 
     def _record(self) -> None:
-        """Write the measured baselines; one that is refused does not keep the others from being written."""
+        """Write the measured baselines; a refused baseline does not keep the others from being written."""
         refused: list[BaselineRefused] = []
         for index, result in enumerate(self.results):
             if isinstance(result, Measurement) and result.recording is not None:
