@@ -31,8 +31,8 @@ from pytest_tfperf.errors import (
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.command import Reads
-    from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.figure import Figure
+    from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.throughput import Throughput
     from pytest_tfperf.core.topology import Topology
     from pytest_tfperf.session.fixture import ThroughputFixture
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AllReduce",
-    "Comparison",
     "Figure",
     "FusedBatchNormalization",
     "InputSpec",
+    "Measurement",
     "MeasurementError",
     "NoData",
     "NotEnoughDevices",
@@ -73,8 +73,8 @@ __all__ = [
 # Imported when they are first used. The first six are what tests seldom name, so that collecting is short; the others
 # are for authors of models and input pipelines, and their modules import TensorFlow.
 _LATER = {
-    "Comparison": "pytest_tfperf.core.comparison",
     "Figure": "pytest_tfperf.core.figure",
+    "Measurement": "pytest_tfperf.core.measurement",
     "Reads": "pytest_tfperf.core.command",
     "Throughput": "pytest_tfperf.core.throughput",
     "ThroughputFixture": "pytest_tfperf.session.fixture",

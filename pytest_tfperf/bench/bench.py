@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.pairs import PairSource, reference_pairs
 from pytest_tfperf.bench.run_engine import RunEngine, undisturbed
-from pytest_tfperf.bench.task import Call, Profiler, Task, judged_figures, measured_figures, rows_of_figures
-from pytest_tfperf.core.breakdown import breakdown
+from pytest_tfperf.bench.task import Call, Profiler, Task, judged, rows_of_figures, unjudged
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import OwnRun, Pair, Run
@@ -21,7 +20,8 @@ from pytest_tfperf.core.verdict import NOTHING, Consequence, Outcome, Reason, Ve
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.host import host_facts
-from pytest_tfperf.judging.judge import judge, may_stop_early
+from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
+from pytest_tfperf.judging.judge import may_stop_early
 from pytest_tfperf.judging.new_baselines import wants
 from pytest_tfperf.judging.reference import floor_rate, memory_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.judging.validity import invalid
@@ -126,12 +126,12 @@ class Bench:
         """Judge again, because the common drift is known now; if that decides nothing, take one more run or pair."""
         taken, machine = _RunsSoFar.of(earlier), self._machine(task.topology)
         machine.reruns_began()
-        verdict, figures = self._verdicts(task, taken)
-        wants = combined((verdict.wants, *(one.wants for one in figures)))
+        verdicts = self._verdicts(task, taken)
+        wants = combined(verdict.wants for verdict in verdicts)
         if wants == NOTHING:
             return self._judged(task, taken)
         # A figure with a row or a limit can fail the test, whatever its throughput is judged against.
-        can_fail = task.reference.if_slower is Consequence.FAILS or any(not one.is_decided for one in figures)
+        can_fail = task.reference.if_slower is Consequence.FAILS or any(not one.is_decided for one in verdicts[1:])
         if can_fail:
             machine.suspect(task)
         disturbed = [run for run in taken.runs if run.disturbance is not None]
@@ -155,27 +155,26 @@ class Bench:
             if tries is None:
                 raise
             # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
-            doubt = verdict
-            if verdict.wants != NOTHING:
-                doubt = replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
-            return replace(
-                self._measurement(task, taken), verdict=doubt, figures=figures, document=task.reference.document
-            )
+            verdicts = tuple(map(_in_doubt, verdicts))
+            return replace(self._measurement(task, taken), verdicts=verdicts, document=task.reference.document)
         return self._judged(task, taken)
 
-    def _verdicts(self, task: Task, taken: _RunsSoFar) -> tuple[Verdict, tuple[Verdict, ...]]:
-        """On the throughput and on the figures, from what was measured so far."""
+    def _verdicts(self, task: Task, taken: _RunsSoFar) -> tuple[Verdict, ...]:
+        """The verdicts on the throughput and the figures, from the runs and pairs so far."""
         machine = self._machine(task.topology)
         evidence = machine.evidence(task, taken.runs, taken.pairs)
-        return judge(evidence), judged_figures(task, taken.runs, taken.pairs, evidence, machine.figure_rows)
+        return judged(task, taken.runs, taken.pairs, evidence, machine.figure_rows)
 
     def _judged(self, task: Task, taken: _RunsSoFar) -> Measurement:
         result = self._measurement(task, taken)
-        verdict, figures = self._verdicts(task, taken)
-        result = replace(result, verdict=verdict, figures=figures, document=task.reference.document)
+        verdicts = self._verdicts(task, taken)
+        verdict = verdicts[0]
+        result = replace(result, verdicts=verdicts, document=task.reference.document)
         if result.is_decided and verdict.outcome is Outcome.REGRESSED:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, taken.runs)
             broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)
+            if broken_down is not None and verdict.expected is not None:
+                broken_down = of_a_slowdown(broken_down, result.throughput.examples_per_sec, verdict.expected)
             result = replace(result, breakdown=broken_down)
             if verdict.if_slower is Consequence.FAILS:  # a warning is one line
                 result = self._profiled(task, result)
@@ -231,7 +230,7 @@ class Bench:
             devices=topology.describe(),
             runs=tuple(taken.runs),
             throughput=throughput,
-            figures=measured_figures(task, taken.runs),
+            verdicts=unjudged(task, taken.runs, throughput),
             discarded=tuple(taken.discarded),
             pairs=tuple(taken.pairs),
             discarded_pairs=tuple(taken.discarded_pairs),
@@ -270,6 +269,13 @@ class _RunsSoFar:
     def seconds(self) -> float:
         """What they took."""
         return time.monotonic() - self.started
+
+
+def _in_doubt(verdict: Verdict) -> Verdict:
+    """The verdict where the run that was to confirm it could not be had."""
+    if verdict.is_decided:
+        return verdict
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
 
 
 def _invalid(task: Task, verdict: Verdict, runs: Sequence[Run]) -> InvalidMeasurement:

@@ -11,16 +11,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import compared_figures
-from pytest_tfperf.core.breakdown import breakdown
-from pytest_tfperf.core.comparison import ComparedSide, Comparison
-from pytest_tfperf.core.run import Pair, Plan, Run
+from pytest_tfperf.core.measurement import Ended, MeasuredSide, Measurement
+from pytest_tfperf.core.run import Pair, Plan
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict, worst
+from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.errors import (
     FailsHereOnly,
     FailsThere,
@@ -30,6 +30,7 @@ from pytest_tfperf.errors import (
     TfperfError,
     UserCodeFailed,
 )
+from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.figures import settled
 from pytest_tfperf.judging.pairs import MIN_PAIRS, PAIRS_THAT_TELL, ErrorRates, PairsDecision, decide
 from pytest_tfperf.judging.unevenness import bias
@@ -80,7 +81,7 @@ def compare(
     judged: bool = True,
     test: str = "",
     session: str = "",
-) -> Comparison:
+) -> Measurement:
     """Compare b with a in fresh pairs of workers, until their ratio decides or the effort is spent.
 
     A pair of which one side was disturbed more than the other is discarded and measured again (`PairSource.take`). If
@@ -116,29 +117,57 @@ def compare(
         if judged and decision.outcome is Outcome.REGRESSED
         else None
     )
-    reasons = (decision.reason, f"alternating runs, because {source.fallback}" if source.fallback else "")
-    return Comparison(
+    a_runs, b_runs = [pair.a for pair in counted], [pair.b for pair in counted]
+    a_throughput, b_throughput = summarise(a_runs), summarise(b_runs)
+    verdict = Verdict(
+        outcome=decision.outcome if judged else None,
+        reason=_REASONS[decision.outcome],
+        value=b_throughput.examples_per_sec,
+        rule=Rule.OTHER_SIDE,
+        change=decision.ratio - 1,
+        confirmed_change=decision.ratio - 1,
+        confirmed_from=a_throughput.examples_per_sec,
+        interval=(decision.low - 1, decision.high - 1),
+        tolerance=tolerance,
+    )
+    broken_down = breakdown(b_runs, b_throughput.examples_per_sec, b.workload, device_rate)
+    if broken_down is not None and verdict.outcome is Outcome.REGRESSED:
+        broken_down = of_a_slowdown(broken_down, b_throughput.examples_per_sec, a_throughput.examples_per_sec)
+    return Measurement(
         test=test,
         session=session,
-        a=_side(a, [pair.a for pair in counted]),
-        b=_side(b, [pair.b for pair in counted], device_rate),
-        pairs=tuple(counted),
-        ratio=decision.ratio,
-        low=decision.low,
-        high=decision.high,
-        outcome=worst((decision.outcome, *(one.outcome for one in figures))) if judged else None,
-        ratio_outcome=decision.outcome if figures else None,
-        figures=figures,
-        reason="; ".join(filter(None, reasons)),
-        tolerance=tolerance,
-        interleaving=source.interleaving,
+        workload=b.workload,
+        topology=topology.shape,
         machine=topology.machine,
         devices=topology.describe(),
-        topology=topology.shape,
-        seconds=time.monotonic() - started,
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        runs=(),
+        throughput=b_throughput,
+        pairs=tuple(counted),
         discarded_pairs=tuple(found.discarded),
+        verdicts=(verdict, *figures),
+        other=MeasuredSide(
+            workload=a.workload,
+            throughput=a_throughput,
+            environment=a_runs[-1].environment,
+            breakdown=breakdown(a_runs, a_throughput.examples_per_sec, a.workload, None),
+            interleaving=source.interleaving,
+            fallback=source.fallback,
+            ended=found.ended,
+        ),
+        breakdown=broken_down,
+        environment=b_runs[-1].environment,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=time.monotonic() - started,
     )
+
+
+_REASONS: Final = {
+    Outcome.REGRESSED: Reason.CONFIRMED,
+    Outcome.IMPROVED: Reason.BETTER,
+    Outcome.PASS: Reason.WITHIN_TOLERANCE,
+    Outcome.INCONCLUSIVE: Reason.TOO_CLOSE,
+    Outcome.INVALID: Reason.DISTURBED,
+}
 
 
 @dataclass(frozen=True)
@@ -150,12 +179,14 @@ class _DecidedPairs:
         discarded: those of which one side was disturbed more than the other.
         decision: on the ratio.
         figures: the verdicts on the plan's figures.
+        ended: why there are no more pairs although they decide nothing; None where they decide.
     """
 
     counted: Sequence[Pair]
     discarded: Sequence[Pair]
     decision: PairsDecision
     figures: Sequence[Verdict]
+    ended: Ended | None = None
 
 
 def _take_pairs(
@@ -192,14 +223,13 @@ def _take_pairs(
         counted = pairs or [discarded[-1]]
         decision = _decision(counted, tolerance, most, rates)
         if pair is None:
-            decision = replace(decision, outcome=Outcome.INVALID, reason="")
+            decision = replace(decision, outcome=Outcome.INVALID)
             return _DecidedPairs(counted, discarded, decision, ())
         figures = compared_figures(plan, pairs, most, rates) if judged else ()
         if not judged or _is_over(decision, figures):
             return _DecidedPairs(counted, discarded, decision, figures)
         if end := _end(len(pairs), len(discarded), time.monotonic() - started, effort, most):
-            decision = replace(decision, reason=f"{decision.reason}; {end}")
-            return _DecidedPairs(counted, discarded, decision, figures)
+            return _DecidedPairs(counted, discarded, decision, figures, end)
 
 
 def _lacking(error: UserCodeFailed) -> NotCompared:
@@ -220,7 +250,7 @@ def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: Err
     )
     verdicts = (invalid(summarise([run])) for run in (pairs[-1].a, pairs[-1].b))
     found = next(filter(None, verdicts), None)
-    return decision if found is None else replace(decision, outcome=Outcome.INVALID, reason="")
+    return decision if found is None else replace(decision, outcome=Outcome.INVALID)
 
 
 def _is_over(decision: PairsDecision, figures: Sequence[Verdict]) -> bool:
@@ -231,25 +261,10 @@ def _is_over(decision: PairsDecision, figures: Sequence[Verdict]) -> bool:
     return decision.outcome is not Outcome.INCONCLUSIVE and all(one.is_decided for one in figures)
 
 
-def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) -> str:
-    """Why no further pair is begun; "" if one is."""
+def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) -> Ended | None:
+    """Why no further pair is begun; None if one is."""
     if pairs >= effort.max_pairs:
-        return f"max_pairs={effort.max_pairs} is reached"
-    if seconds * (1 + 1 / (pairs + discarded)) > effort.max_seconds:
-        return f"the next pair would end after max_seconds={effort.max_seconds:g}"
-    if pairs >= most:
-        return (
-            f"by the time that the first {MIN_PAIRS} pairs took, {most} fit into max_seconds={effort.max_seconds:g}, "
-            "and the tests of the interval were planned for so many"
-        )
-    return ""
-
-
-def _side(side: Side, runs: Sequence[Run], device_rate: float | None = None) -> ComparedSide:
-    throughput = summarise(runs)
-    return ComparedSide(
-        workload=side.workload,
-        throughput=throughput,
-        environment=runs[-1].environment,
-        breakdown=breakdown(runs, throughput.examples_per_sec, side.workload, device_rate),
-    )
+        return Ended.MAX_PAIRS
+    if seconds * (1 + 1 / (pairs + discarded)) > effort.max_seconds or pairs >= most:
+        return Ended.MAX_SECONDS
+    return None

@@ -8,7 +8,7 @@ from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
-from pytest_tfperf.core.comparison import Interleaving
+from pytest_tfperf.core.measurement import Interleaving
 from pytest_tfperf.core.run import ONE_WINDOW, Pair, Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import MeasurementError, TfperfError

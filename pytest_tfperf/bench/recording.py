@@ -11,8 +11,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import BaselineError, BaselineRefused
 from pytest_tfperf.judging.new_baselines import new_baselines
 from pytest_tfperf.lines import Line
+from pytest_tfperf.stores.baseline_file import require_plausible
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.stores.committed_row import require_plausible
 from pytest_tfperf.workers.launcher import References
 
 

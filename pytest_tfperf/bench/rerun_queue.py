@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.command import Subject
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Want
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
-
-Result = Measurement | Comparison
 
 _SAME = "A test that is in doubt runs again: it must make the same calls each time"
 
@@ -27,7 +24,7 @@ _SAME = "A test that is in doubt runs again: it must make the same calls each ti
 class _Call:
     """The result of one call of a test, and its row in the history; None if it has none."""
 
-    result: Result
+    result: Measurement
     row: str | None = None
 
 
@@ -56,7 +53,7 @@ class RerunQueue:
             self._calls[test] = []
         self._waiting.discard(test)
 
-    def earlier(self, test: str, index: int, asked: str) -> Result | None:
+    def earlier(self, test: str, index: int, asked: str) -> Measurement | None:
         """The result of the test's call `index` (from 0) when it ran before; None if it did not run.
 
         Args:
@@ -70,10 +67,8 @@ class RerunQueue:
         if index >= len(calls):
             return None
         before = calls[index].result
-        if isinstance(before, Measurement):
-            gave = asked_for(before.topology, before.machine, before.workload)
-        else:
-            gave = asked_for(before.topology, before.machine, before.a.workload, before.b.workload)
+        workloads = [before.other.workload] if before.other else []
+        gave = asked_for(before.topology, before.machine, *workloads, before.workload)
         if gave != asked:
             raise TfperfError(
                 f"call {index + 1} of this test measured {gave} when it ran first, and asks for {asked} now",
@@ -91,7 +86,7 @@ class RerunQueue:
         if made < kept:
             raise TfperfError(f"this test made {kept} calls when it ran first, and {made} now", next_step=_SAME)
 
-    def keep(self, test: str, index: int, result: Result) -> None:
+    def keep(self, test: str, index: int, result: Measurement) -> None:
         """Keep the result of a call, replacing its earlier result."""
         calls = self._calls.setdefault(test, [])
         if index == len(calls):
@@ -102,10 +97,7 @@ class RerunQueue:
             return
         history = self._open_history()
         try:
-            if isinstance(result, Measurement):
-                call.row = history.append(result, replaces=call.row)
-            else:
-                call.row = history.append_comparison(result)
+            call.row = history.append(result, replaces=call.row)
         except TfperfError as error:
             self.history_fault = self.history_fault or str(error)
 
@@ -121,20 +113,18 @@ class RerunQueue:
         """Let the test run again."""
         self._waiting.add(test)
 
-    def results_of(self, test: str) -> list[Result]:
+    def results_of(self, test: str) -> list[Measurement]:
         """The results of the test's calls so far, in order."""
         return [call.result for call in self._calls.get(test, [])]
 
     @property
-    def results(self) -> Iterator[Result]:
+    def results(self) -> Iterator[Measurement]:
         """The results of all tests so far, in the order in which they first ran."""
         return (call.result for calls in self._calls.values() for call in calls)
 
 
-def runs_missing(result: Result) -> int:
+def runs_missing(result: Measurement) -> int:
     """How many further runs a result needs, at least, before it is decided."""
-    if isinstance(result, Comparison):
-        return 0
     wants = result.wants
     each, taken = (2, result.pairs) if wants.what is Want.PAIRS else (1, result.runs)
     return each * max(wants.count - len(taken), 0)

@@ -10,19 +10,18 @@ from dataclasses import dataclass, replace
 from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
 from pytest_tfperf.bench.step_profile import StepProfiler
+from pytest_tfperf.bench.supported import require_supported
 from pytest_tfperf.bench.windows import interleave, time_windows, with_figures
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
-from pytest_tfperf.core.gpu import gib
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
 from pytest_tfperf.core.run import Enough, Observer, OwnRun, Pair, Plan, Run
-from pytest_tfperf.core.supported import require_supported
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.core.topology import Devices, Topology
+from pytest_tfperf.core.topology import Devices, Topology, gib
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.hardware.sampler import ProcessMemory

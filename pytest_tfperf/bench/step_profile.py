@@ -10,11 +10,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from pytest_tfperf.core.breakdown import products_fraction
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.judging.breakdown import products_fraction
 from pytest_tfperf.workers.training_run import TrainingRun
 
 

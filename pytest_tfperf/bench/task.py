@@ -12,7 +12,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Plan, Run
-from pytest_tfperf.core.throughput import hodges_lehmann
+from pytest_tfperf.core.throughput import Throughput, hodges_lehmann
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance, Verdict
 from pytest_tfperf.judging.figures import ComparedFigure, judge_compared
@@ -64,14 +64,14 @@ Profiler = Callable[[Task, Measurement], Profile]
 """Profiles a task that was measured; never raises, because no verdict depends on a profile."""
 
 
-def measured_figures(task: Task, runs: Sequence[Run]) -> tuple[Verdict, ...]:
-    """What the runs gave of each figure that the task asks for; nothing is judged."""
-    found = []
+def unjudged(task: Task, runs: Sequence[Run], throughput: Throughput) -> tuple[Verdict, ...]:
+    """The values that the runs gave of each figure, the throughput first, without an outcome."""
+    verdicts = [Verdict(value=throughput.examples_per_sec)]
     for figure in task.plan.also:
         values = [value for run in runs if (value := run.figures.get(figure.name)) is not None]
         value = hodges_lehmann(values) if len(values) == len(runs) else None
-        found.append(Verdict(figure=figure, value=value, rank=_rank(figure, runs), places=_places(figure, runs)))
-    return tuple(found)
+        verdicts.append(Verdict(figure=figure, value=value, rank=_rank(figure, runs), places=_places(figure, runs)))
+    return tuple(verdicts)
 
 
 def rows_of_figures(task: Task, rows: Mapping[Key, Baseline]) -> list[Baseline]:
@@ -80,10 +80,10 @@ def rows_of_figures(task: Task, rows: Mapping[Key, Baseline]) -> list[Baseline]:
     return [row for key in keys if (row := rows.get(key)) is not None]
 
 
-def judged_figures(
+def judged(
     task: Task, runs: Sequence[Run], pairs: Sequence[Pair], of_rate: Evidence, rows: Mapping[Key, Baseline]
 ) -> tuple[Verdict, ...]:
-    """The verdicts on the figures that a task asks for.
+    """The verdicts on the throughput and on the figures that a task asks for.
 
     Args:
         task: the call.
@@ -91,7 +91,8 @@ def judged_figures(
         of_rate: what the throughput is judged by; the session's drift and the reference environment are the same.
         rows: the machine's baselines of figures.
     """
-    return tuple(judge(_evidence(figure, task, runs, pairs, of_rate, rows)) for figure in task.plan.also)
+    of_figures = (_evidence(figure, task, runs, pairs, of_rate, rows) for figure in task.plan.also)
+    return tuple(map(judge, (of_rate, *of_figures)))
 
 
 def compared_figures(plan: Plan, pairs: Sequence[Pair], most_pairs: int, rates: ErrorRates) -> tuple[Verdict, ...]:

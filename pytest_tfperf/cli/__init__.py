@@ -15,15 +15,8 @@ from pytest_tfperf import features
 from pytest_tfperf.cli import history
 from pytest_tfperf.console import output, session_settings
 from pytest_tfperf.console.arguments import Commands, add_command, unread
-from pytest_tfperf.core.consequence import (
-    EXIT_GREEN,
-    EXIT_INTERNAL,
-    EXIT_INTERRUPTED,
-    EXIT_NOT_MEASURED,
-    EXIT_USAGE,
-)
-from pytest_tfperf.core.gpu import gib
-from pytest_tfperf.core.topology import Gpu, Topology
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_USAGE
+from pytest_tfperf.core.topology import Gpu, Topology, gib
 from pytest_tfperf.errors import DOCS, TfperfError
 from pytest_tfperf.reports.table import aligned
 

@@ -20,19 +20,20 @@ from pytest_tfperf.console.arguments import (
     wanted,
 )
 from pytest_tfperf.console.output import show, show_csv, show_json, width
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.reports.comparisons import latest_comparisons
+from pytest_tfperf.reports.interleaved import latest_interleaved
 from pytest_tfperf.reports.numbers import change, counted, rate
 from pytest_tfperf.reports.table import Columns, shown_names, table
 from pytest_tfperf.stores import measurement_file
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
+    from pytest_tfperf.stores.history_queries import Filters
 
 
 def add_to(commands: Commands) -> Commands:
@@ -84,7 +85,8 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
         show_json(plain(measured.astype(object).where(measured.notna(), None).to_dict("records")))
         return EXIT_GREEN
     results, columns = history.results(**part), width()
-    compared = latest_comparisons(history.comparisons(**part), columns)
+    interleaved: Filters = {**part, "is_interleaved": True}
+    compared = latest_interleaved(history.measurements(**interleaved), columns)
     if not results and not compared:
         if error := nothing_left(history, part):
             raise error
@@ -96,7 +98,7 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
 
 
 def _export(history: History, arguments: argparse.Namespace) -> int:
-    part = wanted(arguments, history)
+    part: Filters = {**wanted(arguments, history), "is_interleaved": False}
     measurements = list(history.measurements(**part))
     if not measurements:
         raise nothing_left(history, part) or TfperfError("nothing was measured here yet")
@@ -112,8 +114,7 @@ def _prune(history: History, arguments: argparse.Namespace) -> int:
         raise TfperfError("--prune deletes by age only: leave --session, --test, --machine and the like out")
     if arguments.prune > datetime.now().astimezone():
         raise TfperfError("--prune: that time is in the future, so nothing would be left: give an age, as in 365d")
-    measured, compared = history.prune(arguments.prune)
-    deleted = f"{counted(measured, 'measurement')} and {counted(compared, 'comparison')}"
+    deleted = counted(history.prune(arguments.prune), "measurement")
     before = arguments.prune.isoformat(sep=" ", timespec="minutes")
     show(f"{history.database}: deleted {deleted} from before {before}")
     return EXIT_GREEN

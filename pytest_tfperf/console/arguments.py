@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pytest_tfperf.console.session_settings import folder_setting
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.history_url import HistoryUrl, is_url
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.errors import TfperfError, one_of
@@ -189,19 +189,19 @@ def wanted(arguments: argparse.Namespace, history: History) -> Filters:
 
 
 def session_id(
-    history: History, name: str | None, machine: str | None = None, *, measured_only: bool = False
+    history: History, name: str | None, machine: str | None = None, *, alone_only: bool = False
 ) -> str | None:
     """The id of the session that is called `latest` or `previous`; any other name is an id.
 
     `latest` is the last session, or that of the given machine. `previous` is the one before it on the same machines.
-    With `measured_only` sessions that only compared are not counted.
+    With `alone_only` sessions that measured only beside another side are not counted.
 
     Raises:
         TfperfError: there is no such session, or no history.
     """
     if name not in LATEST:
         return name
-    known = history.sessions(machine, measured_only=measured_only)
+    known = history.sessions(machine, alone_only=alone_only)
     # A team's server has sessions of other machines, too.
     machines = {one for session, one in known if session == known[-1][0]}
     sessions = list(dict.fromkeys(session for session, one in reversed(known) if one in machines))

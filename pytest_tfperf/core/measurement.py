@@ -1,9 +1,11 @@
-"""One workload measured in one session: what the history keeps and every report reads."""
+"""One test measured in one session, by itself or beside another side: what the history keeps and reports read."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
@@ -16,9 +18,51 @@ from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Wants, combine
 from pytest_tfperf.errors import MeasurementError
 
 
+class Interleaving(StrEnum):
+    """How the two runs of a pair were interleaved."""
+
+    WINDOWS = "interleaved windows"
+    RUNS = "alternating runs"
+
+
+class Ended(StrEnum):
+    """Why no further pair was taken although the pairs decide nothing."""
+
+    MAX_PAIRS = "max_pairs is reached"
+    MAX_SECONDS = "the next pair would end after max_seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSide:
+    """The other side of an interleaved measurement: side a. Side b is the measurement's own workload.
+
+    Args:
+        workload: what ran there.
+        throughput: over the other side's run of each pair.
+        environment: software of its workers, name -> version.
+        name: what tables and messages call the workload; "" for no name of its own.
+        breakdown: what a step's time is spent on; None where no worker was asked.
+        interleaving: how the runs of a pair were interleaved.
+        fallback: why windows were not interleaved although the pipelines allow it; "" where they were, or do not.
+        ended: why there are no more pairs although they decide nothing; None where they decide.
+        is_of_session: whether it is the session's other side, as with --tfperf-base; False for a `throughput.compare`,
+            whose two sides both run the current code.
+    """
+
+    workload: Subject
+    throughput: Throughput
+    environment: Mapping[str, str]
+    name: str = ""
+    breakdown: Breakdown | None = None
+    interleaving: Interleaving = Interleaving.WINDOWS
+    fallback: str = ""
+    ended: Ended | None = None
+    is_of_session: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A workload measured on a topology in one session.
+    """A workload measured on a topology in one session: runs, or pairs with another side.
 
     Args:
         test: pytest's node id; "" of a log.
@@ -27,18 +71,19 @@ class Measurement:
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
         devices: the devices in words, "2x Tesla P100" or "2 virtual CPU devices on 2 of 2 cores of ...".
-        runs: the runs that count, in the order they were made.
-        throughput: the runs summarised.
+        runs: the runs that count, in the order they were made; none beside another side, which is measured in pairs.
+        throughput: the runs summarised; beside another side, b's run of each pair.
         discarded: disturbed runs, which count for nothing; kept to be shown.
-        pairs: interleaved runs of the reference environment (a) and the current one (b).
+        pairs: interleaved runs of the other side or the reference environment (a), and of the current code (b).
         discarded_pairs: disturbed pairs, which count for nothing.
         gpu: the GPUs' name, "" on CPUs.
         gpu_fp32_tflops: one GPU's peak FP32 rate; None on CPUs and where it isn't known.
         gpu_memory_gb_per_sec: one GPU's peak memory rate in 10^9 bytes/s; None on CPUs and where it isn't known.
         name: what the test calls the workload in tables and messages; "" for no name of its own.
         file: the log or the exported measurement that was replayed; "" where it was measured.
-        verdict: the judgement of its throughput; None where it was only measured.
-        figures: what became of each figure that was asked for beside the throughput.
+        verdicts: on the throughput, then on each figure that was asked for; without an outcome where nothing was
+            judged.
+        other: the other side; None where the workload was measured by itself.
         recording: what a new baseline still wants; None if none is being recorded.
         is_refused: its runs were to be a baseline, and are none.
         document: a published figure for the same workload and topology, shown beside it; it may be of another machine.
@@ -66,8 +111,8 @@ class Measurement:
     gpu_memory_gb_per_sec: float | None = None
     name: str = ""
     file: str = ""
-    verdict: Verdict | None = None
-    figures: tuple[Verdict, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    other: MeasuredSide | None = None
     recording: Wants | None = None
     is_refused: bool = False
     document: Baseline | None = None
@@ -84,21 +129,42 @@ class Measurement:
         return Key(self.workload.id, self.topology)
 
     @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on its throughput; None where that was only measured."""
+        return next((verdict for verdict in self.verdicts[:1] if verdict.outcome is not None), None)
+
+    @property
+    def figures(self) -> tuple[Verdict, ...]:
+        """The verdicts on its figures beside the throughput."""
+        return self.verdicts[1:]
+
+    @property
+    def ratio(self) -> float:
+        """Its throughput over the other side's, b / a; NaN without another side."""
+        return math.nan if self.other is None else 1 + (self.verdicts[0].change or 0.0)
+
+    @property
+    def ratio_interval(self) -> tuple[float, float]:
+        """The 95 % confidence interval of `ratio`; infinite or NaN where it is not known."""
+        if self.other is None:
+            return math.nan, math.nan
+        low, high = self.verdicts[0].interval or (-1.0, math.inf)
+        return 1 + low, 1 + high
+
+    @property
     def wants(self) -> Wants:
-        """What its new baseline or its verdicts still want."""
-        if self.recording is not None:
-            return self.recording
-        return combined((self.verdict.wants if self.verdict else NOTHING, *(one.wants for one in self.figures)))
+        """The runs or pairs that its new baseline or its verdicts still want."""
+        return self.recording or combined(verdict.wants for verdict in self.verdicts)
 
     @property
     def outcome(self) -> Outcome | None:
-        """The worst of its throughput's and its figures'; None where it was only measured."""
-        return worst((self.verdict.outcome if self.verdict else None, *(one.outcome for one in self.figures)))
+        """The worst outcome of its verdicts; None where it was only measured."""
+        return worst(verdict.outcome for verdict in self.verdicts)
 
     @property
     def is_valid(self) -> bool:
         """Whether its throughput can be used; a figure that is INVALID costs only its own value."""
-        return self.verdict is None or self.verdict.outcome is not Outcome.INVALID
+        return not any(verdict.outcome is Outcome.INVALID for verdict in self.verdicts[:1])
 
     @property
     def is_decided(self) -> bool:

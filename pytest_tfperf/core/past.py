@@ -106,7 +106,7 @@ class PastResult:
             is_provisional=is_provisional,
             test_outcome=_word(worst_of_all, is_provisional=is_provisional and is_of_rate),
             reference=verdict.baseline.reference if verdict and verdict.baseline and has_row else None,
-            runs=len(m.runs),
+            runs=len(m.runs or m.pairs),
             seconds=m.seconds,
             commit=m.commit,
             is_slowed_on_purpose=is_slowed,

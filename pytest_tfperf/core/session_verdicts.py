@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement, changes_since
 from pytest_tfperf.core.past import LastingChange
@@ -209,7 +208,7 @@ class SessionRecord:
     """
 
     selection: Selection = field(default_factory=Selection)
-    results: Sequence[Measurement | Comparison] = ()
+    results: Sequence[Measurement] = ()
     verdicts: Sequence[SessionVerdict] = ()
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
@@ -218,14 +217,14 @@ class SessionRecord:
     keeps_history: bool = False
 
     @property
-    def measurements(self) -> list[Measurement]:
-        """The results that are no comparisons."""
-        return [one for one in self.results if isinstance(one, Measurement)]
+    def alone(self) -> list[Measurement]:
+        """The measurements without another side."""
+        return [result for result in self.results if result.other is None]
 
     @property
-    def comparisons(self) -> list[Comparison]:
-        """The results that compare two sides."""
-        return [one for one in self.results if isinstance(one, Comparison)]
+    def interleaved(self) -> list[Measurement]:
+        """The measurements beside another side."""
+        return [result for result in self.results if result.other is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import MOST_TOLERANCE
-from pytest_tfperf.core.machine_key import check_name
+from pytest_tfperf.core.topology import check_name
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 

@@ -161,6 +161,7 @@ class Reason(StrEnum):
     DISTURBED = auto()
     NOT_MEASURED = auto()
     OTHER_SIDE_LACKS = auto()
+    TOO_CLOSE = auto()
     NOT_FINITE = auto()
     OTHER_UNIT = auto()
     OTHER_PLACE = auto()
@@ -190,11 +191,16 @@ _WHY: Final = {
     Reason.DISTURBED: "every run was disturbed",
     Reason.NOT_MEASURED: "not measured",
     Reason.OTHER_SIDE_LACKS: "the other side does not give it",
+    Reason.TOO_CLOSE: "too close to the tolerance to decide",
     Reason.NOT_FINITE: "it is not a finite number",
     Reason.OTHER_UNIT: "its baseline is in another unit",
     Reason.OTHER_PLACE: "the values are not of the same place in the output",
 }
 """In a message; the figure puts its own words in: of a throughput `{worse}` is "slower" and `{loss}` "slowdown"."""
+
+
+_LARGEST_EXPONENT: Final = 700.0
+"""math.exp refuses more, which a damaged row may ask for."""
 
 
 class Consequence(StrEnum):
@@ -334,6 +340,7 @@ class Verdict:
         confirmed_change: what decided: by rule 1 the current environment against the reference environment, by rule 2
             the runs against the baseline without the common drift; None before anything is confirmed.
         confirmed_from: what it is a change from: the reference environment's or side a's median today, or the baseline.
+        interval: the 95 % confidence interval of a throughput's change from side a's; None for any other verdict.
         lower, upper: values between which one run passes unremarked today; None where unbounded.
         tolerance: the accepted change of a throughput; a figure has its own.
         threshold: the confirmed change for the worse, positive, from which the test fails: the tolerance, or more where
@@ -358,6 +365,7 @@ class Verdict:
     change: float | None = None
     confirmed_change: float | None = None
     confirmed_from: float | None = None
+    interval: tuple[float, float] | None = None
     lower: float | None = None
     upper: float | None = None
     tolerance: Tolerance | None = None
@@ -390,6 +398,15 @@ class Verdict:
         if self.reason is Reason.OTHER_UNIT:
             return None
         return self.confirmed_from if self.baseline is None else self.baseline.reference
+
+    @property
+    def expected(self) -> float | None:
+        """The throughput expected today: of the reference environment or side a, or the baseline with the drift."""
+        if self.confirmed_change is not None and self.value is not None:
+            return self.value / (1 + self.confirmed_change)
+        if self.baseline is None:
+            return None
+        return self.baseline.reference * math.exp(min(self.common_drift, _LARGEST_EXPONENT))
 
     @property
     def is_decided(self) -> bool:

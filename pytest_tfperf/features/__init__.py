@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.run_engine import RunEngine
     from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.bench.task import Profiler
-    from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.selection import Choice
@@ -70,7 +69,7 @@ class Feature:
     profiler: Callable[[SessionContext, RunEngine], Profiler | None] | None = None
     session_verdicts: Callable[[SessionContext, Sequence[str]], Iterable[SessionVerdict]] | None = None
     remarks: Callable[[Settings, Mapping[str, float], bool], Sequence[str]] | None = None
-    properties: Callable[[Sequence[Measurement | Comparison]], Sequence[tuple[str, object]]] | None = None
+    properties: Callable[[Sequence[Measurement]], Sequence[tuple[str, object]]] | None = None
     exit_status: Callable[[Settings, Callable[[], SessionRecord], int], int | None] | None = None
     usage_status: Callable[[Sequence[str]], int | None] | None = None
     session_ended: Callable[[SessionContext, SessionRecord], Iterable[str]] | None = None

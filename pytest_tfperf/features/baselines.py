@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, folder, history_place, open_history
 from pytest_tfperf.console.output import show, show_json, warn, width
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from pytest_tfperf.console.arguments import Commands, add_command
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
 
 
 def add_to(commands: Commands) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history, session_id
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outcome, Reason, Rule, Verdict, Want
@@ -56,7 +56,7 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     history = open_history(arguments)
-    session = session_id(history, arguments.session, measured_only=True)
+    session = session_id(history, arguments.session, alone_only=True)
     test, session = _wanted(history.results(), arguments.test, session)
     calls = list(history.measurements(session=session, test=test))
     if not calls:

@@ -15,7 +15,7 @@ from typing import Final
 from pytest_tfperf.console.arguments import Commands, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import IniFile, ini_file
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import TfperfError, page
 from pytest_tfperf.hardware.host import text_of

@@ -22,7 +22,7 @@ from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, che
 from pytest_tfperf.console.output import show, word_of_a_program
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import Command, RateIs, Reads
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.errors import Hung, MeasurementError

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.core.gpu import Gpu, Link, LinkKind, Matrix
-from pytest_tfperf.core.topology import Topology
+from pytest_tfperf.core.topology import Gpu, Link, LinkKind, Matrix, Topology
 from pytest_tfperf.hardware.host import ROOT, read_host, text_of
 from pytest_tfperf.hardware.nvml import (
     NvmlError,

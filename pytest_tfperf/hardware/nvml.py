@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.core.gpu import Link, LinkKind, Matrix
+from pytest_tfperf.core.topology import Link, LinkKind, Matrix
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.host import ROOT
 

@@ -56,7 +56,7 @@ class PairsDecision:
     """What the pairs so far say; INCONCLUSIVE asks for more.
 
     Args:
-        ratio, low, high: as in a `Comparison`.
+        ratio, low, high: of b / a, with its 95 % confidence interval.
         outcome: PASS, IMPROVED, REGRESSED or INCONCLUSIVE.
         reason: one sentence.
     """

@@ -10,10 +10,9 @@ from types import MappingProxyType
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.command import parse_subject
-from pytest_tfperf.core.machine_key import gpu_model
 from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.throughput import hodges_lehmann
-from pytest_tfperf.core.topology import DeviceKind, Topology
+from pytest_tfperf.core.topology import DeviceKind, Topology, gpu_model
 from pytest_tfperf.core.verdict import Against, Consequence, Noise, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, slower_part
+from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower
 from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.lines import Line
@@ -29,10 +29,8 @@ def bound_by(breakdown: Breakdown | None) -> str | None:
     return word if share is None or breakdown.bound is Bound.INPUT else f"{word}: {whole_percent(share)} of {of}"
 
 
-def breakdown_lines(
-    breakdown: Breakdown | None, throughput: Throughput, slower_than: float | None = None
-) -> Iterator[Line]:
-    """Labelled lines about a breakdown; `slower_than` is the rate that was expected of a regressed throughput."""
+def breakdown_lines(breakdown: Breakdown | None, throughput: Throughput) -> Iterator[Line]:
+    """Labelled lines about a breakdown."""
     if breakdown is None:
         return
     unit = f"{throughput.unit}/s"
@@ -49,9 +47,8 @@ def breakdown_lines(
         yield Line(text, "communication")
     if text := straggler_text(breakdown):
         yield Line(text, "straggler")
-    rate_now = throughput.examples_per_sec
-    if slower_than is not None and (part := slower_part(breakdown, rate_now, slower_than)) is not None:
-        yield Line(_slower(part, breakdown.device_data_examples_per_sec, unit), "slower")
+    if breakdown.slower is not None:
+        yield Line(_slower(breakdown.slower, breakdown.device_data_examples_per_sec, unit), "slower")
 
 
 def straggler_text(breakdown: Breakdown | None) -> str:

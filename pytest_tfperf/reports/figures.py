@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pytest_tfperf.core.baseline import READ, Baseline
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, Better, Figure, at_fixed_steps, shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Outcome, Reason, Rule, Verdict
@@ -42,20 +41,20 @@ def prefix_of(value: float) -> tuple[str, int]:
     return next((one for one in _SIZES if abs(value) >= one[1]), ("B", 1))
 
 
-def bad_figures(m: Measurement | Comparison) -> list[Verdict]:
+def bad_figures(m: Measurement) -> list[Verdict]:
     """Its figures that regressed, are in doubt, could not be measured, or lack the baseline that the throughput has.
 
     The worst come first. Of a comparison also those that its other side does not give.
     """
-    lacks = isinstance(m, Comparison) or (m.verdict is not None and m.verdict.outcome is not Outcome.NO_BASELINE)
+    lacks = m.verdict is not None and m.verdict.outcome is not Outcome.NO_BASELINE
     bad = (*BAD_NEWS, Outcome.NO_BASELINE) if lacks else BAD_NEWS
     found = [one for one in m.figures if one.outcome in bad]
     return sorted(found, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
 
 
-def figures_to_blame(m: Measurement | Comparison) -> list[Verdict]:
+def figures_to_blame(m: Measurement) -> list[Verdict]:
     """Its bad figures where the outcome is theirs and not the throughput's: a message begins with them."""
-    of_rate = m.of_ratio if isinstance(m, Comparison) else m.verdict.outcome if m.verdict else None
+    of_rate = m.verdict.outcome if m.verdict else None
     is_the_rates = of_rate in (Outcome.REGRESSED, Outcome.INVALID) or (
         of_rate is Outcome.INCONCLUSIVE and m.outcome is Outcome.INCONCLUSIVE
     )
@@ -99,9 +98,14 @@ def figure_lines(m: Measurement, one: Verdict) -> Iterator[Line]:
     if one.reason in _NOT_COMPARABLE:
         yield Line(_mend(one), "next")
         return
-    if one.value is None or (row is None and one.figure.limit is None):
+    if one.value is None:
         return
-    yield Line(_threshold(one, row), "threshold")
+    if row is None and one.confirmed_from is not None:
+        yield Line(_accepted(one.figure, one.confirmed_from), "accepted")
+    elif row is None and one.figure.limit is None:
+        return
+    else:
+        yield Line(_threshold(one, row), "threshold")
     if row is not None:
         source = f", {row.source}" if row.source else ""
         date = f" ({row.date})" if row.date else ""
@@ -111,63 +115,33 @@ def figure_lines(m: Measurement, one: Verdict) -> Iterator[Line]:
     yield _measured(m, one)
 
 
-def compared_figure_lines(c: Comparison, one: Verdict) -> Iterator[Line]:
-    """Labelled lines about a figure of a comparison that was judged."""
-    figure = one.figure
-    if one.reason in _NOT_COMPARABLE:
-        yield Line(_mend(one), "next")
-        return
-    if one.value is None:
-        return
-    if one.confirmed_from is not None:
-        accepted = written(figure, figure.accepted(one.confirmed_from))
-        way = {Better.LOWER: "more", Better.HIGHER: "less"}.get(Better(figure.better or ""), "of change")
-        limit = "" if figure.limit is None else f", limit {written(figure, figure.limit)}"
-        yield Line(f"{accepted} {way}    ({_tolerance(figure)}{limit})", "accepted")
-    elif figure.limit is not None:
-        yield Line(_threshold(one, None), "threshold")
-    yield _measured(c, one)
+def _accepted(figure: Figure, target: float) -> str:
+    """The change from side a's value that is accepted."""
+    accepted = written(figure, figure.accepted(target))
+    way = {Better.LOWER: "more", Better.HIGHER: "less"}.get(Better(figure.better or ""), "of change")
+    limit = "" if figure.limit is None else f", limit {written(figure, figure.limit)}"
+    return f"{accepted} {way}    ({_tolerance(figure)}{limit})"
 
 
 def figure_table(measurements: Sequence[Measurement], width: int | None = None) -> list[str]:
-    """A row for each figure that did not pass, after an empty line; nothing where all passed."""
+    """A row for each figure that did not pass, after an empty line; nothing where all passed.
+
+    The measurements are all beside another side, or none is.
+    """
     columns = Columns(
-        right={"value", "baseline", "change", "fails from"}, optional=("baseline", "fails from"), ids=_IDS
+        right={"value", "baseline", "a", "b", "change", "fails from"},
+        optional=("why", "baseline", "fails from", "topology"),
+        ids=_IDS,
     )
     rows = figure_rows(measurements)
     return ["", *table(rows, columns, width)] if rows else []
 
 
-def compared_figure_table(comparisons: Sequence[Comparison], width: int | None = None) -> list[str]:
-    """As `figure_table`, of both sides."""
-    columns = Columns(right={"a", "b", "change"}, optional=("why", "topology"), ids=_IDS)
-    rows = compared_figure_rows(comparisons)
-    return ["", *table(rows, columns, width)] if rows else []
-
-
-def compared_figure_rows(
-    comparisons: Sequence[Comparison], *, all_of_them: bool = False
-) -> list[dict[str, str | None]]:
-    """As `figure_rows`, of both sides."""
-    return [
-        {
-            "outcome": None if one.outcome is None else one.outcome.value,
-            "figure": shown_name(one.figure.name),
-            "workload": c.b.name or c.b.workload.id,
-            "topology": c.topology,
-            "a": None if one.confirmed_from is None else written(one.figure, one.confirmed_from),
-            "b": None if one.value is None else written(one.figure, one.value),
-            "change": _signed(one),
-            "why": one.why,
-        }
-        for c in comparisons
-        for one in c.figures
-        if all_of_them or one.outcome is not Outcome.PASS
-    ]
-
-
 def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = False) -> list[dict[str, str | None]]:
-    """The cells of a table of figures by column; those that passed only where all are wanted."""
+    """The cells of a table of figures by column; those that passed only where all are wanted.
+
+    The measurements are all beside another side, or none is.
+    """
     names = shown_names((m.workload.id, m.name) for m in measurements)
     return [
         {
@@ -175,10 +149,7 @@ def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = Fals
             "figure": shown_name(one.figure.name),
             "workload": names[m.workload.id, m.name],
             "topology": m.topology,
-            "value": None if one.value is None else written(one.figure, one.value),
-            "baseline": written_in(one.baseline.unit, one.baseline.reference) if one.baseline else None,
-            "change": _signed(one),
-            "fails from": _fails_from(one),
+            **(_cells(one) if m.other is None else _cells_of_both(one)),
         }
         for m in measurements
         for one in m.figures
@@ -186,7 +157,25 @@ def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = Fals
     ]
 
 
-def figure_properties(m: Measurement | Comparison) -> dict[str, str | float | None]:
+def _cells(one: Verdict) -> dict[str, str | None]:
+    return {
+        "value": None if one.value is None else written(one.figure, one.value),
+        "baseline": written_in(one.baseline.unit, one.baseline.reference) if one.baseline else None,
+        "change": _signed(one),
+        "fails from": _fails_from(one),
+    }
+
+
+def _cells_of_both(one: Verdict) -> dict[str, str | None]:
+    return {
+        "a": None if one.confirmed_from is None else written(one.figure, one.confirmed_from),
+        "b": None if one.value is None else written(one.figure, one.value),
+        "change": _signed(one),
+        "why": one.why,
+    }
+
+
+def figure_properties(m: Measurement) -> dict[str, str | float | None]:
     """Each figure's value, outcome, baseline and confirmed change by name; what is not known is None.
 
     The change is a fraction of the baseline, as the throughput's; None where that is 0.
@@ -296,16 +285,16 @@ def _threshold(one: Verdict, row: Baseline | None) -> str:
     return f"{start}    ({', '.join(filter(None, (against, accepted, limit)))})"
 
 
-def _measured(m: Measurement | Comparison, one: Verdict) -> Line:
+def _measured(m: Measurement, one: Verdict) -> Line:
     """Its runs, or what each pair changed."""
     figure = one.figure
     pairs = [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in m.pairs]
-    if isinstance(m, Comparison) or (one.rule is Rule.REFERENCE_ENVIRONMENT and pairs):
+    if m.other is not None or (one.rule is Rule.REFERENCE_ENVIRONMENT and pairs):
         each = "  ".join(
             f"{'none' if a is None else written(figure, a)} -> {written(figure, b)}" for a, b in pairs if b is not None
         )
         what = counted(len(pairs), "interleaved pair")
-        what += "" if isinstance(m, Comparison) else " with the reference environment"
+        what += "" if m.other is not None else " with the reference environment"
     else:
         each = "  ".join(written(figure, run.figures[figure.name]) for run in m.runs if figure.name in run.figures)
         what = counted(len(m.runs), "fresh run")

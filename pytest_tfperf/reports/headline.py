@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.verdict import Outcome
@@ -29,7 +28,7 @@ _ERROR_RANK: Final = ACT_FIRST.index(Outcome.INVALID)
 
 
 def session_headline(
-    results: Iterable[Measurement | Comparison],
+    results: Iterable[Measurement],
     verdicts: Sequence[SessionVerdict] = (),
     *,
     not_measured: Collection[str] = (),
@@ -66,9 +65,9 @@ def _counts(outcomes: Sequence[tuple[int, str]]) -> list[str]:
     return [*parts, *(f"{number} {says}" for (_, says), number in others)]
 
 
-def _says(result: Measurement | Comparison) -> str:
+def _says(result: Measurement) -> str:
     """Its outcome as a verb, with what the verdict rests on if it is no recorded baseline."""
-    if isinstance(result, Measurement) and result.is_refused:
+    if result.is_refused:
         return _REFUSED
     kind = kind_of(result)
     return f"{_SAYS[result.outcome if result.is_decided else None]}{f' ({kind})' if kind else ''}"

@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from pytest_tfperf.core.baseline import UNDER_LOAD
 from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.disturbance import NO_LIMITS, Disturbance, DisturbanceKind, DisturbanceLimits
-from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
+from pytest_tfperf.core.measurement import InvalidMeasurement, MeasuredSide, Measurement
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput, summarise
-from pytest_tfperf.core.verdict import Reason, Verdict
+from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.core.workload import Optimizer, Precision, Trainer
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line
@@ -26,16 +25,17 @@ def invalid_measurement(m: Measurement, verdict: Verdict) -> str:
     return f"{verdict.outcome}: {why_invalid(m, verdict)}"
 
 
-def invalid_comparison(c: Comparison) -> str:
-    """The outcome of an INVALID comparison, and why: the loss, or what disturbed its last pair."""
-    disturbance = c.discarded_pairs[-1].disturbance if c.discarded_pairs else None
-    sides = (("a", c.a), ("b", c.b)) if all(pair.disturbance is None for pair in c.pairs) else ()
-    diverged = ((name, side) for name, side in sides if side.throughput.is_diverged)
+def invalid_interleaved(b: Measurement, a: MeasuredSide) -> str:
+    """INVALID, and why: the loss of a side, or what disturbed the last pair."""
+    disturbance = b.discarded_pairs[-1].disturbance if b.discarded_pairs else None
+    is_undisturbed = all(pair.disturbance is None for pair in b.pairs)
+    diverged = [(name, side) for name, side in (("a", a), ("b", b)) if is_undisturbed and side.throughput.is_diverged]
     losses = [f"{name}'s {loss_fact(side.throughput, side.workload)}" for name, side in diverged]
     why = (
         losses[0] if losses else disturbance_fact(disturbance) if disturbance else Verdict(reason=Reason.DISTURBED).why
     )
-    return "; ".join(filter(None, (f"{c.of_ratio}: {why}", c.reason)))
+    fallback = f"alternating runs, because {a.fallback}" if a.fallback else ""
+    return "; ".join(filter(None, (f"{Outcome.INVALID}: {why}", fallback)))
 
 
 def worded(error: InvalidMeasurement) -> MeasurementError:
@@ -59,11 +59,11 @@ def advice_on_measurement(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         yield Line(ADVICE[found[-1].kind], "next")
 
 
-def advice_on_comparison(c: Comparison) -> Iterator[Line]:
-    """What to do about an INVALID comparison."""
-    if diverged := [side for side in (c.a, c.b) if side.throughput.diverged]:
-        yield Line(loss_advice(diverged[0].workload), "next")
-    elif c.discarded_pairs and (disturbance := c.discarded_pairs[-1].disturbance):
+def advice_on_interleaved(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
+    """The next step after an INVALID measurement beside side a."""
+    if diverged := [side.workload for side in (a, b) if side.throughput.diverged]:
+        yield Line(loss_advice(diverged[0]), "next")
+    elif b.discarded_pairs and (disturbance := b.discarded_pairs[-1].disturbance):
         yield Line(ADVICE[disturbance.kind], "next")
 
 

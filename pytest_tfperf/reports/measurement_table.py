@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import plain
@@ -95,33 +94,31 @@ def rate_cell(throughput: Throughput, heading: str) -> str:
     return text if heading == f"{throughput.unit}/s" else f"{text} {throughput.unit}/s"
 
 
-def outcome(result: Measurement | Comparison) -> str:
+def outcome(m: Measurement) -> str:
     """The word for the outcome: "PASS (floor)"; "measured" or "compared" if nothing was judged.
 
     "refused" if its runs were to be a baseline, and are none; "undecided" if the runs that its verdict waits for were
     never made.
     """
-    kind = kind_of(result)
-    return f"{outcome_alone(result)} ({kind})" if kind else outcome_alone(result)
+    kind = kind_of(m)
+    return f"{outcome_alone(m)} ({kind})" if kind else outcome_alone(m)
 
 
-def kind_of(result: Measurement | Comparison) -> str:
+def kind_of(m: Measurement) -> str:
     """What its outcome rests on if that is no recorded baseline: "provisional", or "floor"; "" for an undecided one.
 
     A figure that is worse than the throughput was judged against a recorded row.
     """
-    verdict = result.verdict if isinstance(result, Measurement) else None
-    is_of_rate = verdict is not None and verdict.is_decided and verdict.outcome is result.outcome
+    verdict = m.verdict
+    is_of_rate = verdict is not None and verdict.is_decided and verdict.outcome is m.outcome
     return reference_kind(verdict) if verdict is not None and is_of_rate else ""
 
 
-def outcome_alone(result: Measurement | Comparison) -> str:
+def outcome_alone(m: Measurement) -> str:
     """`outcome` without what the verdict rests on."""
-    if isinstance(result, Comparison):
-        return result.outcome.value if result.outcome else "compared"
-    if result.verdict is None:
-        return "refused" if result.is_refused else "measured"
-    return result.outcome.value if result.outcome and result.is_decided else "undecided"
+    if m.verdict is None:
+        return "refused" if m.is_refused else "compared" if m.other else "measured"
+    return m.outcome.value if m.outcome and m.is_decided else "undecided"
 
 
 def reference_kind(verdict: Verdict) -> str:
@@ -134,11 +131,9 @@ def action_rank(m: Measurement) -> int:
     return ACT_FIRST.index(Outcome.INVALID if m.is_refused else m.outcome)
 
 
-def result_rank(result: Measurement | Comparison) -> int:
+def result_rank(m: Measurement) -> int:
     """Its place in `ACT_FIRST`, that of an undecided test behind all others."""
-    if not result.is_decided:
-        return ACT_FIRST.index(None)
-    return action_rank(result) if isinstance(result, Measurement) else ACT_FIRST.index(result.outcome)
+    return action_rank(m) if m.is_decided else ACT_FIRST.index(None)
 
 
 def is_gain(m: Measurement, red: Collection[str] = ()) -> bool:
@@ -153,9 +148,9 @@ def is_gain(m: Measurement, red: Collection[str] = ()) -> bool:
     return (verdict.change or 0.0) > 0 and m.machine not in red
 
 
-def counts(results: Iterable[Measurement | Comparison]) -> str:
+def counts(results: Iterable[Measurement]) -> str:
     """ "1 REGRESSED, 3 PASS": words that need action first, others in the order of their first occurrence."""
-    counted = Counter((result_rank(one), outcome(one)) for one in results)
+    counted = Counter((result_rank(m), outcome(m)) for m in results)
     in_order = sorted(counted.items(), key=lambda item: item[0][0])
     return ", ".join(f"{count} {word}" for (_, word), count in in_order)
 

@@ -17,6 +17,7 @@ from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines, figures_to_blame
+from pytest_tfperf.reports.interleaved import interleaved_headline, interleaved_in_brief, interleaved_message
 from pytest_tfperf.reports.invalid import (
     ADVICE,
     advice_on_measurement,
@@ -39,6 +40,8 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
 
     `rerun` measures it again; `hint` is a further next step.
     """
+    if measurement.other is not None:
+        return interleaved_message(measurement, measurement.other, rerun)
     verdict = measurement.verdict
     assert verdict is not None, "only a judged measurement has a message"
     if figures := figures_to_blame(measurement):
@@ -89,6 +92,8 @@ def not_measured(
 
 def headline(measurement: Measurement) -> str:
     """Workload, devices, machine, throughput and change in one line, after the file's name if it was replayed."""
+    if measurement.other is not None:
+        return interleaved_headline(measurement, measurement.other)
     verdict, t = measurement.verdict, measurement.throughput
     where = f"{measurement.file}: " if measurement.file else ""
     where += f"{shown_name(measurement.workload.id, measurement.name)} on {measurement.devices} ({measurement.machine})"
@@ -115,6 +120,8 @@ def _reference(verdict: Verdict, row: Baseline, unit: str = "") -> str:
 
 def in_brief(measurement: Measurement) -> str:
     """The outcome of a judged measurement in a few words, for a line that names the test already."""
+    if measurement.other is not None:
+        return interleaved_in_brief(measurement, measurement.other)
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
     if figures := figures_to_blame(measurement):
@@ -135,7 +142,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     elif row is None:
         yield from breakdown_lines(m.breakdown, m.throughput)
     else:
-        expected = expected_rate(m, verdict, row)
+        expected = verdict.expected or row.reference
         if (id := m.workload.id) != shown_name(id, m.name):
             yield Line(f"{id}    (its key in files)", "workload")
         yield Line(_threshold(verdict, row, expected), "threshold")
@@ -144,8 +151,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
         if abs(verdict.common_drift) >= _WORTH_SHOWING:
             yield Line(f"{change(math.expm1(verdict.common_drift))} is common to all tests of this session", "drift")
         yield from _discarded(m)
-        slower_than = expected if verdict.outcome is Outcome.REGRESSED else None
-        yield from breakdown_lines(m.breakdown, m.throughput, slower_than)
+        yield from breakdown_lines(m.breakdown, m.throughput)
         yield from profile_lines(m.profile)
         if verdict.min_detectable_slowdown is not None and verdict.noise is not None:
             yield Line(_detectable(verdict.min_detectable_slowdown, verdict.noise), "detectable")
@@ -194,13 +200,6 @@ def next_commands(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
             yield command("record", record, "earlier sessions are no baseline, so this test can't fail")
         elif verdict.outcome is Outcome.REGRESSED:
             yield command("accept", record, "if the slowdown is intended; commit the row")
-
-
-def expected_rate(m: Measurement, verdict: Verdict, row: Baseline) -> float:
-    """The expected throughput: that of the reference environment, or the baseline with the common drift."""
-    if verdict.confirmed_change is not None:
-        return m.throughput.examples_per_sec / (1 + verdict.confirmed_change)
-    return row.reference * math.exp(min(verdict.common_drift, 700.0))  # math.exp refuses what a damaged row may hold
 
 
 def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:

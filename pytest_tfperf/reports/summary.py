@@ -9,15 +9,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.lines import command as command_line
-from pytest_tfperf.reports.comparisons import comparison_table
-from pytest_tfperf.reports.figures import compared_figure_table, figure_table, written_in
+from pytest_tfperf.reports.figures import figure_table, written_in
+from pytest_tfperf.reports.interleaved import interleaved_table
 from pytest_tfperf.reports.invalid import ADVICE
 from pytest_tfperf.reports.measurement_table import Shown, counts, is_gain, measurement_table
 from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate
@@ -150,15 +149,15 @@ def summary(
     return lines + ([f"not in the history: {history_error}"] if history_error else [])
 
 
-def comparison_summary(comparisons: Sequence[Comparison], width: int | None = None) -> list[Shown]:
-    """The table of comparisons and their counts; nothing without comparisons."""
-    if not comparisons:
+def interleaved_summary(measurements: Sequence[Measurement], width: int | None = None) -> list[Shown]:
+    """The table of measurements beside another side and their counts; nothing without any."""
+    if not measurements:
         return []
-    figures = compared_figure_table(comparisons, width)
-    return [*comparison_table(comparisons, width), *figures, "", _counts_line(comparisons)]
+    figures = figure_table(measurements, width)
+    return [*interleaved_table(measurements, width), *figures, "", _counts_line(measurements)]
 
 
-def _counts_line(results: Sequence[Measurement | Comparison]) -> str:
+def _counts_line(results: Sequence[Measurement]) -> str:
     """All machines (a host's CPUs and its GPUs are two of them), how many results have each outcome, and the time."""
     machines = ", ".join(dict.fromkeys(result.machine for result in results))
     return f"{machines}: {counts(results)} in {duration(sum(result.seconds for result in results))}"

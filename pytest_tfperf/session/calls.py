@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from pytest_tfperf.bench.comparing import Effort, compare
 from pytest_tfperf.bench.other_side import OtherSide, Terms
@@ -13,7 +12,6 @@ from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
@@ -24,8 +22,6 @@ from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.invalid import worded
 from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session.session import Session
-
-R = TypeVar("R", Measurement, Comparison)
 
 
 class CallRunner:
@@ -73,7 +69,7 @@ class CallRunner:
 
     def compare(
         self, a: Subject, b: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort
-    ) -> Comparison:
+    ) -> Measurement:
         """Compare b with a, interleaved."""
         left = Side(workload=a, launcher=self._session.measuring.launchers.here, may_lack_figures=True)
         return self._compared(left, self._slowed(b), on, accepted, plan, effort=effort)
@@ -89,7 +85,7 @@ class CallRunner:
         b = replace(self._slowed(subject), launcher=b_launcher)
         try:
             other.refuse(subject, self._test)
-            return self._compared(a, b, on, accepted, plan, name=name, other=other).b.throughput
+            return self._compared(a, b, on, accepted, plan, name=name, other=other).throughput
         except FailsHereOnly as error:
             again = command("rerun", self._session.settings.rerun.of(self._test))
             raise FailsHereOnly(*error.lines, again) from error
@@ -135,7 +131,7 @@ class CallRunner:
 
     def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:
         asked = asked_for(task.topology.shape, task.topology.machine, task.workload)
-        return self._result(Measurement, asked, lambda earlier: replace(take(earlier), name=task.side.name)).throughput
+        return self._result(asked, lambda earlier: replace(take(earlier), name=task.side.name)).throughput
 
     def _compared(
         self,
@@ -148,14 +144,14 @@ class CallRunner:
         effort: Effort | None = None,
         name: str = "",
         other: OtherSide | None = None,
-    ) -> Comparison:
+    ) -> Measurement:
         """Compare two sides; `other` is the session's other side, where a belongs to it."""
         session = self._session
         terms = other.terms if other else Terms()
         a_facts, b_facts = (other.a.facts, other.b.facts) if other else ({}, {})
         a_name, b_name = (session.name_of(side.workload, name) for side in (a, b))
 
-        def take(_: Comparison | None) -> Comparison:
+        def take(_: Measurement | None) -> Measurement:
             found = compare(
                 session.measuring.engine,
                 a,
@@ -170,17 +166,17 @@ class CallRunner:
                 test=self._test,
                 session=session.id,
             )
-            a_side = replace(found.a, name=a_name, environment={**found.a.environment, **a_facts})
-            b_side = replace(found.b, name=b_name, environment={**found.b.environment, **b_facts})
-            return replace(found, a=a_side, b=b_side, against_other_side=other is not None)
+            assert found.other is not None, "two sides were measured"
+            a_environment = {**found.other.environment, **a_facts}
+            side = replace(found.other, name=a_name, environment=a_environment, is_of_session=other is not None)
+            return replace(found, other=side, name=b_name, environment={**found.environment, **b_facts})
 
-        return self._result(Comparison, asked_for(on.shape, on.machine, a.workload, b.workload), take)
+        return self._result(asked_for(on.shape, on.machine, a.workload, b.workload), take)
 
-    def _result(self, kind: type[R], asked: str, take: Callable[[R | None], R]) -> R:
+    def _result(self, asked: str, take: Callable[[Measurement | None], Measurement]) -> Measurement:
         """The call's result from an earlier run of the test, where it is decided; else the result that `take` gives."""
         queue, index = self._session.queue, self.made
         result = queue.earlier(self._test, index, asked)
-        assert result is None or isinstance(result, kind), "the queue refuses another kind of call"
         if result is None or not result.is_decided:
             try:
                 result = take(result)
@@ -190,7 +186,7 @@ class CallRunner:
         self.made += 1
         return result
 
-    def _explained(self, error: MeasurementError, earlier: Measurement | Comparison | None) -> MeasurementError:
+    def _explained(self, error: MeasurementError, earlier: Measurement | None) -> MeasurementError:
         """The error, with what earlier runs measured and the command that measures again."""
         invalid = error if isinstance(error, InvalidMeasurement) else None
         return (worded(invalid) if invalid else error).and_below(
@@ -199,6 +195,6 @@ class CallRunner:
                 self._session.settings.rerun,
                 disturbance=invalid.disturbance if invalid else None,
                 runs=invalid.runs if invalid else (),
-                earlier=earlier if isinstance(earlier, Measurement) else None,
+                earlier=earlier,
             )
         )

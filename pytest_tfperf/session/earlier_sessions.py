@@ -56,10 +56,10 @@ class EarlierSessions:
         return {}
 
     @cached_property
-    def seconds_of_comparisons(self) -> Mapping[str, float]:
-        """Seconds that the last comparison of each runnable test took."""
+    def seconds_of_interleaved(self) -> Mapping[str, float]:
+        """Seconds that the last interleaved measurement of each runnable test took."""
         with suppress(TfperfError):
-            return self._context.history.seconds_of_comparisons(self._tests)
+            return self._context.history.seconds_of_interleaved(self._tests)
         return {}
 
     @cached_property

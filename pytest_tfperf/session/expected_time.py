@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Mapping
 
 from pytest_tfperf.bench.rerun_queue import runs_missing
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
@@ -110,7 +109,7 @@ def known_seconds(session: Session) -> Mapping[str, float]:
     if not session.is_compared:
         return earlier.seconds
     guesses = {test: _RUNS_OF_A_COMPARISON * seconds for test, seconds in earlier.seconds.items()}
-    return guesses | dict(earlier.seconds_of_comparisons)
+    return guesses | dict(earlier.seconds_of_interleaved)
 
 
 def _confirmations(session: Session) -> float:
@@ -147,9 +146,9 @@ def run_seconds(
     return {test: timed.get(test) or _alike(test, timed) or guess for test, guess in guesses.items()}
 
 
-def seconds_of_a_run(result: Measurement | Comparison) -> float:
-    """Seconds of one worker, with its start and compilation; a comparison takes all of its pairs in one run."""
-    return result.seconds / result.workers if isinstance(result, Measurement) else result.seconds
+def seconds_of_a_run(result: Measurement) -> float:
+    """Seconds of one worker, with its start and compilation; beside another side all pairs are taken in one run."""
+    return result.seconds if result.other else result.seconds / result.workers
 
 
 def _alike(test: str, timed: Mapping[str, float]) -> float | None:

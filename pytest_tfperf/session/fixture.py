@@ -9,8 +9,8 @@ from pathlib import Path
 from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Reads
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import Figure, figures_of, with_cold_caches, with_default
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import ONE_WINDOW, Plan
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, Throughput
 from pytest_tfperf.core.topology import Topology
@@ -151,7 +151,7 @@ class ThroughputFixture:
         steps: int | None = None,
         warmup_steps: int | None = None,
         also: Also = (),
-    ) -> Comparison:
+    ) -> Measurement:
         """Compare b with a, interleaved. REGRESSED fails the test when its body has finished: b is slower.
 
         Args:
@@ -190,7 +190,7 @@ class ThroughputFixture:
         env: Mapping[str, str] | None = None,
         terminal: bool = False,
         also: Also = (),
-    ) -> Comparison:
+    ) -> Measurement:
         """Compare the program b with the program a, in alternating runs; the outcome is applied as that of `compare`.
 
         Args:

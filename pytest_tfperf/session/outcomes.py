@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import consequence
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import (
@@ -19,12 +17,12 @@ from pytest_tfperf.errors import (
     NotInstalled,
     ThroughputRegression,
 )
+from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports import comparisons
 from pytest_tfperf.reports.figures import bad_figures
 from pytest_tfperf.reports.invalid import load_note
-from pytest_tfperf.reports.message import headline, in_brief
+from pytest_tfperf.reports.message import headline, in_brief, message
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session import Session
 
@@ -57,7 +55,7 @@ class Outcomes:
         self.session.queue.require_all_calls(self.test, self.calls)
         if not self.is_decided:
             return
-        found: dict[Consequence, list[Measurement | Comparison]] = {kind: [] for kind in Consequence}
+        found: dict[Consequence, list[Measurement]] = {kind: [] for kind in Consequence}
         for result in self.results:
             found[self._consequence(result)].append(result)
         for lines in (*([Line(text)] for text in self.warnings), *map(self._warning, found[Consequence.WARNS])):
@@ -71,7 +69,7 @@ class Outcomes:
         self._record()
 
     @property
-    def results(self) -> Sequence[Measurement | Comparison]:
+    def results(self) -> Sequence[Measurement]:
         """The results of this test's calls, in order."""
         return self.session.queue.results_of(self.test)[: self.calls]
 
@@ -100,18 +98,18 @@ class Outcomes:
         """`confirmed_failures` in one line."""
         return self._in_brief(self._failed)
 
-    def _in_brief(self, results: Sequence[Measurement | Comparison]) -> str:
-        return "; ".join(in_brief(r) if isinstance(r, Measurement) else comparisons.in_brief(r) for r in results)
+    def _in_brief(self, results: Sequence[Measurement]) -> str:
+        return "; ".join(map(in_brief, results))
 
     @property
-    def _failed(self) -> list[Measurement | Comparison]:
+    def _failed(self) -> list[Measurement]:
         return [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
 
     def _record(self) -> None:
         """Write the measured baselines; a refused baseline does not keep the others from being written."""
         refused: list[BaselineRefused] = []
         for index, result in enumerate(self.results):
-            if isinstance(result, Measurement) and result.recording is not None:
+            if result.recording is not None:
                 try:
                     load = load_note(load_of(result.runs), len(result.runs))
                     controls = self.session.measuring.controls.found_on(result.machine)
@@ -124,19 +122,19 @@ class Outcomes:
             below = [line for error in others for line in (Line(""), *error.lines)]
             raise first.and_below(*below) if others else first
 
-    def _consequence(self, result: Measurement | Comparison) -> Consequence:
+    def _consequence(self, result: Measurement) -> Consequence:
         settings = self.session.settings
         return consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
 
-    def _messages(self, results: Sequence[Measurement | Comparison]) -> list[Line]:
+    def _messages(self, results: Sequence[Measurement]) -> list[Line]:
         """The messages, with an empty line between two of them."""
         command = self.session.settings.rerun
-        return [line for result in results for line in (Line(""), *comparisons.message_of(result, command))][1:]
+        return [line for result in results for line in (Line(""), *message(result, command))][1:]
 
-    def _warning(self, result: Measurement | Comparison) -> list[Line]:
+    def _warning(self, result: Measurement) -> list[Line]:
         """The message; in one line where the reference is only provisional, because it needs no action today."""
-        verdict = result.verdict if isinstance(result, Measurement) and not bad_figures(result) else None
-        if isinstance(result, Measurement) and verdict and verdict.if_slower is Consequence.WARNS:
+        verdict = None if bad_figures(result) else result.verdict
+        if verdict and verdict.if_slower is Consequence.WARNS:
             rerun = self.session.settings.rerun.of(self.test)
             return [Line(f"{headline(result)}: {verdict.why}. Rerun: {rerun}")]
         return self._messages([result])

@@ -9,8 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.session_context import SessionContext
-from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -21,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_tfperf.bench.recording import BaselineRecorder
-    from pytest_tfperf.bench.rerun_queue import RerunQueue, Result
+    from pytest_tfperf.bench.rerun_queue import RerunQueue
     from pytest_tfperf.core.command import Command, Subject
+    from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.selection import Choice
     from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict, UnrecordedTests
     from pytest_tfperf.reports.progress_line import ProgressLine
@@ -194,7 +193,7 @@ class Session:
         return [f"tfperf: {remark}" for remark in self.remarks]
 
     @property
-    def results(self) -> list[Result]:
+    def results(self) -> list[Measurement]:
         """The tests' results, in order, without the unfinished ones of tests that ended in an error."""
         return [result for result in self.queue.results if result.is_decided or result.test not in self.not_measured]
 
@@ -261,8 +260,8 @@ class Session:
     @property
     def compared_nothing(self) -> bool:
         """Whether checks were to be compared, and none was; a `throughput.compare` knows no other side."""
-        results = self.queue.results
-        return self.is_compared and not any(isinstance(one, Comparison) and one.against_other_side for one in results)
+        sides = (result.other for result in self.queue.results)
+        return self.is_compared and not any(side is not None and side.is_of_session for side in sides)
 
     def exit_status(self, status: int, *, failures: int) -> int:
         """The status that a feature wants, or our own where nothing failed and something could not be measured.
@@ -279,7 +278,7 @@ class Session:
     def _exit_status(self, status: int, failures: int) -> int:
         if self.settings.collects_only and not self.selection.faulty:
             return status
-        from pytest_tfperf.core.consequence import EXIT_USAGE, exit_status
+        from pytest_tfperf.core.exit_status import EXIT_USAGE, exit_status
 
         if self.settings.collects_only:
             return status or EXIT_USAGE
@@ -303,7 +302,7 @@ class Session:
             return
         if not self.selection and all(settings.of(setting) == setting.default for setting in features().settings):
             return  # nothing was asked for, and what writes takes time to import
-        measurements = [result for result in self.results if isinstance(result, Measurement)]
+        measurements = [result for result in self.results if result.other is None]
         if measurements and not settings.update_baselines:
             from pytest_tfperf.judging.unrecorded import unrecorded_tests
 

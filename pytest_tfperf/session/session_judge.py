@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from pytest_tfperf.bench.machine_session import MachineSession
-from pytest_tfperf.bench.rerun_queue import Result
 from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.bench.sentinels import session_verdicts
 from pytest_tfperf.bench.session_context import SessionContext
@@ -58,7 +57,7 @@ class SessionJudge:
         failures = [machine.reference_failures for machine in self._machines.values()]
         return [(test, why) for calls in failures for (test, _), why in calls.items()]
 
-    def judge(self, results: Iterable[Result]) -> list[SessionVerdict]:
+    def judge(self, results: Iterable[Measurement]) -> list[SessionVerdict]:
         """The verdicts on the session, from the results of all tests; may take further runs.
 
         They are added to the history, and count even where it can't be written.
@@ -70,8 +69,8 @@ class SessionJudge:
                 self._context.history.append_verdict(verdict, session=self._context.id, time=now)
         return verdicts
 
-    def _verdicts(self, results: Iterable[Result]) -> Iterator[SessionVerdict]:
-        measurements = [result for result in results if isinstance(result, Measurement)]
+    def _verdicts(self, results: Iterable[Measurement]) -> Iterator[SessionVerdict]:
+        measurements = [result for result in results if result.other is None]
         for name, machine in self._machines.items():
             measured = [m for m in measurements if m.machine == name]
             for verdict in session_verdicts(machine, self._engine, measured, turn=machine.sessions_before):

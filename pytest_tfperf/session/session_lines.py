@@ -9,7 +9,6 @@ from itertools import starmap
 from pytest_tfperf.bench.controls import ControlledRecording
 from pytest_tfperf.bench.gpu_warm_up import Warmed
 from pytest_tfperf.bench.rerun_queue import runs_missing
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome
@@ -77,8 +76,8 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
     if not selection:
         return skipped
     results = session.results
-    measurements = [result for result in results if isinstance(result, Measurement)]
-    compared = summary.comparison_summary([one for one in results if isinstance(one, Comparison)], width)
+    measurements = [result for result in results if result.other is None]
+    compared = summary.interleaved_summary([result for result in results if result.other is not None], width)
     measured = summary.summary(
         measurements,
         baselines=session.settings.shown_baselines,

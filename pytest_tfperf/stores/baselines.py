@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, final
 
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
-from pytest_tfperf.core.machine_key import check_name, is_name
+from pytest_tfperf.core.topology import check_name, is_name
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores import baseline_file, files
 

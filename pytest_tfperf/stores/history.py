@@ -1,4 +1,4 @@
-"""The history: every measurement and comparison, added to a file as soon as it is made, or sent to a team's server."""
+"""The history: every measurement, added to a file as soon as it is made, or sent to a team's server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from sqlalchemy import Table, delete, insert
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import EarlierMeasurement, SessionChanges, moment
 from pytest_tfperf.core.profile import Profile
@@ -20,7 +19,6 @@ from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
 from pytest_tfperf.stores.history_rows import (
     UnreadRows,
-    comparison_row,
     earlier,
     figure_rows,
     figures_in,
@@ -29,11 +27,10 @@ from pytest_tfperf.stores.history_rows import (
     session_changes,
     unpacked,
     verdict_row,
-    whole_comparison,
     whole_measurement,
     whole_verdict,
 )
-from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, HISTORY, MEASUREMENTS, VERDICTS
+from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +51,6 @@ _Result = TypeVar("_Result")
 
 _ROW_OF: Final = {
     MEASUREMENTS: "measurement",
-    COMPARISONS: "comparison",
     VERDICTS: "session verdict",
     FIGURES: "figure",
 }
@@ -105,24 +101,19 @@ class History:
         row, figures = measurement_row(measurement), figure_rows(measurement)
         return self._add(MEASUREMENTS, row, measurement.time, replaces, figures)
 
-    def append_comparison(self, comparison: Comparison) -> str:
-        """Add a comparison and return its id; it is on disk when this returns."""
-        row, figures = comparison_row(comparison), figure_rows(comparison)
-        return self._add(COMPARISONS, row, comparison.time, figures=figures)
-
     def append_verdict(self, verdict: SessionVerdict, *, session: str, time: str) -> None:
         """Add a verdict on a whole session; it is on disk when this returns."""
         self._add(VERDICTS, verdict_row(verdict, session=session, time=time), time)
 
-    def prune(self, before: datetime) -> tuple[int, int]:
-        """Delete what is from before a time, and give the space back; how many measurements and comparisons it was."""
+    def prune(self, before: datetime) -> int:
+        """Delete all rows from before a time, give their space back, and return how many measurements it was."""
 
-        def delete_old(connection: Connection) -> tuple[int, int]:
-            measured, compared, *_ = (
+        def delete_old(connection: Connection) -> int:
+            measurements, *_ = (
                 connection.execute(delete(table).where(*queries.conditions(table, {"until": before}))).rowcount
-                for table in (MEASUREMENTS, COMPARISONS, VERDICTS, FIGURES)
+                for table in (MEASUREMENTS, VERDICTS, FIGURES)
             )
-            return measured, compared
+            return measurements
 
         self.database.require()
         deleted = self._write(delete_old)
@@ -130,19 +121,19 @@ class History:
         return deleted
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
-        """Seconds that one run of each test's calls (or a whole comparison) took last; unknown tests are left out."""
-        known: dict[str, float] = dict(self._rows(queries.seconds_of_comparisons()))
-        known |= dict(self._rows(queries.seconds_of_measurements()))
+        """Seconds that one run of each test's calls (or all pairs beside another side) took last; no unknown tests."""
+        known: dict[str, float] = dict(self._rows(queries.seconds_of_interleaved()))
+        known |= dict(self._rows(queries.seconds_of_runs()))
         return {test: known[test] for test in tests if test in known}
 
-    def seconds_of_comparisons(self, tests: Iterable[str]) -> dict[str, float]:
-        """Seconds that a comparison of each test took last; tests that were never compared are left out."""
-        known: dict[str, float] = dict(self._rows(queries.seconds_of_comparisons()))
+    def seconds_of_interleaved(self, tests: Iterable[str]) -> dict[str, float]:
+        """Seconds that each test beside another side took last; tests that never ran so are left out."""
+        known: dict[str, float] = dict(self._rows(queries.seconds_of_interleaved()))
         return {test: known[test] for test in tests if test in known}
 
     def longest_seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
         """The most seconds that one run of each test's calls took; unknown tests are left out."""
-        known: dict[str, float] = dict(self._rows(queries.longest_seconds_of_measurements()))
+        known: dict[str, float] = dict(self._rows(queries.longest_seconds_of_runs()))
         return {test: known[test] for test in tests if test in known}
 
     def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
@@ -210,27 +201,18 @@ class History:
         """
         return self._wholes(MEASUREMENTS, wanted, whole_measurement)
 
-    def sessions(self, machine: str | None = None, *, measured_only: bool = False) -> list[tuple[str, str]]:
+    def sessions(self, machine: str | None = None, *, alone_only: bool = False) -> list[tuple[str, str]]:
         """Each session's id with each of its machines, in the order in which they were made.
 
         Args:
             machine: the one to list; None for all.
-            measured_only: leave out sessions that only compared.
+            alone_only: leave out sessions that only measured beside another side.
 
         Raises:
             TfperfError: also where there is no history yet.
         """
         self.database.require()
-        tables = (MEASUREMENTS,) if measured_only else (MEASUREMENTS, COMPARISONS)
-        return [(session, name) for session, name in self._rows(queries.sessions(machine, tables))]
-
-    def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Comparison]:
-        """The comparisons that are wanted (by default all), whole and in the order in which they were made.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
-        return self._wholes(COMPARISONS, wanted, whole_comparison)
+        return [(session, name) for session, name in self._rows(queries.sessions(machine, alone_only=alone_only))]
 
     def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
         """The verdicts on a session as a whole.
@@ -242,7 +224,9 @@ class History:
         return list(self._wholes(VERDICTS, {"session": session, "machine": machine}, whole_verdict))
 
     def results(self, **wanted: Unpack[Filters]) -> list[PastResult]:
-        """What the columns say of the measurements that are wanted (by default all), in the order of making.
+        """What the columns say of the measurements that are wanted, in the order of making.
+
+        By default all without another side.
 
         Raises:
             TfperfError: also where there is no history yet.

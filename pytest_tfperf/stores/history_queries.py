@@ -15,13 +15,11 @@ from sqlalchemy import (
     Table,
     case,
     distinct,
-    false,
     func,
     literal,
     select,
     tuple_,
     type_coerce,
-    union_all,
 )
 from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.types import NullType
@@ -31,7 +29,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.history_rows import NO_REFERENCE, outcome_of, storable
-from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, MEASUREMENTS, PUSHED
+from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, PUSHED
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Baseline
@@ -62,10 +60,11 @@ _OF_A_FIGURE: Final = (
 
 
 class Filters(TypedDict, total=False):
-    """Which measurements or comparisons; a filter that is None or left out selects all.
+    """The measurements that are wanted; a filter that is None or left out selects all.
 
-    A session, a test and a machine are named whole, a commit by its first characters; a comparison has no commit. Of a
-    time `since` is the first and `until` the first that is left out; both know their zone.
+    A session, a test and a machine are named whole, a commit by its first characters. Of a time `since` is the first
+    and `until` the first that is left out; both know their zone. `is_interleaved` selects those beside another side, or
+    those by themselves.
     """
 
     session: str | None
@@ -74,6 +73,7 @@ class Filters(TypedDict, total=False):
     since: datetime | None
     until: datetime | None
     commit: str | None
+    is_interleaved: bool | None
 
 
 def in_order(query: Select[Any], table: Table) -> Select[Any]:
@@ -94,7 +94,9 @@ def conditions(table: Table, wanted: Filters) -> list[ColumnElement[bool]]:
     whole = {name: wanted.get(name) for name in ("session", "test", "machine")}
     met = [column[name] == storable(str(value)) for name, value in whole.items() if value is not None]
     if (commit := wanted.get("commit")) is not None:
-        met.append(column["commit"].startswith(commit, autoescape=True) if "commit" in column else false())
+        met.append(column["commit"].startswith(commit, autoescape=True))
+    if (is_interleaved := wanted.get("is_interleaved")) is not None:
+        met.append(column["is_interleaved"] == is_interleaved)
     if (since := wanted.get("since")) is not None:
         met.append(column["time"] >= _as_stored(since))
     if (until := wanted.get("until")) is not None:
@@ -118,26 +120,23 @@ def recorded(row: Baseline) -> Select[Any]:
     return select(_M.id, as_it_is(_M.whole)).where(*of_row, _M.outcome.is_(None)).order_by(_M.made.desc())
 
 
-def sessions(machine: str | None, tables: Iterable[Table]) -> Select[Any]:
-    """Session and machine of each session that has rows in one of these tables, in the order of their last row."""
-    wanted: Filters = {"machine": machine}
-    each = (
-        select(*(table.c[name] for name in ("session", "machine", "made", "id"))).where(*conditions(table, wanted))
-        for table in tables
-    )
-    rows = union_all(*each).subquery()
-    last = func.max(rows.c.made), func.max(rows.c.id)
-    return select(rows.c.session, rows.c.machine).group_by(rows.c.session, rows.c.machine).order_by(*last)
+def sessions(machine: str | None, *, alone_only: bool) -> Select[Any]:
+    """Session and machine of each session, in the order of their last measurement."""
+    wanted: Filters = {"machine": machine, "is_interleaved": False if alone_only else None}
+    found = select(_M.session, _M.machine).where(*conditions(MEASUREMENTS, wanted))
+    return found.group_by(_M.session, _M.machine).order_by(func.max(_M.made), func.max(_M.id))
 
 
 def results(wanted: Filters) -> Select[Any]:
-    """The fields of a PastResult."""
+    """The fields of a PastResult, by default of measurements without another side: these are a series over sessions."""
+    wanted = {"is_interleaved": False, **wanted}
     columns = ((_OF_A_THROUGHPUT[name] if name in _OF_A_THROUGHPUT else _M[name]).label(name) for name in _RESULT)
     return in_order(select(*columns).where(*conditions(MEASUREMENTS, wanted)), MEASUREMENTS)
 
 
 def figure_results(wanted: Filters) -> Select[Any]:
-    """The fields of a PastResult of each figure that was measured, and the figure's name."""
+    """The fields of a PastResult of each figure of `results`, and the figure's name."""
+    wanted = {"is_interleaved": False, **wanted}
     columns = ((_OF_A_FIGURE[name] if name in _OF_A_FIGURE else _M[name]).label(name) for name in _RESULT)
     found = select(*columns, FIGURES.c.figure).join_from(FIGURES, MEASUREMENTS, FIGURES.c.measurement == _M.id)
     return in_order(found.where(FIGURES.c.value.is_not(None), *conditions(MEASUREMENTS, wanted)), FIGURES)
@@ -165,13 +164,13 @@ def as_result(row: Iterable[Any], figure: Figure | None = None) -> PastResult:
     return PastResult(**values, figure=figure)
 
 
-def seconds_of_measurements() -> Select[Any]:
+def seconds_of_runs() -> Select[Any]:
     """Of each test the seconds that one run of all its calls took last."""
     sessions = _seconds_of_sessions()
     return _latest_of_each_test(sessions, sessions.c.once)
 
 
-def longest_seconds_of_measurements() -> Select[Any]:
+def longest_seconds_of_runs() -> Select[Any]:
     """Of each test the most seconds that one run of all its calls took."""
     sessions = _seconds_of_sessions()
     return select(sessions.c.test, func.max(sessions.c.once)).group_by(sessions.c.test)
@@ -180,13 +179,14 @@ def longest_seconds_of_measurements() -> Select[Any]:
 def _seconds_of_sessions() -> Subquery:
     """Of each test and session the seconds of one run of all its calls, and when it was made."""
     once = func.sum(_M.seconds / func.nullif(_M.workers, 0)).label("once")
-    return select(_M.test, once, func.max(_M.made).label("made")).group_by(_M.session, _M.test).subquery()
+    sessions = select(_M.test, once, func.max(_M.made).label("made")).where(~_M.is_interleaved)
+    return sessions.group_by(_M.session, _M.test).subquery()
 
 
-def seconds_of_comparisons() -> Select[Any]:
-    """Of each test the seconds that its comparison took last."""
-    compared = select(COMPARISONS.c.test, COMPARISONS.c.seconds, COMPARISONS.c.made).subquery()
-    return _latest_of_each_test(compared, compared.c.seconds)
+def seconds_of_interleaved() -> Select[Any]:
+    """Of each test the seconds that its last measurement beside another side took."""
+    interleaved = select(_M.test, _M.seconds, _M.made).where(_M.is_interleaved).subquery()
+    return _latest_of_each_test(interleaved, interleaved.c.seconds)
 
 
 def _latest_of_each_test(rows: Subquery, seconds: ColumnElement[float]) -> Select[Any]:
@@ -198,7 +198,7 @@ def _latest_of_each_test(rows: Subquery, seconds: ColumnElement[float]) -> Selec
 def confirmation_runs(machines: Collection[str]) -> Select[Any]:
     """Sum of further runs, and number, of the machines' latest measurements that were judged."""
     judged = coalesce(_M.throughput_outcome, Outcome.NO_BASELINE.value) != Outcome.NO_BASELINE.value
-    known = select(_M.workers).where(judged, ~_M.is_slowed_on_purpose, _M.machine.in_(machines))
+    known = select(_M.workers).where(judged, ~_M.is_interleaved, ~_M.is_slowed_on_purpose, _M.machine.in_(machines))
     latest = known.order_by(_M.made.desc()).limit(_LATEST).subquery()
     return select(coalesce(func.sum(latest.c.workers - 1), 0), func.count()).select_from(latest)
 
@@ -226,7 +226,12 @@ def earlier_measurements(machine: str, before: str, most: int) -> Select[Any]:
     nth = func.row_number().over(partition_by=(_M.workload, _M.topology), order_by=_M.made.desc()).label("nth")
     candidates = (
         select(_M.id, nth)
-        .where(_M.machine == machine, _M.session != before, coalesce(_M.throughput_outcome, "").not_in(NO_REFERENCE))
+        .where(
+            _M.machine == machine,
+            _M.session != before,
+            ~_M.is_interleaved,
+            coalesce(_M.throughput_outcome, "").not_in(NO_REFERENCE),
+        )
         .subquery()
     )
     serving = select(candidates.c.id).where(candidates.c.nth <= most * _READ_FOR_EACH_WANTED)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC
 from typing import Any, Final, final
 
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import EarlierMeasurement, PastResult, SessionChanges, moment
@@ -37,6 +36,7 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
         "time": utc(m.time),
         "workload": storable(m.workload.id),
         "is_slowed_on_purpose": result.is_slowed_on_purpose,
+        "is_interleaved": m.other is not None,
         "outcome": result.test_outcome or None,
         "throughput_outcome": result.outcome_word or None,
         "runs": result.runs,
@@ -54,15 +54,14 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
     return row
 
 
-def figure_rows(m: Measurement | Comparison) -> list[dict[str, Any]]:
-    """All columns of its figures' rows but `id`, `made` and `measurement`; of a comparison b's values, held to a's."""
-    workload = m.b.workload if isinstance(m, Comparison) else m.workload
+def figure_rows(m: Measurement) -> list[dict[str, Any]]:
+    """All columns of its figures' rows but `id`, `made` and `measurement`."""
     texts = {name: storable(getattr(m, name)) for name in ("session", "test", "machine", "topology")}
     return [
         texts
         | {
             "time": utc(m.time),
-            "workload": storable(workload.id),
+            "workload": storable(m.workload.id),
             "figure": one.figure.name,
             "unit": storable(one.figure.unit or ""),
             "value": one.value,
@@ -81,7 +80,7 @@ def figures_in(whole: Any, place: str) -> list[Figure]:
         TfperfError: it can't be read; names `place`.
     """
     try:
-        return [build(Figure, one["figure"], place, newer=True) for one in whole["figures"]]
+        return [build(Figure, verdict["figure"], place, newer=True) for verdict in whole["verdicts"][1:]]
     except (KeyError, TypeError) as error:
         raise TfperfError(f"{place} is damaged: {error!r}") from None
 
@@ -97,12 +96,6 @@ def outcome_of(text: object) -> tuple[Outcome | None, bool]:
         return Outcome(word) if word else None, word != text
     except ValueError:
         raise TfperfError(f"outcome is {shortened(repr(text))}") from None
-
-
-def comparison_row(c: Comparison) -> dict[str, Any]:
-    """All columns but `id` and `made`."""
-    texts = {name: storable(getattr(c, name)) for name in ("session", "test", "machine")}
-    return texts | {"time": utc(c.time), "seconds": c.seconds, "whole": _packed(c)}
 
 
 def verdict_row(verdict: SessionVerdict, *, session: str, time: str) -> dict[str, Any]:
@@ -151,15 +144,6 @@ def whole_measurement(whole: bytes, place: str) -> Measurement:
     return found
 
 
-def whole_comparison(whole: bytes, place: str) -> Comparison:
-    """The comparison that a row keeps; a field that only a newer version knows is left out.
-
-    Raises:
-        TfperfError: it can't be read; names `place`.
-    """
-    return build(Comparison, unpacked(whole, place), place, newer=True)
-
-
 def whole_verdict(whole: bytes, place: str) -> SessionVerdict:
     """The verdict on a session that a row keeps; a field that only a newer version knows is left out.
 
@@ -203,8 +187,8 @@ def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
         TfperfError: one is missing; names `place`.
     """
     try:
-        verdict, environment = whole["verdict"], whole["environment"]
-        if verdict and not build(Verdict, verdict, place, newer=True).is_decided:
+        verdicts, environment = whole["verdicts"], whole["environment"]
+        if not all(build(Verdict, verdict, place, newer=True).is_decided for verdict in verdicts[:1]):
             return None
         recording = whole["recording"]
         if whole["is_refused"] or (recording and build(Wants, recording, place, newer=True) != NOTHING):
@@ -230,7 +214,7 @@ def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
         raise TfperfError(f"{place} is damaged: {error!r}") from None
 
 
-def _packed(whole: Measurement | Comparison | SessionVerdict) -> bytes:
+def _packed(whole: Measurement | SessionVerdict) -> bytes:
     return zlib.compress(json.dumps(plain(whole)).encode())
 
 

@@ -74,24 +74,14 @@ MEASUREMENTS: Final = Table(
     Column("changes", _TEXT),  # JSON: `SessionChanges.changes`
     _text("commit"),
     Column("is_slowed_on_purpose", Boolean, nullable=False),
-    Column("whole", LargeBinary, nullable=False),
-)
-
-COMPARISONS: Final = Table(
-    "tfperf_comparisons",
-    TABLES,
-    *_identity(),
-    _text("session"),
-    _text("test"),
-    _text("machine"),
-    _number("seconds"),
+    Column("is_interleaved", Boolean, nullable=False),  # with another side: no session is judged by it later
     Column("whole", LargeBinary, nullable=False),
 )
 
 FIGURES: Final = Table(
     "tfperf_figures",
     TABLES,
-    *_identity(),  # the measurement's or comparison's id and time, and the figure's name behind the id
+    *_identity(),  # the measurement's id and time, and the figure's name behind the id
     _text("measurement"),
     _text("session"),
     _text("test"),
@@ -102,10 +92,10 @@ FIGURES: Final = Table(
     _text("unit"),
     _number("value", is_optional=True),  # the median of the runs; null: they could not tell it
     Column("outcome", _TEXT),  # null: not judged, or not decided yet
-    _number("reference", is_optional=True),  # of its baseline, or of side a
+    _number("reference", is_optional=True),  # of its baseline, or of the other side
     _text("place"),  # where a program printed it
 )
-"""What measurements and comparisons gave beside their throughput."""
+"""The figures of measurements beside their throughput."""
 
 VERDICTS: Final = Table(
     "tfperf_session_verdicts",
@@ -131,7 +121,6 @@ PUSHED: Final = Table(
 
 # A year of nightly sessions has 70,000 measurements, and each session asks for earlier ones.
 Index("tfperf_measurements_made", MEASUREMENTS.c.made)
-Index("tfperf_comparisons_made", COMPARISONS.c.made)
 Index("tfperf_session_verdicts_made", VERDICTS.c.made)
 Index("tfperf_figures_made", FIGURES.c.made)
 Index("tfperf_figures_of", FIGURES.c.measurement)

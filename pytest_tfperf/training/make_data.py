@@ -23,8 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.data_sets import BOX, IMAGE, IMAGES, LABEL, TEXT_LABEL, TOKENS, DataSet
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import printable
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.consequence import consequence, exit_status
+from pytest_tfperf.core.exit_status import exit_status
 from pytest_tfperf.core.verdict import Consequence, Outcome
+from pytest_tfperf.judging.consequence import consequence
 from tests.helpers.measurements import baseline, measurement, verdict
 
 PASSES, WARNS, FAILS, ERRORS = Consequence

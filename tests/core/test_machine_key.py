@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core import machine_key
+from pytest_tfperf.core import topology as machine_key
 from pytest_tfperf.core.topology import Topology
 from tests.helpers.machines import linked, load, machines
 

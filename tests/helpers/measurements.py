@@ -1,23 +1,22 @@
-"""Builders for tests: runs, throughputs, baselines, verdicts, measurements and comparisons with chosen figures."""
+"""Builders for tests: runs, throughputs, baselines, verdicts and measurements with chosen figures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Reads
-from pytest_tfperf.core.comparison import ComparedSide, Comparison, Interleaving
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.session_verdicts import DriftVerdict, MachineVerdict, SessionVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann, summarise
-from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.judging.judge import Evidence
 from pytest_tfperf.judging.reference import Reference
@@ -83,8 +82,15 @@ def verdict(outcome: Outcome = Outcome.PASS, change: float = 0.0, **more: Any) -
     return Verdict(**given | more)
 
 
-def measurement(now: Throughput | None = None, **more: Any) -> Measurement:
-    """One run at 1,000 images/s, not judged."""
+def verdicts(verdict: Verdict | None = None, figures: Sequence[Verdict] = ()) -> tuple[Verdict, ...]:
+    """A measurement's verdicts: on the throughput, by default one without an outcome, and on its figures."""
+    return (verdict or Verdict(value=1000.0), *figures)
+
+
+def measurement(
+    now: Throughput | None = None, *, verdict: Verdict | None = None, figures: Sequence[Verdict] = (), **more: Any
+) -> Measurement:
+    """One run at 1,000 images/s, not judged; `figures` are the verdicts on figures beside the throughput."""
     given: dict[str, Any] = {
         "test": TEST,
         "workload": WORKLOAD,
@@ -93,32 +99,51 @@ def measurement(now: Throughput | None = None, **more: Any) -> Measurement:
         "devices": "8x Tesla P100",
         "runs": (run(),),
         "throughput": now or throughput(1000.0),
+        "verdicts": verdicts(verdict, figures),
         "time": "2026-01-02T03:04:05+00:00",
         "seconds": 12.0,
     }
     return Measurement(**given | more)
 
 
-def comparison(**more: Any) -> Comparison:
-    """Three pairs, b 10 % slower under a newer TensorFlow."""
-    given: dict[str, Any] = {
-        "test": TEST,
-        "a": ComparedSide(workload=WORKLOAD, throughput=throughput(1000.0), environment={"tensorflow": "2.16.2"}),
-        "b": ComparedSide(workload=WORKLOAD, throughput=throughput(900.0), environment={"tensorflow": "2.21.0"}),
-        "pairs": (pair(-0.1), pair(-0.104), pair(-0.096)),
-        "ratio": 0.9,
-        "low": 0.89,
-        "high": 0.91,
-        "outcome": Outcome.REGRESSED,
-        "reason": "slower by more than the tolerance in 3 fresh pairs",
-        "tolerance": Tolerance(),
-        "interleaving": Interleaving.WINDOWS,
-        "machine": "box",
-        "devices": "8x Tesla P100",
-        "topology": "1x8",
-        "seconds": 30.0,
+def interleaved(
+    outcome: Outcome | None = Outcome.REGRESSED,
+    ratio: float = 0.9,
+    *,
+    figures: Sequence[Verdict] = (),
+    a: Mapping[str, Any] | None = None,
+    tolerance: Tolerance | None = None,
+    reason: Reason = Reason.CONFIRMED,
+    interval: tuple[float, float] | None = None,
+    **more: Any,
+) -> Measurement:
+    """Three pairs with another side, 10 % slower under a newer TensorFlow; `a` are fields of that side."""
+    side: dict[str, Any] = {
+        "workload": WORKLOAD,
+        "throughput": throughput(1000.0),
+        "environment": {"tensorflow": "2.16.2"},
     }
-    return Comparison(**given | more)
+    of_ratio = Verdict(
+        outcome=outcome,
+        reason=reason,
+        value=1000.0 * ratio,
+        rule=Rule.OTHER_SIDE,
+        change=ratio - 1,
+        confirmed_change=ratio - 1,
+        confirmed_from=1000.0,
+        interval=interval or (ratio - 1.01, ratio - 0.99),
+        tolerance=tolerance or Tolerance(),
+    )
+    given: dict[str, Any] = {
+        "runs": (),
+        "pairs": (pair(-0.1), pair(-0.104), pair(-0.096)),
+        "verdicts": (of_ratio, *figures),
+        "other": MeasuredSide(**side | dict(a or {})),
+        "environment": {"tensorflow": "2.21.0"},
+        "seconds": 30.0,
+        "time": "",
+    }
+    return measurement(throughput(1000.0 * ratio), **given | more)
 
 
 def command(**how: Any) -> Command:

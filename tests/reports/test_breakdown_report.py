@@ -9,6 +9,7 @@ import pytest
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Straggler
 from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
+from pytest_tfperf.judging.breakdown import of_a_slowdown
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.telemetry import telemetry_lines
 from tests.helpers.expected import SameTexts
@@ -63,7 +64,8 @@ BREAKDOWNS = {
 
 
 def test_a_breakdown_after_a_regression_from_2000_to_1000(same_texts: SameTexts) -> None:
-    texts = {case: breakdown_lines(found, throughput(1000.0), slower_than=2000.0) for case, found in BREAKDOWNS.items()}
+    after = {case: found and of_a_slowdown(found, 1000.0, 2000.0) for case, found in BREAKDOWNS.items()}
+    texts = {case: breakdown_lines(found, throughput(1000.0)) for case, found in after.items()}
     same_texts("breakdowns", texts)
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf import cli
 from pytest_tfperf.cli import parser
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERNAL
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS
 from tests.helpers.command_lines import commands

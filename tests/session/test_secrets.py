@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.core.consequence import EXIT_INTERNAL
+from pytest_tfperf.core.exit_status import EXIT_INTERNAL
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE
 from pytest_tfperf.session.feature_hooks import features

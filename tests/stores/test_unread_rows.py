@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement, verdict
 

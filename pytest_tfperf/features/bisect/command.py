@@ -10,7 +10,7 @@ from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, che
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 

@@ -15,14 +15,14 @@ from typing import Final, final
 
 from pytest_tfperf.bench.comparing import Effort
 from pytest_tfperf.bench.other_side import OtherSide, Terms
-from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.states import States
 from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read, write
 from pytest_tfperf.judging.pairs import ErrorRates
-from pytest_tfperf.reports.comparisons import reason_of
+from pytest_tfperf.reports.interleaved import why_of
 from pytest_tfperf.reports.numbers import change, counted, duration
 from pytest_tfperf.reports.table import aligned
 
@@ -123,7 +123,7 @@ class Search:
         if afresh:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._call: Call = (test, "", "")
-        self._answers: dict[int, Comparison | Fault] = {}
+        self._answers: dict[int, Measurement | Fault] = {}
         self._asked_again: set[int] = set()
         self._seconds: list[float] = []
 
@@ -149,17 +149,17 @@ class Search:
         )
         ends = self._compare_ends()
         if _is_invalid(ends):
-            self._show(f"  {bad}: skipped: {reason_of(ends)}; once more")
+            self._show(f"  {bad}: skipped: {why_of(ends)}; once more")
             ends = self._compare_ends()
         if not _is_invalid(ends):  # a reader would take its ratio for a result
             of = "" if ends.test == self._test else f" of {ends.test}"
             self._show(f"  {bad}: {_size(ends)}, {counted(len(ends.pairs), 'pair')}{of}")
         if ends.outcome not in _SLOW:
-            why = reason_of(ends)
+            why = why_of(ends)
             self._show(f"{bad} could not be compared with {good}: {why}. The same command tries it again")
             return EXIT_NOT_MEASURED
         if not _SLOW[ends.outcome]:
-            self._show(f"{bad} is not slower than {good} by more than the tolerance: {ends.reason}")
+            self._show(f"{bad} is not slower than {good} by more than the tolerance: {why_of(ends)}")
             return EXIT_REGRESSED
         return self._find(threshold_of(ends.ratio))
 
@@ -172,7 +172,7 @@ class Search:
             self._show_left()
             answer = self._compare(0, asked, threshold)
             self._answers[asked] = found = self._of_call(answer)
-            if isinstance(found, Comparison):
+            if isinstance(found, Measurement):
                 self._write(self._file(asked), answer)
             self._show(f"  {self._names[asked]}: {_said(found)}")
         if len(self._candidates) == 1:
@@ -209,7 +209,7 @@ class Search:
 
     # Comparisons
 
-    def _compare_ends(self) -> Comparison:
+    def _compare_ends(self) -> Measurement:
         """The comparison of the call that lost most between the ends; kept if it is decided.
 
         Raises:
@@ -257,10 +257,10 @@ class Search:
         why = "\n".join([f"pytest compared nothing in {self._test}:", *end])
         return Answer(faults={self._test: Fault(why=why)})
 
-    def _of_call(self, answer: Answer) -> Comparison | Fault:
+    def _of_call(self, answer: Answer) -> Measurement | Fault:
         """The comparison of the call that lost most between the ends, or why there is none."""
         if (found := answer.calls.get(self._call)) is not None:
-            return Fault(why=reason_of(found), may_pass=True) if _is_invalid(found) else found
+            return Fault(why=why_of(found), may_pass=True) if _is_invalid(found) else found
         faults = (answer.faults.get(test) for test in (self._call[0], self._test))
         return next(filter(None, faults), Fault(why=f"{self._call[0]} was not compared"))
 
@@ -286,7 +286,7 @@ class Search:
             )
             return EXIT_NOT_MEASURED
         answers = self._answers.items()
-        unsure = [names[i] for i, one in answers if isinstance(one, Comparison) and one.outcome not in _SLOW]
+        unsure = [names[i] for i, one in answers if isinstance(one, Measurement) and one.outcome not in _SLOW]
         unsure += [] if is_sure else [beside]
         doubts = [("doubt", f"{', '.join(unsure)} stayed undecided; the likelier answer counted")] if unsure else []
         lines = aligned([*self._states.about(first), *doubts])
@@ -342,13 +342,17 @@ def _session(test: str, step: Path) -> str:
     return text
 
 
-def _is_invalid(one: Comparison) -> bool:
+def _is_invalid(one: Measurement) -> bool:
     return one.outcome in (None, Outcome.INVALID)
 
 
-def _lies_behind(found: Comparison | Fault) -> bool | None:
+def _lies_behind(found: Measurement | Fault) -> bool | None:
     """Whether a state lies behind the change; None where it could not be compared."""
-    return None if isinstance(found, Fault) else is_slow(found.outcome, found.ratio, found.tolerance)
+    return (
+        None
+        if isinstance(found, Fault)
+        else is_slow(found.outcome, found.ratio, found.verdicts[0].tolerance or Tolerance())
+    )
 
 
 def _seconds(answer: Answer) -> float:
@@ -359,13 +363,14 @@ def _reason(fault: Fault) -> str:
     return fault.why.partition("\n")[0]
 
 
-def _size(one: Comparison) -> str:
+def _size(one: Measurement) -> str:
     """The change with its interval: "-10.1 % (95 % CI -11.0 % to -9.2 %)"."""
-    interval = f" (95 % CI {change(one.low - 1)} to {change(one.high - 1)})" if math.isfinite(one.high) else ""
+    low, high = one.ratio_interval
+    interval = f" (95 % CI {change(low - 1)} to {change(high - 1)})" if math.isfinite(high) else ""
     return f"{change(one.ratio - 1)}{interval}"
 
 
-def _said(found: Comparison | Fault) -> str:
+def _said(found: Measurement | Fault) -> str:
     if isinstance(found, Fault):
         return f"skipped: {_reason(found)}"
     doubt = "" if found.outcome in _SLOW else ", the likelier answer"

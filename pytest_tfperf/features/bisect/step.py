@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from pytest_tfperf.bench.other_side import OtherSide
-from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_REGRESSED
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_REGRESSED
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.session_verdicts import SessionRecord
@@ -58,18 +57,18 @@ class Answer:
         faults: of each test that could not be measured, or compared nothing.
     """
 
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[Measurement, ...] = ()
     faults: Mapping[str, Fault] = field(default_factory=dict)
 
     @property
-    def calls(self) -> dict[Call, Comparison]:
+    def calls(self) -> dict[Call, Measurement]:
         """The comparisons, by what was compared."""
-        return {(one.test, str(one.b.workload), one.topology): one for one in self.comparisons}
+        return {(one.test, str(one.workload), one.topology): one for one in self.comparisons}
 
 
 def answer_of(record: SessionRecord) -> Answer:
     """A session's answer: only what ran on the two states, which a `throughput.compare` does not."""
-    comparisons = tuple(one for one in record.comparisons if one.against_other_side)
+    comparisons = tuple(one for one in record.results if one.other is not None and one.other.is_of_session)
     faults = {test: Fault(why=str(error), may_pass=_may_pass(error)) for test, error in record.not_measured.items()}
     if not (comparisons or faults):
         faults = {one.test: Fault(why=_ONLY_HERE) for one in record.results}
@@ -114,8 +113,8 @@ def git_status(record: SessionRecord, status: int) -> int:
     return SKIP
 
 
-def _is_good(result: Measurement | Comparison) -> bool:
+def _is_good(result: Measurement) -> bool:
     """Whether it passed, and not only against earlier sessions: these may be of slow commits."""
-    verdict = result.verdict if isinstance(result, Measurement) else None
+    verdict = result.verdict
     is_provisional = verdict is not None and verdict.against is Against.EARLIER_SESSIONS
     return result.outcome in (Outcome.PASS, Outcome.IMPROVED) and not is_provisional

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.selection import Choice
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
@@ -39,12 +38,11 @@ def select(context: SessionContext, seconds: Mapping[str, float], failed: Collec
     if budget is None:
         return None
     now, remarks = datetime.now(UTC), []
-    past: list[PastResult | Comparison] = []
+    past: list[PastResult] = []
     try:
         past += history.results()
         past += history.figure_results()
-        # Comparisons are read whole; an older one would only say that its test waits for long.
-        past += history.comparisons(since=now - LONG)
+        past += history.results(is_interleaved=True)
     except TfperfError as error:
         remarks.append(f"{BUDGET.spelled} chose without a part of the history: {error}")
     known = candidates(
@@ -122,7 +120,7 @@ def candidates(
     *,
     important: Collection[str] = (),
     failed: Collection[str] = (),
-    past: Iterable[PastResult | Comparison] = (),
+    past: Iterable[PastResult] = (),
 ) -> list[Candidate]:
     """A candidate for each test.
 
@@ -135,9 +133,9 @@ def candidates(
     """
     from pytest_tfperf.core.past import moment
 
-    last: dict[str, list[PastResult | Comparison]] = {}
+    last: dict[str, list[PastResult]] = {}
     for result in sorted(past, key=lambda result: moment(result.time)):
-        if _is_slowed_on_purpose(result):
+        if result.is_slowed_on_purpose:
             continue
         before = last.get(result.test, [])
         same_session = bool(before) and before[0].session == result.session  # a test may make several calls
@@ -154,10 +152,8 @@ def candidates(
     ]
 
 
-def _is_unsettled(one: PastResult | Comparison) -> bool:
-    from pytest_tfperf.core.comparison import Comparison
-
-    return any(outcome in BAD_NEWS for outcome in ([one.outcome] if isinstance(one, Comparison) else one.outcomes))
+def _is_unsettled(one: PastResult) -> bool:
+    return any(outcome in BAD_NEWS for outcome in one.outcomes)
 
 
 def _rank(candidate: Candidate, now: datetime) -> tuple[int, float]:
@@ -169,12 +165,6 @@ def _rank(candidate: Candidate, now: datetime) -> tuple[int, float]:
     else:
         group = 2 if candidate.is_important else 3
     return group, -waited
-
-
-def _is_slowed_on_purpose(result: PastResult | Comparison) -> bool:
-    if isinstance(result, Comparison):
-        return "injected_slowdown" in result.b.environment
-    return result.is_slowed_on_purpose
 
 
 def counted_left_out(left_out: Mapping[str, float], budget: float) -> str:

@@ -16,7 +16,7 @@ from pytest_tfperf.console.arguments import (
     open_history,
 )
 from pytest_tfperf.console.output import show, show_json, width
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.past import LastingChange
 from pytest_tfperf.core.past import moment as parsed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_tfperf.console.arguments import Commands, add_command
 from pytest_tfperf.console.output import show
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.ci.api import NotPosted
 from pytest_tfperf.features.ci.pull_request import PullRequest

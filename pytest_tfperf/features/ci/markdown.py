@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
 from pytest_tfperf.core.verdict import BAD_NEWS, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import plain, printable, without_passwords
-from pytest_tfperf.reports.comparisons import message_of, sides
-from pytest_tfperf.reports.figures import bad_figures, compared_figure_rows, figure_fact, figure_rows
+from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows
 from pytest_tfperf.reports.headline import session_headline
+from pytest_tfperf.reports.interleaved import sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, result_rank
+from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.numbers import change, counted
 from pytest_tfperf.reports.session_verdicts import text_of
 
-Result = Measurement | Comparison
 Row = dict[str, str | None]
 
 _MOST_CHARACTERS = 200  # of a test's id, which may have ten thousand, and of other short texts
@@ -32,7 +32,7 @@ _REFERS = re.compile(r"@(?=\w)|[#!](?=\d)")  # to a person, who would be notifie
 
 
 def markdown(
-    results: Sequence[Result],
+    results: Sequence[Measurement],
     *,
     verdicts: Sequence[SessionVerdict] = (),
     not_measured: Mapping[str, TfperfError] | None = None,
@@ -55,13 +55,12 @@ def markdown(
     headline = session_headline(results, verdicts, not_measured=failed, refused=refused or {})
     blocks = ["## Throughput", _in_short(headline), *map(as_text, paragraphs)]
     ordered = sorted(results, key=_urgency)
-    measured = [one for one in ordered if isinstance(one, Measurement)]
-    compared = [one for one in ordered if isinstance(one, Comparison)]
-    figures = figure_rows(measured, all_of_them=True)
-    of_sides = compared_figure_rows(compared, all_of_them=True)
+    measured = [one for one in ordered if one.other is None]
+    compared = [one for one in ordered if one.other is not None]
+    figures, of_sides = (figure_rows(ones, all_of_them=True) for ones in (measured, compared))
     blocks += [_table(rows) for rows in (_measured(measured), figures, _compared(compared), of_sides) if rows]
     needed = [one for one in ordered if _decided(one) in BAD_NEWS and one.test not in failed]
-    messages = [(outcome(one), one.test, plain(message_of(one, rerun))) for one in needed]
+    messages = [(outcome(one), one.test, plain(message(one, rerun))) for one in needed]
     messages += [("NOT MEASURED", test, str(error)) for test, error in failed.items()]
     messages += [("REFUSED", test, str(error)) for test, error in (refused or {}).items()]
     blocks += _folded(messages)
@@ -91,16 +90,12 @@ def _as_html(text: str) -> str:
     return _REFERS.sub(r"\g<0>&#8203;", html.escape(text, quote=False))
 
 
-def _urgency(result: Result) -> tuple[int, float]:
+def _urgency(result: Measurement) -> tuple[int, float]:
     """Worst first: by outcome, then by what was lost."""
-    if isinstance(result, Comparison):
-        return result_rank(result), result.ratio - 1
-    verdict = result.verdict
-    lost = (verdict.confirmed_change or verdict.change or 0.0) if verdict else 0.0
-    return result_rank(result), lost
+    return result_rank(result), _change(result) or 0.0
 
 
-def _decided(result: Result) -> Outcome | None:
+def _decided(result: Measurement) -> Outcome | None:
     """The outcome; None also where the session ended before it was decided."""
     return result.outcome if result.is_decided else None
 
@@ -112,11 +107,11 @@ def _measured(measurements: Sequence[Measurement]) -> list[Row]:
     return [{column: row[column] for column in columns} for row in with_tests]
 
 
-def _compared(comparisons: Sequence[Comparison]) -> list[Row]:
+def _compared(measurements: Sequence[Measurement]) -> list[Row]:
     rows: list[Row] = []
-    for one in comparisons:
+    for one in measurements:
         a, b = sides(one)
-        ratio = None if one.of_ratio is Outcome.INVALID else f"{one.ratio:.3f}"
+        ratio = f"{one.ratio:.3f}" if one.is_valid else None
         rows.append({"outcome": outcome(one), "test": one.test, "a": a, "b": b, "b / a": ratio})
     return rows
 
@@ -139,8 +134,8 @@ def _short(text: str) -> str:
 def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
     """Each message below its outcome and test, as long as there is room."""
     room, left_out = _MOST_BYTES, 0
-    for message in messages:
-        block = _details(*message)
+    for each in messages:
+        block = _details(*each)
         room -= len(block.encode(errors="replace"))
         if room < 0:
             left_out += 1
@@ -188,39 +183,20 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _rows(one: Result) -> Iterator[Iterable[str]]:
+def _rows(one: Measurement) -> Iterator[Iterable[str]]:
     """One of the throughput, and one of each figure that is worse."""
-    if (of_rate := _of_rate(one)) in _MOVED and _change(one) is not None:
-        yield _row(one, of_rate)
+    test = as_text(_short(one.test))
+    taken = counted(len(one.pairs), "pair") if one.other else counted(len(one.runs), "run")
+    if one.verdict is not None and one.verdict.outcome in _MOVED and (moved := _change(one)) is not None:
+        low, high = one.verdict.interval or (math.nan, math.nan)
+        interval = f"{change(low)} to {change(high)}" if one.verdict.interval else ""
+        yield f"{one.verdict.outcome}", test, change(moved), interval, taken
     for figure in bad_figures(one):
-        pairs = counted(len(one.pairs), "pair") if isinstance(one, Comparison) else counted(len(one.runs), "run")
-        yield f"{figure.outcome}", as_text(_short(one.test)), as_text(figure_fact(figure)), "", pairs
+        yield f"{figure.outcome}", test, as_text(figure_fact(figure)), "", taken
 
 
-def _of_rate(one: Result) -> Outcome | None:
-    """The outcome of the throughput alone."""
-    if isinstance(one, Comparison):
-        return one.of_ratio
-    return None if one.verdict is None else one.verdict.outcome
-
-
-def _row(one: Result, of_rate: Outcome | None) -> Iterator[str]:
-    yield f"{of_rate}"
-    yield as_text(_short(one.test))
-    yield change(_change(one) or 0.0)
-    if isinstance(one, Comparison):
-        yield f"{change(one.low - 1)} to {change(one.high - 1)}"
-        yield counted(len(one.pairs), "pair")
-    else:
-        yield ""
-        yield counted(len(one.runs), "run")
-
-
-def _change(one: Result) -> float | None:
-    """As a fraction; None where there was nothing to compare with."""
-    if isinstance(one, Comparison):
-        return one.ratio - 1
-    verdict = one.verdict
-    return (
-        None if verdict is None else (verdict.change if verdict.confirmed_change is None else verdict.confirmed_change)
-    )
+def _change(one: Measurement) -> float | None:
+    """The throughput's confirmed or first change as a fraction; None where there was nothing to compare with."""
+    if (verdict := one.verdict) is None:
+        return None
+    return verdict.change if verdict.confirmed_change is None else verdict.confirmed_change

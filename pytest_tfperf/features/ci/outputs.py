@@ -6,17 +6,16 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import consequence
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.features.ci.markdown import comment, markdown
+from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.lines import plain, printable
-from pytest_tfperf.reports.comparisons import message_of
 from pytest_tfperf.reports.figures import figure_properties
 from pytest_tfperf.reports.measurement_table import outcome
+from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.stores import files
 
@@ -70,7 +69,7 @@ def _github_annotations(settings: Settings, record: SessionRecord) -> list[str]:
     for result in record.results:
         happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
         if happens in _LEVELS and result.is_decided and result.test not in record.not_measured:
-            text = plain(message_of(result, settings.rerun))
+            text = plain(message(result, settings.rerun))
             title = f"{result.outcome}: {result.test}"
             file, line = _source(settings, record, result.test)
             lines.append(annotation(_LEVELS[happens], text, title=title, file=file, line=line))
@@ -133,7 +132,7 @@ PREFIX = "tfperf_"
 Property = tuple[str, str | float]
 
 
-def properties(results: Sequence[Measurement | Comparison]) -> list[Property]:
+def properties(results: Sequence[Measurement]) -> list[Property]:
     """The properties of a test: `tfperf_outcome` is of its first call, `tfperf_2_outcome` of its second.
 
     Fractions are signed: a change of -0.13 is 13 % slower. Unknown values are left out.
@@ -141,7 +140,7 @@ def properties(results: Sequence[Measurement | Comparison]) -> list[Property]:
     found: list[Property] = []
     for number, result in enumerate(results, 1):
         prefix = PREFIX if number == 1 else f"{PREFIX}{number}_"
-        facts = _measured(result) if isinstance(result, Measurement) else _compared(result)
+        facts = _measured(result) if result.other is None else _interleaved(result, result.other)
         found += [(prefix + name, _rounded(value)) for name, value in facts.items() if value is not None]
     return found
 
@@ -164,15 +163,15 @@ def _measured(m: Measurement) -> dict[str, str | float | None]:
     }
 
 
-def _compared(c: Comparison) -> dict[str, str | float | None]:
+def _interleaved(b: Measurement, a: MeasuredSide) -> dict[str, str | float | None]:
     return {
-        "outcome": outcome(c),
-        "a": c.a.workload.id,
-        "b": c.b.workload.id,
-        "topology": c.topology,
-        "machine": c.machine,
-        "ratio": None if c.of_ratio is Outcome.INVALID else c.ratio,
-        **figure_properties(c),
+        "outcome": outcome(b),
+        "a": a.workload.id,
+        "b": b.workload.id,
+        "topology": b.topology,
+        "machine": b.machine,
+        "ratio": b.ratio if b.is_valid else None,
+        **figure_properties(b),
     }
 
 

@@ -14,7 +14,6 @@ from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session_context import SessionContext
-    from pytest_tfperf.core.comparison import Comparison
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionRecord
 
@@ -43,7 +42,7 @@ def prepare(settings: Settings) -> None:
             files.require_writable(path, setting.spelled)
 
 
-def properties(results: Sequence[Measurement | Comparison]) -> list[tuple[str, object]]:
+def properties(results: Sequence[Measurement]) -> list[tuple[str, object]]:
     """Give the JUnit properties of a test."""
     from pytest_tfperf.features.ci import outputs
 

@@ -22,19 +22,19 @@ from pytest_tfperf.console.arguments import (
 )
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.figure import shown_name
-from pytest_tfperf.core.machine_key import is_name
 from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.topology import is_name
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.compare_sessions.side_comparison import (
+    FigureValue,
     Ratio,
     SideComparison,
-    WorkloadRate,
     compare_sides,
-    rates_of_measurements,
-    rates_of_rows,
+    values_of_measurements,
+    values_of_rows,
 )
 from pytest_tfperf.reports.figures import written
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
@@ -107,13 +107,13 @@ def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
     return a or "HEAD", b.lstrip(".") or "HEAD"
 
 
-def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[WorkloadRate]]:
+def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[FigureValue]]:
     """The name of a side, and its figures."""
     path = Path(side)
     if path.is_dir() or (path.exists() and path.suffix == ".csv"):
-        found = rates_of_rows(rows_of_path(path).values())
+        found = values_of_rows(rows_of_path(path).values())
     elif path.exists():
-        found = rates_of_measurements(measurement_file.read(path))
+        found = values_of_measurements(measurement_file.read(path))
     else:
         side, found = _of_session_or_revision(side, arguments)
     # A single CSV does not name its machine.
@@ -126,7 +126,7 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Worklo
     return side, found
 
 
-def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[WorkloadRate]]:
+def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[FigureValue]]:
     history = open_history(arguments)
     try:
         results, why = history.results(machine=arguments.machine), ""
@@ -134,11 +134,11 @@ def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[s
         results, why = [], f"\n{error}"
     sessions = list(dict.fromkeys(one.session for one in reversed(results)))
     if side in LATEST:
-        side = session_id(history, side, arguments.machine, measured_only=True) or side
+        side = session_id(history, side, arguments.machine, alone_only=True) or side
     if side in sessions:
-        return f"session {side}", rates_of_measurements(history.measurements(session=side))
+        return f"session {side}", values_of_measurements(history.measurements(session=side, is_interleaved=False))
     try:
-        return f"revision {side}", rates_of_rows(rows_of_revision(side, arguments.baselines).values())
+        return f"revision {side}", values_of_rows(rows_of_revision(side, arguments.baselines).values())
     except TfperfError as error:
         raise TfperfError(f"{error}; nor has the history such a session{why}") from None
 
@@ -162,7 +162,7 @@ def conclusion(compared: SideComparison) -> str:
     """ "2 of 12 workloads moved by more than noise explains: 1 slower, 1 faster."."""
     if not compared.ratios:
         return "No workload is on both sides."
-    figures = sum(one.b.figure is not None for one in compared.ratios)
+    figures = sum(not one.b.is_throughput for one in compared.ratios)
     moved, workloads = compared.moved, counted(len(compared.ratios) - figures, "workload")
     workloads += f" and {counted(figures, 'figure')}" if figures else ""
     if not moved:
@@ -183,21 +183,21 @@ def _rows(compared: SideComparison) -> Iterator[Mapping[str, str | None]]:
             "machine": " -> ".join(machines) if several else None,
             "workload": names[one.b.key.workload, one.b.name],
             "topology": one.b.key.topology,
-            "figure": shown_name(one.b.key.figure) if one.b.figure else None,
+            "figure": None if one.b.is_throughput else shown_name(one.b.key.figure),
             "a": _rate(one.a),
             "b": _rate(one.b),
-            "unit": None if one.b.figure else f"{one.b.unit}/s",
+            "unit": f"{one.b.unit}/s" if one.b.is_throughput else None,
             "b / a": f"{one.ratio:.3f}",
             "95 % CI": f"{one.low:.3f} to {one.high:.3f}",
             "change": change(one.ratio - 1),
-            "own change": None if common is None or one.b.figure else change(one.ratio / (1 + common) - 1),
+            "own change": None if common is None or not one.b.is_throughput else change(one.ratio / (1 + common) - 1),
             "noise": percent(one.noise),
         }
 
 
-def _rate(figure: WorkloadRate) -> str:
-    value = math.exp(figure.log_rate)
-    return written(figure.figure, value) if figure.figure else rate(value)
+def _rate(figure: FigureValue) -> str:
+    value = math.exp(figure.log_value)
+    return rate(value) if figure.is_throughput else written(figure.figure, value)
 
 
 def _facts(compared: SideComparison) -> Iterator[str]:
@@ -214,7 +214,7 @@ def _facts(compared: SideComparison) -> Iterator[str]:
         yield f"environment  {', '.join(changed[:_MOST_NAMED])}"
 
 
-def _named(label: str, figures: Sequence[WorkloadRate]) -> Iterator[str]:
+def _named(label: str, figures: Sequence[FigureValue]) -> Iterator[str]:
     if figures:
         names = [
             " ".join(filter(None, (one.name or one.key.workload, one.key.topology, one.key.figure))) for one in figures

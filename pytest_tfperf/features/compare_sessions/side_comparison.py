@@ -1,7 +1,4 @@
-"""Two sets of figures that were measured at different times, compared: sessions, exports or revisions of baselines.
-
-Not to be confused with a `Comparison`, whose sides were measured interleaved.
-"""
+"""Two sets of figures measured at different times, compared: sessions, exports or revisions of baselines."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.figure import BUILT_IN, Better, Figure
+from pytest_tfperf.core.figure import BUILT_IN, THROUGHPUT, Better, Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Noise
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
@@ -22,38 +19,43 @@ from pytest_tfperf.judging.thresholds import FALSE_ALARMS, quantile, reference_v
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadRate:
-    """The throughput of one workload on one side, or one of its figures.
+class FigureValue:
+    """One figure of a workload on one side.
 
     Args:
         machine: the machine's key, "" where the source does not say.
         key: workload id, topology and figure.
+        figure: the throughput or another.
         unit: what is counted.
-        log_rate: natural logarithm of the throughput or the figure.
+        log_value: natural logarithm of the value.
         runs: fresh runs that it rests on.
         error: standard error of one run's logarithm from its windows; 0 where it isn't known.
         noise: between fresh runs and sessions; None where the source knows none.
         name: what the test calls the workload; "" for no name of its own.
         environment: software and settings, name -> version.
-        figure: what it is; None for the throughput.
         place: where a program printed the figure, as "at step 400"; "" for what is measured.
         has_direction: whether the source says which change of the figure is for the worse.
     """
 
     machine: str
     key: Key
+    figure: Figure
     unit: str
-    log_rate: float
+    log_value: float
     runs: int
     error: float = 0.0
     noise: Noise | None = None
     name: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
-    figure: Figure | None = None
     place: str = ""
     has_direction: bool = True
 
-    def is_like(self, other: WorkloadRate) -> bool:
+    @property
+    def is_throughput(self) -> bool:
+        """Whether it takes part in the common drift."""
+        return self.figure == THROUGHPUT
+
+    def is_like(self, other: FigureValue) -> bool:
         """Whether the two can be compared: they count the same, and were printed at the same place."""
         return (self.unit, self.place) == (other.unit, other.place)
 
@@ -81,8 +83,8 @@ class Ratio:
         movement: whether it moved by more than that; a figure, by more than its own tolerances, too.
     """
 
-    a: WorkloadRate
-    b: WorkloadRate
+    a: FigureValue
+    b: FigureValue
     ratio: float
     low: float
     high: float
@@ -92,7 +94,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideComparison:
-    """All workloads of two sides.
+    """All figures of two sides.
 
     Args:
         ratios: the workloads that both sides have: slower ones first, then faster ones.
@@ -106,9 +108,9 @@ class SideComparison:
     common: float | None
     common_low: float
     common_high: float
-    only_a: tuple[WorkloadRate, ...]
-    only_b: tuple[WorkloadRate, ...]
-    other_units: tuple[tuple[WorkloadRate, WorkloadRate], ...]
+    only_a: tuple[FigureValue, ...]
+    only_b: tuple[FigureValue, ...]
+    other_units: tuple[tuple[FigureValue, FigureValue], ...]
 
     @property
     def moved(self) -> tuple[Ratio, ...]:
@@ -132,31 +134,29 @@ _INTERVAL = 0.025  # beyond either end of a 95 % interval
 _RowId = tuple[str, Key]
 
 
-def rates_of_measurements(measurements: Iterable[Measurement]) -> list[WorkloadRate]:
-    """The last valid measurement of each machine's workloads and its figures above 0, in the order of their first."""
-    valid = [m for m in measurements if m.is_valid]
-    latest = {(m.machine, m.key): m for m in valid}
+def values_of_measurements(measurements: Iterable[Measurement]) -> list[FigureValue]:
+    """The figures above 0 of the last valid measurement of each machine's workloads, in the order of their first."""
+    latest = {(m.machine, m.key): m for m in measurements if m.is_valid}
     noise = _noise_of_runs([run.log_rate for run in m.throughput.runs] for m in latest.values())
-    rates = [(m, _rate_of(m, noise)) for m in latest.values()]
-    return [one for m, rate in rates for one in (rate, *_figures_of(m, rate))]
+    return [value for m in latest.values() for value in _values_of(m, noise)]
 
 
-def rates_of_rows(rows: Iterable[Baseline]) -> list[WorkloadRate]:
+def values_of_rows(rows: Iterable[Baseline]) -> list[FigureValue]:
     """The rows of baselines, each with the noise that its machine's rows show; no figure of 0 or less."""
     rows = [row for row in rows if row.reference > 0]
     alike: dict[tuple[str, str], list[Baseline]] = {}
     for row in rows:
         alike.setdefault((row.machine, row.key.figure), []).append(row)
     return [
-        WorkloadRate(
+        FigureValue(
             machine=row.machine,
             key=row.key,
             unit=row.unit,
-            log_rate=math.log(row.reference),
+            log_value=math.log(row.reference),
             runs=row.runs,
             noise=noise_of(row, alike[row.machine, row.key.figure]),
             environment=dict(part.split("=", 1) for part in row.environment.split() if "=" in part),
-            figure=_figure_of(row) if row.key.figure else None,
+            figure=_figure_of(row),
             place=row.place,
             has_direction=row.key.figure in ("", *BUILT_IN),
         )
@@ -164,7 +164,7 @@ def rates_of_rows(rows: Iterable[Baseline]) -> list[WorkloadRate]:
     ]
 
 
-def compare_sides(a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]) -> SideComparison:
+def compare_sides(a: Sequence[FigureValue], b: Sequence[FigureValue]) -> SideComparison:
     """Compare all workloads that both sides have; b against a.
 
     Sides of one machine each are compared even if the machines differ. From eight workloads on, what all have in common
@@ -173,7 +173,7 @@ def compare_sides(a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]) -> SideC
     first, second = _by_row(a, b)
     common = [(first[row], second[row]) for row in first if row in second]
     comparable = [(one, other) for one, other in common if one.is_like(other)]
-    drift = common_drift([other.log_rate - one.log_rate for one, other in comparable if one.figure is None])
+    drift = common_drift([other.log_value - one.log_value for one, other in comparable if one.is_throughput])
     # Of throughputs only: figures take no part in the common drift, so they don't make it known either.
     expected = session_variance(tests=drift.tests).mean
     ratios = [_ratio(one, other, drift, expected, tests=len(comparable)) for one, other in comparable]
@@ -191,28 +191,28 @@ def compare_sides(a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]) -> SideC
 
 
 def _by_row(
-    a: Sequence[WorkloadRate], b: Sequence[WorkloadRate]
-) -> tuple[Mapping[_RowId, WorkloadRate], Mapping[_RowId, WorkloadRate]]:
+    a: Sequence[FigureValue], b: Sequence[FigureValue]
+) -> tuple[Mapping[_RowId, FigureValue], Mapping[_RowId, FigureValue]]:
     """By machine and key; the machine counts only where a side has several, or both have the same."""
     machines = [{figure.machine for figure in side} for side in (a, b)]
     is_one_each = all(len(names) <= 1 for names in machines)
 
-    def by_row(side: Sequence[WorkloadRate]) -> dict[_RowId, WorkloadRate]:
+    def by_row(side: Sequence[FigureValue]) -> dict[_RowId, FigureValue]:
         return {("" if is_one_each else figure.machine, figure.key): figure for figure in side}
 
     return by_row(a), by_row(b)
 
 
 def _ratio(
-    a: WorkloadRate, b: WorkloadRate, drift: CommonDrift, expected_between_sessions: float, *, tests: int
+    a: FigureValue, b: FigureValue, drift: CommonDrift, expected_between_sessions: float, *, tests: int
 ) -> Ratio:
     """One workload; `tests` of them share the false alarms."""
     learnt = [figure.noise.between_sessions for figure in (a, b) if figure.noise and figure.noise.between_sessions > 0]
     between_sessions = max(learnt, default=expected_between_sessions)
     variance = _variance(a) + _variance(b) + 2 * between_sessions**2
     freedom = min(_noise(figure).degrees_of_freedom for figure in (a, b))
-    change = b.log_rate - a.log_rate
-    drift = drift if b.figure is None else CommonDrift(0.0, 0)
+    change = b.log_value - a.log_value
+    drift = drift if b.is_throughput else CommonDrift(0.0, 0)
     half = quantile(freedom, _INTERVAL) * math.sqrt(variance)
     noise = quantile(freedom, FALSE_ALARMS / 2 / tests) * math.sqrt(variance + drift.error**2)
     own = change - drift.log
@@ -225,13 +225,13 @@ def _ratio(
         low=math.exp(change - half),
         high=math.exp(change + half),
         noise=abs(math.expm1(math.copysign(noise, own))),
-        movement=movement if told.figure is None else _of_figure(movement, a, b, told.figure),
+        movement=movement if told.is_throughput else _of_figure(movement, a, b, told.figure),
     )
 
 
-def _of_figure(movement: Movement, a: WorkloadRate, b: WorkloadRate, figure: Figure) -> Movement:
+def _of_figure(movement: Movement, a: FigureValue, b: FigureValue, figure: Figure) -> Movement:
     """How a figure moved, which noise alone would call slower or faster."""
-    before, after = math.exp(a.log_rate), math.exp(b.log_rate)
+    before, after = math.exp(a.log_value), math.exp(b.log_value)
     if movement is Movement.NONE or abs(after - before) <= figure.accepted(before):
         return Movement.NONE
     if not (a.has_direction or b.has_direction):
@@ -240,49 +240,52 @@ def _of_figure(movement: Movement, a: WorkloadRate, b: WorkloadRate, figure: Fig
     return Movement.BETTER if is_good else Movement.WORSE
 
 
-def _variance(figure: WorkloadRate) -> float:
+def _variance(figure: FigureValue) -> float:
     """Of a figure's logarithm: what its runs leave uncertain."""
     return float(max(_noise(figure).between_runs, figure.error) ** 2 * reference_variance(figure.runs))
 
 
-def _noise(figure: WorkloadRate) -> Noise:
+def _noise(figure: FigureValue) -> Noise:
     return figure.noise or with_assumption(0.0, 0)
 
 
-def _rate_of(m: Measurement, noise: Noise) -> WorkloadRate:
-    return WorkloadRate(
+def _values_of(m: Measurement, noise: Noise) -> Iterator[FigureValue]:
+    """Its throughput, by the noise that all measurements show, and its figures, each by that of its own runs."""
+    throughput = FigureValue(
         machine=m.machine,
         key=m.key,
+        figure=THROUGHPUT,
         unit=m.throughput.unit,
-        log_rate=math.log(m.throughput.examples_per_sec),
+        log_value=math.log(m.throughput.examples_per_sec),
         runs=max(1, len(m.throughput.runs)),
         error=math.sqrt(mean_square(run.error for run in m.throughput.runs) or 0.0),
         noise=(m.verdict and m.verdict.noise) or noise,
         name=m.name,
         environment=m.environment,
     )
-
-
-def _figures_of(m: Measurement, rate: WorkloadRate) -> Iterator[WorkloadRate]:
-    for one in m.figures:
-        runs = [value for run in m.runs if (value := run.figures.get(one.figure.name)) is not None and value > 0]
-        if one.value is not None and 0 < one.value < math.inf:
+    yield throughput
+    for verdict in m.figures:
+        figure = verdict.figure
+        runs = [value for run in m.runs if (value := run.figures.get(figure.name)) is not None and value > 0]
+        if verdict.value is not None and 0 < verdict.value < math.inf:
             yield replace(
-                rate,
-                key=m.key._replace(figure=one.figure.name),
-                unit=one.figure.unit or "",
-                log_rate=math.log(one.value),
+                throughput,
+                key=m.key._replace(figure=figure.name),
+                figure=figure,
+                unit=figure.unit or "",
+                log_value=math.log(verdict.value),
                 runs=max(1, len(runs)),
                 error=0.0,
                 noise=_noise_of_runs([[math.log(value) for value in runs]]),
-                figure=one.figure,
-                place=" and ".join(one.places),
+                place=" and ".join(verdict.places),
             )
 
 
 def _figure_of(row: Baseline) -> Figure:
     """A row does not say which change of a user's own figure is good."""
     name, unit = row.key.figure, row.unit
+    if not name:
+        return THROUGHPUT
     return Figure(name) if name in BUILT_IN else Figure(name, unit=unit, better=Better.SAME)
 
 

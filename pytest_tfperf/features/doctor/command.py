@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, folder
 from pytest_tfperf.console.output import show, show_json
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_UNFIT
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_UNFIT
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level

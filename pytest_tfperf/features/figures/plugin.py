@@ -39,11 +39,9 @@ def figures(settings: Settings) -> tuple[Figure, ...]:
 
 def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
     """Name the rows of figures that the session's tests do not ask for."""
-    from pytest_tfperf.core.measurement import Measurement
-
     if context.settings.smoke:
         return
-    checked = [m for m in record.results if isinstance(m, Measurement) and m.verdict is not None]
+    checked = [m for m in record.alone if m.verdict is not None]
     for machine in dict.fromkeys(m.machine for m in checked):
         here = [m for m in checked if m.machine == machine]
         asked = {m.key._replace(figure=figure.figure.name) for m in here for figure in m.figures}

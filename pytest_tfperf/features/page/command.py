@@ -19,15 +19,14 @@ from pytest_tfperf.console.arguments import (
     session_id,
 )
 from pytest_tfperf.console.output import show
-from pytest_tfperf.core.comparison import Comparison
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.past import key_of
 from pytest_tfperf.features.page.render import page
-from pytest_tfperf.reports.comparisons import sides
+from pytest_tfperf.reports.interleaved import sides
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history_rows import as_stored
@@ -85,14 +84,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if path is not None:
         files.require_writable(path, "-o")
     history = open_history(arguments)
-    selected, comparisons = _selected(history, arguments)
+    selected, interleaved = _selected(history, arguments)
     measurements = _whole(history, selected)
-    if not measurements and not comparisons:
+    if not measurements and not interleaved:
         raise TfperfError("none of the measurements to report can be read")
     source = ReportSource(
         measurements=measurements,
-        comparisons=comparisons,
-        verdicts=_verdicts(history, selected, comparisons),
+        interleaved=interleaved,
+        verdicts=_verdicts(history, selected, interleaved),
         scope=f"since {arguments.since:%Y-%m-%d %H:%M %Z}" if arguments.since else "",
     )
     source = report_source(source, history.results(), history, BaselineStore(arguments.baselines))
@@ -106,7 +105,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return EXIT_GREEN
 
 
-def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[PastResult], list[Comparison]]:
+def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[PastResult], list[Measurement]]:
     """What to report: the latest of each test since a date, or all of one session, by default of the last.
 
     Raises:
@@ -116,22 +115,23 @@ def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[Pas
     if session is None and arguments.since is None:
         session = next((id for id, _ in reversed(history.sessions(arguments.machine))), None)
     part: Filters = {"session": session, "machine": arguments.machine, "since": arguments.since}
-    results, comparisons = history.results(**part), list(history.comparisons(**part))
-    if not results and not comparisons:
+    beside: Filters = {**part, "is_interleaved": True}
+    results, interleaved = history.results(**part), list(history.measurements(**beside))
+    if not results and not interleaved:
         raise nothing_left(history, part) or TfperfError(
             f"{arguments.history}: nothing was measured here yet; run pytest first, or give --history"
         )
     if arguments.since:
         results = list({key_of(one): one for one in results}.values())
-        comparisons = list({(one.machine, one.test, one.topology, *sides(one)): one for one in comparisons}.values())
-    return results, comparisons
+        interleaved = list({(one.machine, one.test, one.topology, *sides(one)): one for one in interleaved}.values())
+    return results, interleaved
 
 
 def _verdicts(
-    history: History, selected: Iterable[PastResult], comparisons: Iterable[Comparison]
+    history: History, selected: Iterable[PastResult], interleaved: Iterable[Measurement]
 ) -> list[SessionVerdict]:
     """The verdicts on the last of these sessions as a whole, of each machine; one that measured goes first."""
-    last = {one.machine: one.session for one in comparisons} | {one.machine: one.session for one in selected}
+    last = {one.machine: one.session for one in interleaved} | {one.machine: one.session for one in selected}
     return [
         verdict for machine, session in last.items() for verdict in history.verdicts(session=session, machine=machine)
     ]
@@ -143,6 +143,6 @@ def _whole(history: History, selected: Iterable[PastResult]) -> list[Measurement
     return [
         one
         for session in dict.fromkeys(session for session, _ in sorted(wanted))
-        for one in map(as_stored, history.measurements(session=session))
+        for one in map(as_stored, history.measurements(session=session, is_interleaved=False))
         if (session, key_of(one)) in wanted
     ]

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.comparison import Comparison
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import LastingChange, PastResult, moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
@@ -23,10 +22,11 @@ from pytest_tfperf.features.page.one_test import facts_of_test, figure_facts
 from pytest_tfperf.features.page.past import Past, key_of, worst_of_each
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.lines import printable
-from pytest_tfperf.reports.comparisons import in_brief, reason_of, sides
-from pytest_tfperf.reports.figures import compared_figure_rows
+from pytest_tfperf.reports.figures import figure_rows
 from pytest_tfperf.reports.headline import session_headline
+from pytest_tfperf.reports.interleaved import sides, why_of
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
+from pytest_tfperf.reports.message import in_brief
 from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.reports.table import shown_names
 
@@ -44,11 +44,11 @@ class ReportSource:
     """All that a report is made of.
 
     Args:
-        measurements: those of the reported session.
+        measurements: those of the reported session without another side.
         past: all results in the history, those of figures too, in any order.
         previous: one measurement of each machine's session before, for its environment.
         published: the documents' figures.
-        comparisons: interleaved comparisons of the session.
+        interleaved: the session's measurements beside another side.
         verdicts: on software and machine as a whole.
         not_measured: of each test that ended in an error, that error.
         refused: of each test whose baseline was refused, the error.
@@ -63,7 +63,7 @@ class ReportSource:
     past: Sequence[PastResult] = ()
     previous: Sequence[Measurement] = ()
     published: Sequence[Baseline] = ()
-    comparisons: Sequence[Comparison] = ()
+    interleaved: Sequence[Measurement] = ()
     verdicts: Sequence[SessionVerdict] = ()
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
@@ -111,9 +111,9 @@ def _facts(source: ReportSource) -> dict[str, Any]:
             )
         )
     tests.sort(key=_worst_first)
-    comparisons = sorted(map(_comparison, source.comparisons), key=_worst_first)
+    comparisons = sorted(map(_comparison, source.interleaved), key=_worst_first)
     said = session_headline(
-        [*source.measurements, *source.comparisons],
+        [*source.measurements, *source.interleaved],
         source.verdicts,
         not_measured=source.not_measured,
         refused=source.refused,
@@ -125,7 +125,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "clauses": said,
         "scope": source.scope,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
-        "session": _session(now, source.comparisons),
+        "session": _session(now, source.interleaved),
         "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
         "verdicts": list(filter(None, map(text_of, source.verdicts))),
         "not_measured": [
@@ -163,15 +163,15 @@ def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
     return _RANKS.get(test["outcome"], len(_RANKS)), 1.0 if change is None else change, test["machine"], test["test"]
 
 
-def _session(now: Sequence[Measurement], comparisons: Sequence[Comparison]) -> dict[str, Any]:
+def _session(now: Sequence[Measurement], interleaved: Sequence[Measurement]) -> dict[str, Any]:
     """Facts about all results together, with the ids of all sessions and commits."""
-    results: list[Measurement | Comparison] = [*comparisons, *now]
+    results = [*interleaved, *now]
     tests = Counter(machine for machine, _ in {(one.machine, one.test) for one in results})
     machines: dict[str, dict[str, Any]] = {}
     for one in results:
         machine = machines.setdefault(one.machine, {"machine": one.machine, "gpu": "", "environment": {}})
         machine["tests"] = tests[one.machine]
-        if isinstance(one, Measurement):  # the two sides of a comparison may have two environments
+        if one.other is None:  # two sides may have two environments
             machine |= {"gpu": one.gpu, "environment": dict(sorted(one.environment.items()))}
     return {
         "ids": sorted({one.session for one in results}),
@@ -182,9 +182,9 @@ def _session(now: Sequence[Measurement], comparisons: Sequence[Comparison]) -> d
     }
 
 
-def _comparison(one: Comparison) -> dict[str, Any]:
-    is_valid = one.of_ratio is not Outcome.INVALID
+def _comparison(one: Measurement) -> dict[str, Any]:
     a, b = sides(one)
+    low, high = one.ratio_interval
     return {
         "test": one.test,
         "a": a,
@@ -192,12 +192,12 @@ def _comparison(one: Comparison) -> dict[str, Any]:
         "machine": one.machine,
         "topology": one.topology,
         "outcome": one.outcome.value if one.outcome else "measured",
-        "reason": in_brief(one) if one.outcome else reason_of(one),
-        "change": figure(one.ratio - 1) if is_valid else None,
-        "low": figure(one.low - 1) if is_valid else None,
-        "high": figure(one.high - 1) if is_valid else None,
+        "reason": in_brief(one) if one.outcome else why_of(one),
+        "change": figure(one.ratio - 1) if one.is_valid else None,
+        "low": figure(low - 1) if one.is_valid else None,
+        "high": figure(high - 1) if one.is_valid else None,
         "pairs": len(one.pairs),
-        "figures": compared_figure_rows([one], all_of_them=True),
+        "figures": figure_rows([one], all_of_them=True),
     }
 
 
@@ -234,5 +234,7 @@ def _previous(now: Sequence[Measurement], past: Sequence[PastResult], history: H
     found: list[Measurement] = []
     for machine, last in sorted(Past.of(past, now).before(now).items()):
         with suppress(TfperfError):
-            found += islice(history.measurements(session=last.session, test=last.test, machine=machine), 1)
+            found += islice(
+                history.measurements(session=last.session, test=last.test, machine=machine, is_interleaved=False), 1
+            )
     return found

@@ -21,7 +21,7 @@ from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.figures import figure_rows, figures_to_blame, prefix_of
 from pytest_tfperf.reports.measurement_table import is_gain, outcome_alone, reference_kind
-from pytest_tfperf.reports.message import expected_rate, headline, in_brief, message, next_commands
+from pytest_tfperf.reports.message import headline, in_brief, message, next_commands
 from pytest_tfperf.reports.numbers import compared, whole_percent
 
 _JUDGED = (
@@ -107,7 +107,7 @@ def _judged(m: Measurement) -> dict[str, Any]:
     if verdict is None or baseline is None or verdict.change is None:
         return facts
     rate, tolerance = m.throughput.examples_per_sec, verdict.tolerance
-    expected = expected_rate(m, verdict, baseline)
+    expected = verdict.expected or baseline.reference
     return {
         "reference": figure(baseline.reference),
         "expected": figure(expected),
@@ -152,19 +152,16 @@ def _load(m: Measurement) -> str:
 
 
 def _breakdown(m: Measurement) -> dict[str, Any] | None:
-    found, verdict = m.breakdown, m.verdict
+    found = m.breakdown
     if found is None:
         return None
-    slower_than = None
-    if verdict and verdict.baseline and verdict.outcome is Outcome.REGRESSED:
-        slower_than = expected_rate(m, verdict, verdict.baseline)
     return {
         "bound": found.bound.value if found.bound else None,
         "pipeline_rate": figure(found.pipeline_examples_per_sec),
         "device_data_rate": figure(found.device_data_examples_per_sec),
         "products_fraction": figure(found.products_fraction, 3),
         "exchange_fraction": figure(found.exchange_fraction, 3),
-        "lines": [[line.label, line.text] for line in breakdown_lines(found, m.throughput, slower_than)],
+        "lines": [[line.label, line.text] for line in breakdown_lines(found, m.throughput)],
     }
 
 

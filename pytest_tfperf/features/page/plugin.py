@@ -46,8 +46,8 @@ def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
     from pytest_tfperf.features.page.render import page
 
     source = ReportSource(
-        measurements=record.measurements,
-        comparisons=record.comparisons,
+        measurements=record.alone,
+        interleaved=record.interleaved,
         verdicts=record.verdicts,
         not_measured=record.not_measured,
         refused=record.refused,

@@ -9,7 +9,7 @@ from pytest_tfperf.console.output import show, show_json, warn
 from pytest_tfperf.console.session_settings import root, setting
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.command import parse_subject
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError

@@ -9,7 +9,7 @@ from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, che
 from pytest_tfperf.console.output import show, show_json, warn, width
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
 from pytest_tfperf.core.verdict import Consequence, Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError

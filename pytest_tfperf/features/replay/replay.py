@@ -153,7 +153,7 @@ def _judged_log(described: LogDescription, request: Request, *, tests: int) -> J
         document=found.document,
     )
     accepted = found.tolerance(request.tolerance, Tolerance())
-    measurement = replace(measurement, verdict=_judged(measurement, found, accepted, max_runs=1, tests=tests))
+    measurement = replace(measurement, verdicts=(_judged(measurement, found, accepted, max_runs=1, tests=tests),))
     return Judged(measurement, _next_step(measurement, request.store))
 
 
@@ -190,7 +190,7 @@ def _judged_measurement(recorded: Measurement, request: Request) -> Judged:
         return Judged(recorded)
     accepted = found.tolerance(request.tolerance, (then and then.tolerance) or Tolerance())
     measurement, verdict = _decided(recorded, found, accepted)
-    measurement = replace(measurement, document=found.document, verdict=verdict)
+    measurement = replace(measurement, document=found.document, verdicts=(verdict, *recorded.figures))
     return Judged(measurement, _next_step(measurement, store))
 
 

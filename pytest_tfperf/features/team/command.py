@@ -7,7 +7,7 @@ import argparse
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import setting
-from pytest_tfperf.core.consequence import EXIT_GREEN
+from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import counted
@@ -43,5 +43,5 @@ def _push(arguments: argparse.Namespace) -> int:
         raise TfperfError("--history: a push sends the history of a folder, not a server's")
     server = Database(HistoryUrl(url))
     sent = push(local.database, server, only_new=arguments.new)
-    show(f"{server}: sent {counted(sent.measurements, 'measurement')} and {counted(sent.comparisons, 'comparison')}")
+    show(f"{server}: sent {counted(sent, 'measurement')}")
     return EXIT_GREEN

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pytest_tfperf.stores.history_tables import COMPARISONS, FIGURES, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
+from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,16 +24,10 @@ _FIGURE_BYTES: Final = 500
 _BYTES_AT_ONCE: Final = 500_000  # in one transaction: what a session has the time to send over a slow network
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """How many rows a server took; the verdicts on whole sessions are not counted."""
+def push(local: Database, server: Database, *, only_new: bool) -> int:
+    """Send the rows that the server lacks, or has in an older version, and return the number of measurements it took.
 
-    measurements: int
-    comparisons: int
-
-
-def push(local: Database, server: Database, *, only_new: bool) -> Pushed:
-    """Send what the server lacks, or has in an older version; what has arrived stays, whatever happens then.
+    What has arrived stays, whatever happens then.
 
     The local file is never open while the server is waited for: a server that stalls must block no session.
 
@@ -51,10 +44,9 @@ def push(local: Database, server: Database, *, only_new: bool) -> Pushed:
         server_id: str = remote.execute(select(HISTORY.c.id)).scalar_one()
         remote.commit()
         measurements = _push_table(MEASUREMENTS, local, remote, server_id, only_new=only_new)
-        comparisons = _push_table(COMPARISONS, local, remote, server_id, only_new=only_new)
         for table in (VERDICTS, FIGURES):
             _push_table(table, local, remote, server_id, only_new=only_new)
-    return Pushed(measurements, comparisons)
+    return measurements
 
 
 def _push_table(table: Table, local: Database, remote: Connection, server_id: str, *, only_new: bool) -> int:

@@ -15,34 +15,35 @@ from hypothesis import strategies as st
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure import THROUGHPUT, Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Verdict
 from pytest_tfperf.features.compare_sessions.command import render
 from pytest_tfperf.features.compare_sessions.side_comparison import (
+    FigureValue,
     Movement,
-    WorkloadRate,
     compare_sides,
-    rates_of_measurements,
-    rates_of_rows,
+    values_of_measurements,
+    values_of_rows,
 )
 from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.expected import SameTexts
-from tests.helpers.measurements import BUSY, KEY, baseline, comparison, measurement, run_at, throughput, verdict
+from tests.helpers.measurements import BUSY, KEY, baseline, interleaved, measurement, run_at, throughput, verdict
 
 GREEN, REGRESSED, USAGE, NOT_MEASURED = 0, 1, 4, 6
 QUIET = Noise(between_runs=0.005, degrees_of_freedom=100, rows=20, between_sessions=0.002)
 
 
-def figure(change: float = 0.0, topology: str = "1x8", **more: object) -> WorkloadRate:
+def figure(change: float = 0.0, topology: str = "1x8", **more: object) -> FigureValue:
     """1,000 images/s and this change of it, from five runs."""
     given = {"machine": "box", "key": Key(KEY.workload, topology), "unit": "images", "runs": 5, "noise": QUIET}
-    return WorkloadRate(log_rate=math.log(1000.0) + math.log1p(change), **given | more)  # type: ignore[arg-type]
+    log_value = math.log(1000.0) + math.log1p(change)
+    return FigureValue(**{"figure": THROUGHPUT, "log_value": log_value} | given | more)  # type: ignore[arg-type]
 
 
-def figures(*changes: float) -> list[WorkloadRate]:
+def figures(*changes: float) -> list[FigureValue]:
     """As many workloads as changes."""
     return [figure(change, f"1x{number}") for number, change in enumerate(changes, 1)]
 
@@ -97,7 +98,7 @@ def test_slower_ones_come_first_and_the_slowest_of_them_at_the_top(changes: list
 def test_noise_alone_moves_a_workload_in_few_comparisons(tests: int) -> None:
     chance = random.Random(1)
 
-    def session() -> list[WorkloadRate]:
+    def session() -> list[FigureValue]:
         rates = [chance.gauss(0.0, 0.005) / math.sqrt(5) + chance.gauss(0.0, 0.002) for _ in range(tests)]
         return figures(*map(math.expm1, rates))
 
@@ -117,7 +118,7 @@ def test_a_noisier_source_widens_the_interval() -> None:
 
 
 OLD, NEW = (
-    rates_of_rows([baseline(environment=f"tensorflow={version} python=3.11")]) for version in ("2.16.2", "2.21.0")
+    values_of_rows([baseline(environment=f"tensorflow={version} python=3.11")]) for version in ("2.16.2", "2.21.0")
 )
 COMPARED = {
     "missing workloads and another unit": (
@@ -154,18 +155,18 @@ def test_figures_of_different_places_are_named_and_not_compared() -> None:
 def test_rows_and_measurements_say_where_a_figure_was_printed() -> None:
     loss = Verdict(figure=Figure("loss"), value=2.0, places=("at step 400",))
     row = baseline(2.0, key=KEY._replace(figure="loss"), unit="", note="read at step 400")
-    (_, measured), (recorded,) = rates_of_measurements([measurement(figures=(loss,))]), rates_of_rows([row])
+    (_, measured), (recorded,) = values_of_measurements([measurement(figures=(loss,))]), values_of_rows([row])
     assert measured.place == recorded.place == "at step 400"
 
 
 def test_invalid_measurements_are_left_out() -> None:
     invalid = verdict(Outcome.INVALID, reason=Reason.DISTURBED, baseline=None)
-    assert rates_of_measurements([measurement(verdict=invalid, discarded=(run_at(1.0, disturbance=BUSY),))]) == []
+    assert values_of_measurements([measurement(verdict=invalid, discarded=(run_at(1.0, disturbance=BUSY),))]) == []
 
 
 def test_the_noise_of_measurements_without_a_verdict_comes_from_their_runs() -> None:
-    (quiet,) = rates_of_measurements([measurement(throughput(*[1000.0, 1001.0] * 20))])
-    (noisy,) = rates_of_measurements([measurement(throughput(*[1000.0, 1200.0] * 20))])
+    (quiet,) = values_of_measurements([measurement(throughput(*[1000.0, 1001.0] * 20))])
+    (noisy,) = values_of_measurements([measurement(throughput(*[1000.0, 1200.0] * 20))])
     assert quiet.noise is not None
     assert noisy.noise is not None
     assert quiet.noise.between_runs < 0.01 < noisy.noise.between_runs
@@ -213,7 +214,7 @@ def test_the_previous_session_is_one_of_the_latest_one_s_machine(
 
 def test_a_session_that_only_compared_is_not_the_latest(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     when = "2026-01-09T03:00:00+00:00"
-    History(project / ".tfperf" / "history.sqlite").append_comparison(comparison(session="four", time=when))
+    History(project / ".tfperf" / "history.sqlite").append(interleaved(session="four", time=when))
     assert compare("previous", "latest") == GREEN
     assert "b: session three" in capsys.readouterr().out
 
@@ -314,15 +315,15 @@ def test_what_can_not_be_compared_is_refused(
 # Figures beside the throughput
 
 
-def with_figure(figure: Figure, value: float) -> list[WorkloadRate]:
+def with_figure(figure: Figure, value: float) -> list[FigureValue]:
     """The rate and the figure of one measurement."""
     one = Verdict(figure=figure, value=value)
-    return rates_of_measurements([measurement(throughput(1000.0, 1000.0), verdict=verdict(), figures=(one,))])
+    return values_of_measurements([measurement(throughput(1000.0, 1000.0), verdict=verdict(), figures=(one,))])
 
 
 def moved(figure: Figure, before: float, after: float) -> Movement:
     compared = compare_sides(with_figure(figure, before), with_figure(figure, after))
-    return next(one.movement for one in compared.ratios if one.b.figure)
+    return next(one.movement for one in compared.ratios if not one.b.is_throughput)
 
 
 MEMORY, SCORE, LOSS = Figure("peak_memory"), Figure("score", field="score", better="higher"), Figure("loss")
@@ -362,19 +363,19 @@ def test_a_row_of_a_figure_shows_it_in_its_unit() -> None:
 
 def test_rows_of_figures_of_two_revisions_are_compared_as_figures() -> None:
     key = KEY._replace(figure="peak_memory")
-    sides = [rates_of_rows([baseline(value, key=key, unit="bytes")]) for value in (8e9, 16e9)]
+    sides = [values_of_rows([baseline(value, key=key, unit="bytes")]) for value in (8e9, 16e9)]
     assert [one.movement for one in compare_sides(*sides).ratios] == [Movement.WORSE]
 
 
 def test_rows_of_a_figure_of_ones_own_changed_because_they_do_not_say_what_is_worse() -> None:
     key = KEY._replace(figure="bleu")
-    compared = compare_sides(*(rates_of_rows([baseline(value, key=key, unit="")]) for value in (20.0, 40.0)))
+    compared = compare_sides(*(values_of_rows([baseline(value, key=key, unit="")]) for value in (20.0, 40.0)))
     assert [one.movement for one in compared.ratios] == [Movement.CHANGED]
     assert not compared.is_slower_than(0.02)
 
 
 def test_a_measurement_tells_the_direction_of_the_row_that_it_is_compared_with() -> None:
-    row = rates_of_rows([baseline(20.0, key=KEY._replace(figure="score"), unit="")])
+    row = values_of_rows([baseline(20.0, key=KEY._replace(figure="score"), unit="")])
     compared = compare_sides(with_figure(SCORE, 40.0), row)
     assert [one.movement for one in compared.ratios] == [Movement.WORSE]
 
@@ -382,9 +383,9 @@ def test_a_measurement_tells_the_direction_of_the_row_that_it_is_compared_with()
 def test_figures_do_not_make_few_workloads_enough_for_what_all_have_in_common() -> None:
     unlearnt = replace(QUIET, between_sessions=0.0)
 
-    def side(change: float) -> list[WorkloadRate]:
+    def side(change: float) -> list[FigureValue]:
         rates = [figure(change, f"1x{number}", noise=unlearnt) for number in range(1, 6)]
-        memory = {"figure": MEMORY, "unit": "bytes", "log_rate": math.log(8e9)}
+        memory = {"figure": MEMORY, "unit": "bytes", "log_value": math.log(8e9)}
         return [*rates, *(replace(one, key=one.key._replace(figure="peak_memory"), **memory) for one in rates)]
 
     assert compare_sides(side(0.0), side(-0.03)).moved == ()

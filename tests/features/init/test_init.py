@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pytest_tfperf import cli
-from pytest_tfperf.core.consequence import EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.exit_status import EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from tests.helpers.inner import Project
 from tests.helpers.patience import SESSION_SECONDS
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.core.consequence import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_USAGE
 
 
 def read(capsys: pytest.CaptureFixture[str], program: str, *options: str) -> tuple[int, str]:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler, breakdown, slower_part
+from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler
 from pytest_tfperf.core.profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.judging.breakdown import breakdown, slower_part
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)
 rates = st.floats(1, 1e6)

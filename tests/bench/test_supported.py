@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.supported import require_supported
+from pytest_tfperf.bench.supported import require_supported
 from pytest_tfperf.core.topology import DeviceKind, Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError

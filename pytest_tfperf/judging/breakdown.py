@@ -1,0 +1,151 @@
+"""What limits a step, and which part of it slowed down, from what its runs profiled."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler
+from pytest_tfperf.core.command import Command, Subject
+from pytest_tfperf.core.profile import Input, StepProfile
+from pytest_tfperf.core.run import Run
+from pytest_tfperf.core.workload import Workload
+
+AT_THE_PIPELINES_RATE = 0.9
+"""Training that reaches this fraction of its pipeline's own rate waits for it. Both rates are measured to a few per
+cent, at different times."""
+
+MOST_OF_THE_CORES = 0.5
+"""Where pipeline and training share the cores, the input is the limit if the pipeline takes more than this fraction."""
+
+MOST_OF_THE_STEP = 0.5
+"""Where the exchange between ranks takes more than this fraction of a step, it is the limit."""
+
+STRAGGLES = 0.1
+"""A rank whose step alone takes this fraction longer than that of the fastest rank is a straggler: the others wait."""
+
+
+def breakdown(
+    runs: Sequence[Run], examples_per_sec: float, workload: Subject, device_data_examples_per_sec: float | None = None
+) -> Breakdown | None:
+    """The breakdown of runs that gave `examples_per_sec`; None if none was profiled, as in a log or of a command."""
+    profiles = [run.step_profile for run in runs if run.step_profile is not None]
+    if not profiles or isinstance(workload, Command):
+        return None
+    work = _median(profile.forward_multiply_adds for profile in profiles)
+    rate = _median(profile.products_multiply_adds_per_sec for profile in profiles)
+    alone = _alone(runs)
+    exchange = None if alone is None else max(0.0, 1 - examples_per_sec / alone)
+    return Breakdown(
+        input=profiles[0].input,
+        bound=_bound(profiles, examples_per_sec, exchange),
+        alone_examples_per_sec=alone,
+        exchange_fraction=exchange,
+        straggler=_straggler(profiles),
+        pipeline_examples_per_sec=_median(profile.pipeline_examples_per_sec for profile in profiles),
+        device_data_examples_per_sec=device_data_examples_per_sec,
+        products_fraction=products_fraction(work, rate, examples_per_sec, workload),
+    )
+
+
+def passes(workload: Workload) -> int:
+    """How many times a step takes the multiply-adds of a forward pass.
+
+    Training takes them again for the gradients of the inputs, and for those of the weights.
+    """
+    return 1 if workload.forward_only else 3
+
+
+def products_fraction(
+    forward_multiply_adds: float | None, rate: float | None, examples_per_sec: float, workload: Workload
+) -> float | None:
+    """The fraction of a rate of matrix products that `examples_per_sec` needs; None if work or rate is unknown."""
+    if forward_multiply_adds is None or rate is None:
+        return None
+    return forward_multiply_adds * passes(workload) * examples_per_sec / rate
+
+
+def of_a_slowdown(found: Breakdown, examples_per_sec: float, expected: float) -> Breakdown:
+    """The breakdown with the part that slowed down where the throughput fell from `expected` to `examples_per_sec`."""
+    return replace(found, slower=slower_part(found, examples_per_sec, expected))
+
+
+def slower_part(found: Breakdown, examples_per_sec: float, reference: float) -> Slower | None:
+    """The part that slowed down if the throughput fell from `reference` to `examples_per_sec`; None if not known.
+
+    When the reference was measured, pipeline and training step by themselves each gave at least as much as both
+    together. A part that now gives less has slowed down. The threshold is the geometric mean of the two throughputs,
+    because all figures come from short runs.
+    """
+    threshold = math.sqrt(examples_per_sec * reference)
+    if found.alone_examples_per_sec is not None:
+        return _slower_of_ranks(found, found.alone_examples_per_sec, threshold)
+    if found.input is Input.OWN:
+        return None
+    if found.input is not Input.FETCHED:
+        return Slower.STEP if found.input is Input.RESIDENT else Slower.PIPELINE
+    pipeline, step = found.pipeline_examples_per_sec, found.device_data_examples_per_sec
+    if pipeline is None or step is None:
+        return None
+    if pipeline < threshold:
+        return Slower.BOTH if step < threshold else Slower.PIPELINE
+    return Slower.STEP if step < threshold else Slower.TOGETHER
+
+
+def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower | None:
+    """What slowed down in a job of several ranks, which would give `alone` examples/s if they exchanged nothing.
+
+    When the reference was measured, they gave more than the reference without the exchange, but how much more is not
+    known. So the exchange is named only if it takes most of the step, and the step only if it is too slow by itself.
+    """
+    if found.pipeline_examples_per_sec is not None and found.pipeline_examples_per_sec < threshold:
+        return Slower.BOTH if alone < threshold else Slower.PIPELINE
+    if alone < threshold:
+        return Slower.STEP
+    return Slower.EXCHANGE if found.bound is Bound.COMMUNICATION and found.straggler is None else None
+
+
+def _alone(runs: Sequence[Run]) -> float | None:
+    """Examples/s of all ranks without the exchange, at the slowest rank's pace; the median over runs."""
+    return _median(
+        run.examples_per_step / max(rank.seconds for rank in run.step_profile.ranks)
+        for run in runs
+        if run.step_profile is not None and run.step_profile.ranks
+    )
+
+
+def _straggler(profiles: Sequence[StepProfile]) -> Straggler | None:
+    """The rank that is slowest in the median over runs, if it is slower than the fastest by more than `STRAGGLES`."""
+    runs = [profile.ranks for profile in profiles if profile.ranks]
+    if not runs or len({len(ranks) for ranks in runs}) > 1:
+        return None
+    seconds = [statistics.median(rank.seconds for rank in ranks) for ranks in zip(*runs, strict=True)]
+    rank = seconds.index(max(seconds))
+    slower = seconds[rank] / min(seconds) - 1
+    return Straggler(rank=rank, host=runs[0][rank].host, slower=slower) if slower > STRAGGLES else None
+
+
+def _bound(profiles: Sequence[StepProfile], examples_per_sec: float, exchange: float | None) -> Bound | None:
+    if exchange is not None and exchange > MOST_OF_THE_STEP:
+        return Bound.COMMUNICATION
+    if profiles[0].input is Input.OWN:
+        return None
+    step = Bound.STEP if exchange is None and profiles[0].exchanges else Bound.COMPUTE
+    if profiles[0].input is not Input.FETCHED:
+        return step if profiles[0].input is Input.RESIDENT else Bound.INPUT
+    rate = _median(profile.pipeline_examples_per_sec for profile in profiles)
+    if rate is None:
+        return None
+    cores = _median(profile.cores for profile in profiles)
+    core_seconds = _median(profile.pipeline_core_seconds_per_example for profile in profiles)
+    share = 0.0 if cores is None or core_seconds is None else core_seconds * examples_per_sec / cores
+    waits = examples_per_sec >= AT_THE_PIPELINES_RATE * rate
+    return Bound.INPUT if waits or share > MOST_OF_THE_CORES else step
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """The median of the values that are known."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None

@@ -1,0 +1,49 @@
+"""What the verdicts on a test do to it: the table of outcomes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
+
+
+def consequence(measurement: Measurement, *, require_baseline: bool, strict: bool) -> Consequence:
+    """What the verdicts on a measurement do to its test: the worst of their consequences.
+
+    What was only measured passes, and a provisional baseline fails nothing.
+
+    Args:
+        measurement: of a call of the test.
+        require_baseline: `--tfperf-require-baseline`, the nightly gate.
+        strict: `--tfperf-strict`.
+    """
+    each = {_of(verdict, require_baseline=require_baseline, strict=strict) for verdict in measurement.verdicts}
+    return next((one for one in _WORST_FIRST if one in each), Consequence.PASSES)
+
+
+_WORST_FIRST: Final = (Consequence.FAILS, Consequence.ERRORS, Consequence.WARNS)
+
+
+def _of(verdict: Verdict, *, require_baseline: bool, strict: bool) -> Consequence:
+    if_slower = verdict.if_slower
+    # A machine that lost a GPU has another key, and would never be below the documents' floors.
+    lacks_baseline = require_baseline and verdict.is_floor
+    match verdict.outcome:
+        case None:
+            return Consequence.PASSES
+        case Outcome.PASS | Outcome.IMPROVED:
+            return Consequence.FAILS if lacks_baseline else Consequence.PASSES
+        case Outcome.REGRESSED:
+            return if_slower
+        case Outcome.INCONCLUSIVE:
+            return if_slower if strict or lacks_baseline else Consequence.WARNS
+        case Outcome.TOO_NOISY:
+            if lacks_baseline:
+                return Consequence.FAILS
+            is_error = require_baseline or (strict and if_slower is Consequence.FAILS)
+            return Consequence.ERRORS if is_error else Consequence.WARNS
+        case Outcome.NO_BASELINE:
+            return Consequence.FAILS if require_baseline else Consequence.PASSES
+        case Outcome.INVALID:
+            return Consequence.ERRORS
