@@ -246,6 +246,7 @@ def without_baseline(folder: Path, **settings: Any) -> list[str]:
     made.queue.begin("for_cpus")
     unknown = Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", verdict=unknown))
+    made.conclude()
     return closing(made, skips=False)
 
 
