@@ -1,4 +1,4 @@
-"""How long a session will probably take, from earlier sessions and from what this one took so far."""
+"""Estimates of a session's time, from earlier sessions and from its tests so far."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_tfperf.session.session import Session
 # Where the history knows no test: mostly the start, compilation, and the step's profile.
 _GUESSED_SECONDS = 15.0
 _GUESSED_SECONDS_ON_CPU = 5.0
-# Further runs of a test, before there is a history of confirmations: one test in twenty wants two.
+# Further runs of a test, before there is a history of confirmations: a test in twenty wants two.
 _PRIOR_RUNS, _PRIOR_MEASUREMENTS = 0.1, 20
 _RUNS_OF_A_COMPARISON = 6  # of most comparisons: two in each of the least pairs that decide
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
@@ -66,7 +66,7 @@ def _most_runs(session: Session) -> int:
 
 
 def has_time_for(session: Session, test: str) -> bool:
-    """Whether a test may begin where the time is limited; the first one may, and one that runs again.
+    """Whether a test may begin where the time is limited; the first test may, and a test that runs again.
 
     A selected test may no longer fit if the estimates were wrong or the machine is slower today.
     """
@@ -155,6 +155,6 @@ def _alike(test: str, timed: Mapping[str, float]) -> float | None:
     """The mean time of the tests that resemble this one most; None if no test was timed."""
     function, file = test.partition("[")[0], test.partition("::")[0]
     for prefix in (f"{function}[", f"{file}::", ""):
-        if found := [seconds for other, seconds in timed.items() if other.startswith(prefix)]:
-            return statistics.fmean(found)
+        if alike := [seconds for other, seconds in timed.items() if other.startswith(prefix)]:
+            return statistics.fmean(alike)
     return None

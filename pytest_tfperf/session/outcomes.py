@@ -55,15 +55,18 @@ class Outcomes:
         self.session.queue.require_all_calls(self.test, self.calls)
         if not self.is_decided:
             return
-        found: dict[Consequence, list[Measurement]] = {kind: [] for kind in Consequence}
+        by_consequence: dict[Consequence, list[Measurement]] = {kind: [] for kind in Consequence}
         for result in self.results:
-            found[self._consequence(result)].append(result)
-        for lines in (*([Line(text)] for text in self.warnings), *map(self._warning, found[Consequence.WARNS])):
+            by_consequence[self._consequence(result)].append(result)
+        for lines in (
+            *([Line(text)] for text in self.warnings),
+            *map(self._warning, by_consequence[Consequence.WARNS]),
+        ):
             warn(lines)
-        if failing := found[Consequence.FAILS]:
+        if failing := by_consequence[Consequence.FAILS]:
             regressed = any(result.outcome is Outcome.REGRESSED for result in failing)
             raise (ThroughputRegression if regressed else GateFailure)(*self._messages(failing))
-        if invalid := found[Consequence.ERRORS]:
+        if invalid := by_consequence[Consequence.ERRORS]:
             fact, *below = self._messages(invalid)
             raise MeasurementError(fact, *below, brief=self._in_brief(invalid))
         self._record()

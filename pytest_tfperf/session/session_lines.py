@@ -200,13 +200,13 @@ def _not_read(measurements: Sequence[Measurement]) -> list[str]:
 
 
 def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> Sequence[Shown]:
-    settings, found = session.settings, session.unrecorded
-    if found is None:
+    settings, facts = session.settings, session.unrecorded
+    if facts is None:
         return []
     if settings.require_baseline:
-        return [required(found, baselines=settings.shown_baselines)]
+        return [required(facts, baselines=settings.shown_baselines)]
     return unrecorded(
-        found,
+        facts,
         measurements,
         baselines=settings.shown_baselines,
         command=settings.rerun.recording,
