@@ -58,11 +58,10 @@ class Outcomes:
         by_consequence: dict[Consequence, list[Measurement]] = {kind: [] for kind in Consequence}
         for result in self.results:
             by_consequence[self._consequence(result)].append(result)
-        for lines in (
-            *([Line(text)] for text in self.warnings),
-            *map(self._warning, by_consequence[Consequence.WARNS]),
-        ):
-            warn(lines)
+        for text in self.warnings:
+            warn([Line(text)])
+        for result in by_consequence[Consequence.WARNS]:
+            warn(self._warning(result))
         if failing := by_consequence[Consequence.FAILS]:
             regressed = any(result.outcome is Outcome.REGRESSED for result in failing)
             raise (ThroughputRegression if regressed else GateFailure)(*self._messages(failing))
