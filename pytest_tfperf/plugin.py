@@ -10,9 +10,9 @@ import pytest
 from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, terminal, usage_errors
+from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
 from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.session.pytest_reports import SESSION
+from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.selecting import keep_chosen, keep_failed, selected, selected_tests
 from pytest_tfperf.session.session import Session
 
@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     options.add_options(parser, features().settings)
     config: Any = pluginmanager.get_plugin("pytestconfig")
     usage_errors.hide_in_errors_of(parser, config)
-    with usage_errors.told(config), usage_errors.as_usage_error():
+    with usage_errors.with_status_of_features(config), usage_errors.as_usage_error():
         options.refuse_unknown_update(config.invocation_params.args)
 
 
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         _register_names(config)
         session = config.stash[SESSION] = Session(options.read_settings(config, features().settings))
         session.workload_name = lambda workload: config.hook.pytest_tfperf_workload_name(workload=workload)
-        if not pytest_reports.is_xdist_worker(config):
+        if not xdist.is_xdist_worker(config):
             session.prepare()
 
 
@@ -66,21 +66,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Let SIGTERM end the session in order, and connect the progress line with the terminal."""
-    pytest_reports.end_in_order_on_sigterm(session.config)
+    running.end_in_order_on_sigterm(session.config)
     terminal.connect_progress_line(session.config, session.config.stash[SESSION])
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     """End with the status that a feature wants where a conftest.py can't be loaded."""
-    with usage_errors.told(early_config):
+    with usage_errors.with_status_of_features(early_config):
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
     """Show no password of a URL that was given in the place of a path."""
-    with usage_errors.told(config), usage_errors.without_passwords_in():
+    with usage_errors.with_status_of_features(config), usage_errors.without_passwords_in():
         return (yield)
 
 
@@ -100,7 +100,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with usage_errors.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
     state.selection.replace(selected_tests(session.items, state.settings.input_pipeline))
-    if not pytest_reports.is_xdist_worker(session.config):
+    if not xdist.is_xdist_worker(session.config):
         with usage_errors.as_usage_error():
             state.check_stores()
             keep_chosen(session, state)
@@ -108,7 +108,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say how many tests there are, how long they will take, and which of them can't run."""
-    return [] if pytest_reports.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
+    return [] if xdist.is_xdist_worker(config) else terminal.header(config, config.stash[SESSION])
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -132,16 +132,16 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
 @pytest.fixture
 def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
     """Measures: `throughput.check(workload, on=gpu_topology.take(n))`."""
-    yield pytest_reports.make_fixture(request, benchmark)
+    yield running.make_fixture(request, benchmark)
     benchmarks.feed_benchmark(request.node, benchmark)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a throughput test; one in doubt is not reported but runs again after all others."""
+    """Run a throughput test; a test in doubt is not reported but runs again after all others."""
     if item.nodeid not in item.config.stash[SESSION].selection:
         return None
-    pytest_reports.run_or_defer(item, nextitem)
+    running.run_or_defer(item, nextitem)
     return True
 
 
@@ -156,14 +156,14 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     """Skip a test whose own fixture asks for devices that this machine lacks."""
-    with pytest_reports.skipping(item):
+    with running.skipping(item):
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Apply the outcomes when the body has finished or skipped, so that its own asserts come first."""
-    with pytest_reports.applying_outcomes(item):
+    with running.applying_outcomes(item):
         yield
 
 
@@ -192,18 +192,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers, set the exit status, and write what was asked for: there may be no terminal to do it."""
     state = session.config.stash[SESSION]
     state.close()
-    pytest_reports.tell_controller(session.config)
-    status = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
-    wanted = features().ask("exit_status", settings=state.settings, record=lambda: state.record, status=status)
-    session.exitstatus = status if wanted is None else wanted
-    if not pytest_reports.is_xdist_worker(session.config):
-        state.output_lines += pytest_reports.write_outputs(state)
+    xdist.tell_controller(session.config, state)
+    session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
+    if not xdist.is_xdist_worker(session.config):
+        state.conclude()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Count the throughput tests that a worker of pytest-xdist did not measure."""
-    pytest_reports.hear_worker(node.config, node)
+    xdist.hear_worker(node, node.config.stash[SESSION])
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
@@ -215,7 +213,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 def pytest_benchmark_group_stats(
     config: pytest.Config,
 ) -> Generator[None, benchmarks.BenchmarkGroups, benchmarks.BenchmarkGroups]:
-    """Leave our tests out of pytest-benchmark's table, unless one of its options was given."""
+    """Leave our tests out of pytest-benchmark's table, unless its options ask for them."""
     groups = yield
     return groups if benchmarks.asks_for_benchmarks(config) else benchmarks.without_ours(config, groups)
 

@@ -1,6 +1,6 @@
 """What the calls of a test measured before it runs again.
 
-It runs again while a verdict of its calls wants more (`judging/`); `session/pytest_reports.py` has pytest run it.
+It runs again while a verdict of its calls wants more (`judging/`); `session/running.py` has pytest run it.
 """
 
 from __future__ import annotations

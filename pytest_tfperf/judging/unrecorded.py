@@ -1,4 +1,4 @@
-"""What tests without a recorded baseline show: how steady the machine is, and what can be detected."""
+"""Facts from tests without a recorded baseline: how steady the machine is, and the slowdown it can detect."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _RUNS_RECORDED = 5
 
 
 def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) -> UnrecordedTests | None:
-    """What those without a recorded baseline show; None where all have one.
+    """The facts from measurements without a recorded baseline; None where all have one.
 
     Args:
         measurements: all of a session's.
         tolerance: the session's default.
     """
-    found = [m for m in measurements if _is_unrecorded(m)]
-    if not found:
+    unrecorded = [m for m in measurements if _is_unrecorded(m)]
+    if not unrecorded:
         return None
-    judged = [m.verdict for m in found if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS]
-    today = [(m, reference) for m in found if _is_telling(m) and (reference := _as_reference(m)) is not None]
+    judged = [m.verdict for m in unrecorded if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS]
+    today = [(m, reference) for m in unrecorded if _is_telling(m) and (reference := _as_reference(m)) is not None]
 
     def detectable(variance: SessionVariance, as_row: Callable[[Reference], Reference]) -> float | None:
         return _median(
@@ -43,18 +43,18 @@ def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) 
                     reference=as_row(reference),
                     tolerance=tolerance,
                     variance=variance,
-                    tests=len(found),
+                    tests=len(unrecorded),
                 )
             ).min_detectable_slowdown
             for m, reference in today
         )
 
-    recorded = detectable(session_variance(tests=len(found)), _recorded)
+    recorded = detectable(session_variance(tests=len(unrecorded)), _recorded)
     return UnrecordedTests(
-        tests=len(found),
+        tests=len(unrecorded),
         judged=len(judged),
-        disturbances=tuple(kind for m in found if (kind := _disturbance(m)) is not None),
-        within_runs=_median(run.error for m in found for run in m.throughput.runs),
+        disturbances=tuple(kind for m in unrecorded if (kind := _disturbance(m)) is not None),
+        within_runs=_median(run.error for m in unrecorded for run in m.throughput.runs),
         between_runs=_pooled(v.baseline for v in judged),
         # Against earlier sessions the drift common to all tests is not taken out, as where tests are few.
         detectable=detectable(session_variance(tests=0), lambda reference: reference),
@@ -64,7 +64,7 @@ def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) 
 
 
 def _disturbance(m: Measurement) -> DisturbanceKind | None:
-    """What disturbed the last run, where no run is undisturbed."""
+    """The disturbance of the last run, where no run is undisturbed."""
     disturbances = [run.disturbance for run in m.runs]
     last = disturbances[-1]
     return None if last is None or None in disturbances else last.kind
@@ -77,12 +77,12 @@ def _is_unrecorded(m: Measurement) -> bool:
 
 
 def _is_telling(m: Measurement) -> bool:
-    """Whether it shows how much its windows differ; one or two windows show nothing that a promise could rest on."""
+    """Whether its windows have an error estimate; one or two windows have none that a promise could rest on."""
     return any(math.isfinite(run.error) for run in m.throughput.runs)
 
 
 def _as_reference(m: Measurement) -> Reference | None:
-    """What it was judged against, else the reference that it gives the next session; None if it can't be one."""
+    """The reference it was judged against, else the reference that it gives the next session; None for neither."""
     if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS:
         return Reference(m.verdict.baseline, noise=m.verdict.noise)
     today = EarlierMeasurement.of(m)

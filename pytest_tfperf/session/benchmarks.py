@@ -1,4 +1,4 @@
-"""What pytest-benchmark gets from our tests: a timer, rounds, and rows of its table if its options ask for them."""
+"""Feeds pytest-benchmark: a timer, rounds, and rows of its table if its options ask for them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.session.pytest_reports import FIXTURE, SESSION
+from pytest_tfperf.session.running import FIXTURE, SESSION
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement
 
 BenchmarkGroups = Sequence[tuple[str | None, Sequence[dict[str, Any]]]]
-"""What one table of pytest-benchmark shows: each group's name, and its tests."""
+"""The content of a table of pytest-benchmark: each group's name, and its tests."""
 
 
 def asks_for_benchmarks(config: pytest.Config) -> bool:
-    """Whether an option of pytest-benchmark's was given, other than the one that silences it."""
+    """Whether an option of pytest-benchmark was given, other than `--benchmark-quiet`."""
     words = [*config.invocation_params.args, *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
     words += config.getini("addopts")
     return any(str(word).startswith("--benchmark-") and word != "--benchmark-quiet" for word in words)
@@ -76,13 +76,13 @@ def feed(benchmark: Any, measurement: Measurement) -> None:
         "devices": measurement.devices,
         "unit": "seconds per step",
         "compile_seconds": measurement.throughput.compile_seconds,
-        "figures": {one.figure.name: one.value for one in measurement.figures},
+        "figures": {verdict.figure.name: verdict.value for verdict in measurement.figures},
     }
     benchmark.pedantic(advance, rounds=len(windows), iterations=1)
 
 
 def forget_clock_readings(machine_info: dict[str, Any]) -> None:
-    """Remove the CPU's momentary clock: pytest-benchmark takes a machine whose facts differ for another one."""
+    """Remove the CPU's momentary clock: pytest-benchmark takes a machine whose facts differ for another machine."""
     cpu = machine_info.get("cpu")
     if isinstance(cpu, dict):
         for name in [name for name in cpu if name.startswith("hz_actual")]:

@@ -122,7 +122,7 @@ class CallRunner:
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
         shown = self._session.name_of(subject, name)
-        return self._session.measuring.tasks.task(self._test, self.made, subject, on, accepted, plan, shown)
+        return self._session.measuring.task(self._test, self.made, subject, on, accepted, plan, shown)
 
     def _slowed(self, subject: Subject) -> Side:
         """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
@@ -174,7 +174,7 @@ class CallRunner:
         return self._result(asked_for(on.shape, on.machine, a.workload, b.workload), take)
 
     def _result(self, asked: str, take: Callable[[Measurement | None], Measurement]) -> Measurement:
-        """This call's measurement when the test ran before, where it is decided; else what `take` makes of it."""
+        """The call's result from an earlier run of the test, where it is decided; else the result that `take` gives."""
         queue, index = self._session.queue, self.made
         result = queue.earlier(self._test, index, asked)
         if result is None or not result.is_decided:

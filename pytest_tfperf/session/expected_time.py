@@ -1,4 +1,4 @@
-"""How long a session will probably take, from earlier sessions and from what this one took so far."""
+"""Estimates of a session's time, from earlier sessions and from its tests so far."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pytest_tfperf.session.session import Session
 # Where the history knows no test: mostly the start, compilation, and the step's profile.
 _GUESSED_SECONDS = 15.0
 _GUESSED_SECONDS_ON_CPU = 5.0
-# Further runs of a test, before there is a history of confirmations: one test in twenty wants two.
+# Further runs of a test, before there is a history of confirmations: a test in twenty wants two.
 _PRIOR_RUNS, _PRIOR_MEASUREMENTS = 0.1, 20
-_RUNS_OF_A_COMPARISON = 6  # of most of them: two in each of the least pairs that decide
+_RUNS_OF_A_COMPARISON = 6  # of most comparisons: two in each of the least pairs that decide
 _SMOKE_SECONDS = 3.0  # a worker, a compilation, a window: 2.6 s on average over the CPU tests on two slow cores
 
 
@@ -42,7 +42,7 @@ def most_seconds(session: Session, each: Mapping[str, float]) -> float:
     if settings.update_baselines:
         return 2 * expected  # new_baselines.wants: at most twice as many
     # A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
-    longest = max((session.longest_seconds.get(test, 0.0) for test in each), default=0.0)
+    longest = max((session.measuring.earlier.longest_seconds.get(test, 0.0) for test in each), default=0.0)
     return expected + (_most_runs(session) - 1) * longest
 
 
@@ -52,21 +52,21 @@ def seconds_of_controls(session: Session) -> float:
     0 where none is taken: other sessions, many tests, and a machine without rows.
     """
     each, settings = seconds_of_each_run(session), session.settings
-    if not (settings.update_baselines and 0 < len(each) < MIN_TESTS and session.has_rows):
+    if not (settings.update_baselines and 0 < len(each) < MIN_TESTS and session.measuring.has_rows):
         return 0.0
     return (settings.runs + 1) * CONTROLS * statistics.fmean(each.values())
 
 
 def _most_runs(session: Session) -> int:
     """How many runs the session's rules take of a test in doubt."""
-    if session.has_rows:
+    if session.measuring.has_rows:
         references = session.measuring.launchers.references
         return 1 + 2 * PAIR_STAGES[-1] if references is not None and references.serves_any else RUN_STAGES[-1]
     return 1 if session.settings.require_baseline else MOST_RUNS
 
 
 def has_time_for(session: Session, test: str) -> bool:
-    """Whether a test may begin where the time is limited; the first one may, and one that runs again.
+    """Whether a test may begin where the time is limited; the first test may, and a test that runs again.
 
     A selected test may no longer fit if the estimates were wrong or the machine is slower today.
     """
@@ -100,30 +100,25 @@ def seconds_of_each_run(session: Session) -> dict[str, float]:
     spent: dict[str, float] = {}
     for result in session.queue.results:
         spent[result.test] = spent.get(result.test, 0.0) + seconds_of_a_run(result)
-    return run_seconds(guesses, session.known_seconds, spent)
+    return run_seconds(guesses, known_seconds(session), spent)
 
 
-def earlier_seconds(session: Session) -> Mapping[str, float]:
-    """Seconds that a run of each test took last; or its comparison, or would take by the time of its last run.
-
-    Raises:
-        TfperfError: the history can't be read.
-    """
-    tests = [test.id for test in session.measuring.machine.runnable]
-    runs = session.history.seconds_of(tests)
+def known_seconds(session: Session) -> Mapping[str, float]:
+    """Seconds that a run of each test took last; or its comparison, or would take by the time of its last run."""
+    earlier = session.measuring.earlier
     if not session.is_compared:
-        return runs
-    guesses = {test: _RUNS_OF_A_COMPARISON * seconds for test, seconds in runs.items()}
-    return guesses | session.history.seconds_of_interleaved(tests)
+        return earlier.seconds
+    guesses = {test: _RUNS_OF_A_COMPARISON * seconds for test, seconds in earlier.seconds.items()}
+    return guesses | dict(earlier.seconds_of_interleaved)
 
 
 def _confirmations(session: Session) -> float:
     """Further runs that a test will probably need until it is decided, estimated from earlier sessions."""
     if session.measuring.launchers.other_side is not None:  # a comparison takes all of its pairs at once
         return 0.0
-    if not (session.has_rows or session.known_seconds):  # a first session has nothing to judge against
+    if not (session.measuring.has_rows or known_seconds(session)):  # a first session has nothing to judge against
         return 0.0
-    runs, measurements = session.known_confirmations
+    runs, measurements = session.measuring.earlier.confirmations
     return (runs + _PRIOR_RUNS * _PRIOR_MEASUREMENTS) / (measurements + _PRIOR_MEASUREMENTS)
 
 
@@ -160,6 +155,6 @@ def _alike(test: str, timed: Mapping[str, float]) -> float | None:
     """The mean time of the tests that resemble this one most; None if no test was timed."""
     function, file = test.partition("[")[0], test.partition("::")[0]
     for prefix in (f"{function}[", f"{file}::", ""):
-        if found := [seconds for other, seconds in timed.items() if other.startswith(prefix)]:
-            return statistics.fmean(found)
+        if alike := [seconds for other, seconds in timed.items() if other.startswith(prefix)]:
+            return statistics.fmean(alike)
     return None

@@ -19,7 +19,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
-from pytest_tfperf.session.feature_hooks import features, module_of
+from pytest_tfperf.session.feature_hooks import features, first, module_of
 from pytest_tfperf.session.outcomes import Outcomes
 from pytest_tfperf.session.session import Session
 
@@ -331,8 +331,9 @@ class ThroughputFixture:
     def _figures(self, also: Also, *, of_a_program: bool, of_suite: bool = True) -> tuple[Figure, ...]:
         """The figures of a call, with the suite's where it is a check; a smoke run measures none."""
         asked, settings = figures_of(also, of_a_program=of_a_program), self._session.settings
-        default: Sequence[Figure] | None = features().ask("figures", settings=settings) if of_suite else None
-        return () if settings.smoke else with_default(asked, default or (), of_a_program=of_a_program)
+        hooks = features().hooks(settings, lambda feature: feature.figures) if of_suite else []
+        default = first(hook(settings) for hook in hooks) or ()
+        return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
         settings = self._session.settings

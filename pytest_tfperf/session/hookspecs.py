@@ -23,4 +23,4 @@ def pytest_tfperf_pipelines() -> Mapping[str, str]:  # type: ignore[empty-body]
 
 @pytest.hookspec(firstresult=True)
 def pytest_tfperf_workload_name(workload: Workload) -> str | None:
-    """What tables and messages call a workload, in place of its id; None for no name. A test's `name=` comes first."""
+    """The name of a workload in tables and messages in place of its id; None for none. A test's `name=` comes first."""

@@ -1,9 +1,9 @@
 """Reads every option, environment variable and ini value once, into one frozen `Settings`.
 
-Each setting NAME can be given as the environment variable `TFPERF_NAME` or as the ini value `tfperf_NAME`; those that
-people change from one session to the next also as the option `--tfperf-NAME`. The option wins over the variable, and
-the variable over the ini value. To add one, add a field to `Settings` in `core/settings.py`, or a `Setting` to a
-feature's `SETTINGS`.
+Each setting NAME can be given as the environment variable `TFPERF_NAME` or as the ini value `tfperf_NAME`; settings
+that people change from one session to the next also as the option `--tfperf-NAME`. The option wins over the variable,
+and the variable over the ini value. To add a setting, add a field to `Settings` in `core/settings.py`, or a `Setting`
+to a feature's `FEATURE`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
     Raises:
         TfperfError: a value that is not allowed; says where it was given and what is.
     """
-    known = {one.name: one for one in (*OF_THE_SPINE, *of_features)}
+    known = {setting.name: setting for setting in (*OF_THE_SPINE, *of_features)}
     _refuse_misspelt_variables(known)
-    given = {name: found for name, one in known.items() if (found := _given(config, one)) is not None}
-    values = {name: one.value for name, one in given.items()}
-    for one in known.values():
-        if one.parse in (parse.folder, parse.file):
-            values[one.name] = _path(config, one, values.get(one.name, one.default), given.get(one.name))
+    given = {name: raw for name, setting in known.items() if (raw := _given(config, setting)) is not None}
+    values = {name: raw.value for name, raw in given.items()}
+    for setting in known.values():
+        if setting.parse in (parse.folder, parse.file):
+            values[setting.name] = _path(
+                config, setting, values.get(setting.name, setting.default), given.get(setting.name)
+            )
     update = config.getoption("update_baselines")
     if update and config.getoption("numprocesses", None):
         raise TfperfError("--update-baselines with -n: nothing is measured under pytest-xdist", next_step="Add -n 0")
@@ -61,7 +63,7 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
     if "baselines" in given and not values["baselines"].exists() and not update:
         _refuse_missing_baselines(given["baselines"], values["baselines"])
     _refuse_contradictions(known, given, values | {"update_baselines": update})
-    names = {one.name for one in of_features}
+    names = {setting.name for setting in of_features}
     return Settings(
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
@@ -90,17 +92,19 @@ def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> N
         dest="update_baselines",
         help="record only the baselines of tests that failed in the last session",
     )
-    for one in (*OF_THE_SPINE, *of_features):
-        default = "" if one.default in ("", None) else f" (default: {one.default})"
-        if not one.is_option:
-            parser.addini(f"tfperf_{one.name}", help=one.help + default, default=None)
+    for setting in (*OF_THE_SPINE, *of_features):
+        default = "" if setting.default in ("", None) else f" (default: {setting.default})"
+        if not setting.is_option:
+            parser.addini(f"tfperf_{setting.name}", help=setting.help + default, default=None)
             continue
-        parser.addini(f"tfperf_{one.name}", help=f"default of {one.spelled}", default=None)
-        if one.parse is parse.flag:
-            group.addoption(one.spelled, dest=f"tfperf_{one.name}", help=one.help, action="store_true", default=None)
+        parser.addini(f"tfperf_{setting.name}", help=f"default of {setting.spelled}", default=None)
+        if setting.parse is parse.flag:
+            group.addoption(
+                setting.spelled, dest=f"tfperf_{setting.name}", help=setting.help, action="store_true", default=None
+            )
         else:
-            text = one.help + (default if one.default else "")
-            group.addoption(one.spelled, dest=f"tfperf_{one.name}", help=text, metavar=one.metavar)
+            text = setting.help + (default if setting.default else "")
+            group.addoption(setting.spelled, dest=f"tfperf_{setting.name}", help=text, metavar=setting.metavar)
 
 
 def refuse_unknown_update(arguments: Sequence[str]) -> None:
@@ -119,7 +123,7 @@ def refuse_unknown_update(arguments: Sequence[str]) -> None:
 
 
 def _refuse_misspelt_variables(known: Collection[str]) -> None:
-    """A misspelt variable would leave the gate as if it were not set; one that resembles no setting is not ours."""
+    """Refuse a misspelt variable, which would leave the gate off; a variable that resembles no setting is not ours."""
     right = [parse.variable(name) for name in known]
     others = (name for name in os.environ if name.startswith("TFPERF_") and name not in (*right, *_OF_WORKERS))
     for name in others:
@@ -128,7 +132,7 @@ def _refuse_misspelt_variables(known: Collection[str]) -> None:
 
 
 def _given(config: pytest.Config, setting: Setting[Any]) -> RawSetting | None:
-    """What the user gave for a setting; None where nothing was given."""
+    """The setting as the user gave it; None where nothing was given."""
     name = setting.name
     if (value := config.getoption(f"tfperf_{name}", None)) is not None:
         return RawSetting(setting, Origin.OPTION, str(value))
@@ -153,18 +157,18 @@ def _path(config: pytest.Config, setting: Setting[Any], path: Path | None, given
     """The path from rootdir; a folder that the user gave must not be a file."""
     if path is None:
         return None
-    found = config.rootpath / path
-    if setting.parse is parse.folder and given and os.path.isfile(found):  # noqa: PTH113  # never raises
-        raise TfperfError(f"{given}: {found} is a file; name a folder")
-    return found
+    full = config.rootpath / path
+    if setting.parse is parse.folder and given and os.path.isfile(full):  # noqa: PTH113  # never raises
+        raise TfperfError(f"{given}: {full} is a file; name a folder")
+    return full
 
 
 def _refuse_contradictions(
     known: Mapping[str, Setting[Any]], given: Mapping[str, RawSetting], values: Mapping[str, Any]
 ) -> None:
-    """Refuse two settings of which at most one may differ from its default."""
+    """Refuse two settings that exclude each other where both differ from their defaults."""
     known = {"update_baselines": _RECORDING, **known}
-    changed = [one for one in known.values() if values.get(one.name, one.default) != one.default]
+    changed = [setting for setting in known.values() if values.get(setting.name, setting.default) != setting.default]
     for a, b in permutations(changed, 2):
         if why := a.excludes.get(b.name):
             _refuse_both(a, b, given, why)
@@ -172,18 +176,18 @@ def _refuse_contradictions(
 
 def _refuse_both(a: Setting[Any], b: Setting[Any], given: Mapping[str, RawSetting], why: str) -> NoReturn:
     """Say which two settings contradict each other, and where each was given."""
-    names = [str(given[one.name]) if one.name in given else "--update-baselines" for one in (a, b)]
+    names = [str(given[setting.name]) if setting.name in given else "--update-baselines" for setting in (a, b)]
     text = f"{' with '.join(names)}: {why}. Leave one of them out"
-    for one in (a, b):
-        if one.name in given and given[one.name].origin in (Origin.OVERRIDE, Origin.INI_FILE):
-            text += f"; for one session -o tfperf_{one.name}={parse.DEFAULT} does so"
+    for setting in (a, b):
+        if setting.name in given and given[setting.name].origin in (Origin.OVERRIDE, Origin.INI_FILE):
+            text += f"; for one session -o tfperf_{setting.name}={parse.DEFAULT} does so"
     raise TfperfError(f"{text}.")
 
 
 def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
-    """A misspelt folder would leave each test without a baseline, and so the gate green.
+    """Refuse a misspelt folder, which would leave each test without a baseline, and so the gate green.
 
-    The default, and one in an ini file, is the folder of baselines yet to be recorded.
+    The default and an ini file's folder may be missing: its baselines are yet to be recorded.
     """
     if given.origin is not Origin.INI_FILE and given.text != parse.DEFAULT:
         raise TfperfError(

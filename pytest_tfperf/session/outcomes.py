@@ -1,4 +1,4 @@
-"""What the outcomes of its calls mean for a test: failure, error or warning, and the messages."""
+"""The consequences of a test's outcomes: failure, error or warning, and the messages."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from pytest_tfperf.session.session import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """What a test's calls mean for it.
+    """The consequences of a test's calls.
 
     Args:
         session: the session's state.
         test: pytest's node id.
         calls: how many calls the test has made.
-        warnings: what else the test is warned of.
+        warnings: further warnings of the test.
     """
 
     session: Session
@@ -55,22 +55,24 @@ class Outcomes:
         self.session.queue.require_all_calls(self.test, self.calls)
         if not self.is_decided:
             return
-        found: dict[Consequence, list[Measurement]] = {kind: [] for kind in Consequence}
+        by_consequence: dict[Consequence, list[Measurement]] = {kind: [] for kind in Consequence}
         for result in self.results:
-            found[self._consequence(result)].append(result)
-        for lines in (*([Line(text)] for text in self.warnings), *map(self._warning, found[Consequence.WARNS])):
-            warn(lines)
-        if failing := found[Consequence.FAILS]:
+            by_consequence[self._consequence(result)].append(result)
+        for text in self.warnings:
+            warn([Line(text)])
+        for result in by_consequence[Consequence.WARNS]:
+            warn(self._warning(result))
+        if failing := by_consequence[Consequence.FAILS]:
             regressed = any(result.outcome is Outcome.REGRESSED for result in failing)
             raise (ThroughputRegression if regressed else GateFailure)(*self._messages(failing))
-        if invalid := found[Consequence.ERRORS]:
+        if invalid := by_consequence[Consequence.ERRORS]:
             fact, *below = self._messages(invalid)
             raise MeasurementError(fact, *below, brief=self._in_brief(invalid))
         self._record()
 
     @property
     def results(self) -> Sequence[Measurement]:
-        """What this test's calls gave, in order."""
+        """The results of this test's calls, in order."""
         return self.session.queue.results_of(self.test)[: self.calls]
 
     @property
@@ -80,10 +82,10 @@ class Outcomes:
 
     @property
     def properties(self) -> list[tuple[str, object]]:
-        """What JUnit XML says of the calls that are decided."""
+        """The JUnit properties of the calls that are decided."""
         decided = [result for result in self.results if result.is_decided]
-        found: list[list[tuple[str, object]]] = features().ask("properties", results=decided)
-        return [one for several in found for one in several]
+        hooks = features().hooks(self.session.settings, lambda feature: feature.properties)
+        return [pair for hook in hooks for pair in hook(decided)]
 
     def unreported(self) -> list[Line]:
         """Messages of regressions, confirmed or suspected, in a test whose body failed first."""
@@ -106,7 +108,7 @@ class Outcomes:
         return [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
 
     def _record(self) -> None:
-        """Write the measured baselines; one that is refused does not keep the others from being written."""
+        """Write the measured baselines; a refused baseline does not keep the others from being written."""
         refused: list[BaselineRefused] = []
         for index, result in enumerate(self.results):
             if result.recording is not None:

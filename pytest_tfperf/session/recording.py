@@ -1,4 +1,4 @@
-"""What a session that records baselines does before its first test, and after its last."""
+"""A recording of baselines, before its first test and after its last."""
 
 from __future__ import annotations
 
@@ -10,37 +10,36 @@ from pytest_tfperf.reports.invalid import accepted_load, refused_load
 from pytest_tfperf.revisions.git import commit_of
 
 if TYPE_CHECKING:
-    from pytest_tfperf.session.session import Session
+    from pytest_tfperf.bench.controls import Controls
+    from pytest_tfperf.bench.recording import BaselineRecorder
+    from pytest_tfperf.core.settings import Settings
+    from pytest_tfperf.workers.launcher import References
 
 
-def before_recording(session: Session) -> list[str]:
+def before_recording(settings: Settings, references: References | None) -> list[str]:
     """Refuse a machine that other work disturbs; gives remarks on what is recorded all the same.
 
     Raises:
         MeasurementError: other work disturbs the machine.
     """
-    settings, references = session.settings, session.measuring.launchers.references
     commit, limits = commit_of(settings.root, besides=settings.baselines), settings.disturbance_limits
     load = look_before_recording(limits)
     if load.refused is not None:
         raise refused_load(load.refused, limits)
-    said = [references.before_recording(commit) if references else ""]
-    said += [accepted_load(load.accepted, limits)] if load.accepted is not None else []
-    return [line for line in said if line]
+    remarks = [references.before_recording(commit) if references else ""]
+    remarks += [accepted_load(load.accepted, limits)] if load.accepted is not None else []
+    return [remark for remark in remarks if remark]
 
 
-def end_recording(session: Session) -> list[str]:
+def end_recording(recorder: BaselineRecorder, controls: Controls) -> list[str]:
     """Run the controls of a recording of few rows a last time, and correct the rows by what they showed.
 
     Gives a line for each machine whose rows could not be written again.
     """
-    if not session.recorder.changes:
-        return []
-    session.progress.test, session.progress.why = "controls", ""
     faults = []
-    for machine, found in session.measuring.controls.after_last_run().items():
+    for machine, controlled in controls.after_last_run().items():
         try:
-            session.recorder.correct(machine, found)
+            recorder.correct(machine, controlled)
         except TfperfError as error:
             faults.append(f"{machine}: the new rows could not be corrected by their controls: {error}")
     return faults

@@ -1,4 +1,4 @@
-"""What of a session's own command line the commands in its messages repeat: all that affects what is measured."""
+"""Options of this session that rerun commands must repeat: all that affect what is measured."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class _Known:
 
     Args:
         actions: each spelling, and what argparse does with it.
-        own: spellings of those that the project's own conftest.py adds: a test may depend on them.
-        left_out: names of our settings that concern one session only, or that no command may show.
+        own: spellings of the options that the project's own conftest.py adds: a test may depend on them.
+        left_out: names of our settings that concern a single session, or that no command may show.
     """
 
     actions: Mapping[str, argparse.Action]
@@ -56,7 +56,7 @@ class _Known:
         parser = getattr(getattr(config, "_parser", None), "optparser", None)
         groups = {group.title: group._group_actions for group in getattr(parser, "_action_groups", ())}
         own = (name for action in groups.get(_OWN_GROUP, ()) for name in action.option_strings)
-        left_out = frozenset(one.name for one in settings if one.of_one_session or one.is_secret)
+        left_out = frozenset(setting.name for setting in settings if setting.of_one_session or setting.is_secret)
         return cls(getattr(parser, "_option_string_actions", {}), frozenset(own), left_out)
 
 
@@ -66,7 +66,7 @@ def rerun_command(
     """The command of this session's tests; `given` is what the user gave, by name."""
     called, known = config.invocation_params, _Known.of(config, settings.values())
     groups = list(_kept(called.args, known))
-    environment = _from_environment(one for one in given.values() if one.setting.name not in known.left_out)
+    environment = _from_environment(raw for raw in given.values() if raw.setting.name not in known.left_out)
     options = [word for group in groups if _is_of_one_test(group) for word in group]
     arguments = [word for group in groups for word in group]
     return RerunCommand(
@@ -83,12 +83,12 @@ def _shell_words(words: Iterable[str]) -> str:
 
 
 def _from_environment(given: Iterable[RawSetting]) -> list[str]:
-    """What environment variables say, as overrides: the shell in which a command is pasted may not have them."""
+    """Environment variables as overrides: the shell in which a command is pasted may not have them."""
     return [
         word
-        for one in given
-        if one.origin is Origin.VARIABLE
-        for word in ("-o", f"tfperf_{one.setting.name}={one.text}")
+        for raw in given
+        if raw.origin is Origin.VARIABLE
+        for word in ("-o", f"tfperf_{raw.setting.name}={raw.text}")
     ]
 
 
@@ -110,7 +110,7 @@ def _without_secret(group: list[str]) -> list[str]:
 
 
 def _is_of_one_test(group: Sequence[str]) -> bool:
-    """Whether a command that names a test needs it: all options but those that choose tests."""
+    """Whether a command that names a test needs it: every option that does not choose tests."""
     return group[0].startswith("-") and _name(group[0]) not in _CHOOSING
 
 
@@ -154,7 +154,7 @@ def _name(word: str) -> str:
 
 
 def _override(word: str) -> str:
-    """What an option like `-otfperf_strict=1` or `--override-ini=tfperf_strict=1` overrides, or a value of `-o`."""
+    """The override in `-otfperf_strict=1`, `--override-ini=tfperf_strict=1` or a value of `-o`."""
     for option in _OVERRIDES:
         word = word.removeprefix(option)
     return word.removeprefix("=")

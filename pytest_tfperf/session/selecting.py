@@ -15,7 +15,8 @@ from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload, checked
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.pytest_reports import SESSION
+from pytest_tfperf.session.feature_hooks import features, first
+from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.session import Session
 
 
@@ -43,7 +44,7 @@ def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[Se
 
 
 def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what did not fail last time, by pytest's own list, the one behind `--lf`.
+    """Deselect tests that did not fail last time, by pytest's own list behind `--lf`.
 
     Raises:
         pytest.UsageError: pytest's cache plugin is switched off.
@@ -64,17 +65,26 @@ def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def keep_chosen(session: pytest.Session, state: Session) -> None:
-    """Where a feature chooses: deselect the tests that there is no time for, and put the others in its order.
+    """Where a feature chooses tests, deselect those that there is no time for, and put the others in its order.
 
-    Tests that measure nothing keep their places; those that can't run here take no time, and stay.
+    Tests that measure nothing keep their places; tests that can't run here take no time, and stay.
     """
     tests = [item for item in session.items if selected(item)]
     if state.settings.collects_only or not tests:
         return
+    hooks = features().hooks(state.settings, lambda feature: feature.select)
+    if not hooks:
+        return
+    from pytest_tfperf.session.expected_time import expected_seconds  # imports what measures
+
     cache = getattr(session.config, "cache", None)
-    choice = state.choose(cache.get("cache/lastfailed", {}) if cache else ())
+    failed = cache.get("cache/lastfailed", {}) if cache else ()
+    choice = first(select(state.context, expected_seconds(state), failed) for select in hooks)
     if choice is None:
         return
+    state.choice = choice
+    state.remarks += choice.remarks
+    state.left_out |= choice.left_out
     order = {test: number for number, test in enumerate(choice.run)}
     kept = sorted(
         (item for item in tests if item.nodeid not in state.left_out), key=lambda item: order.get(item.nodeid, -1)
@@ -102,24 +112,24 @@ def _reads_data(item: pytest.Item, default: str) -> bool:
 
 
 _NUMBERS = ("batch_size", "num_packs", "steps", "warmup_steps", "tolerance")
-_FLAGS = ("tf32", "xla", "forward_only")  # True and False are valid, and "on" may be a test's own word for one
+_FLAGS = ("tf32", "xla", "forward_only")  # True and False are valid, and "on" may be a test's own word for a flag
 _COMMON = ("unit",)  # a word that a test may well use for something of its own
 _WORDS = tuple(field.name for field in fields(Workload) if field.name not in (*_NUMBERS, *_FLAGS, *_COMMON))
 
 
 def faults(parameters: Mapping[str, object]) -> list[TfperfError]:
-    """An error for each invalid value; it lists the valid ones.
+    """An error for each invalid value, with the valid values.
 
-    Checked are `Workload`s, and parameters that are named as one of its fields or as `steps`, `warmup_steps` or
+    Checked are `Workload`s, and parameters that are named as a field of it or as `steps`, `warmup_steps` or
     `tolerance`.
     """
-    found: dict[str, TfperfError] = {}
+    errors: dict[str, TfperfError] = {}
     for name, value in _checkable(parameters):
         try:
             _check(name, value)
         except TfperfError as error:
-            found.setdefault(str(error), error)
-    return list(found.values())
+            errors.setdefault(str(error), error)
+    return list(errors.values())
 
 
 def _checkable(parameters: Mapping[str, object]) -> Iterator[tuple[str, object]]:

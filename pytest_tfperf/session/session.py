@@ -1,23 +1,19 @@
-"""One pytest session: which tests were selected, and what came of them."""
+"""The state of one pytest session, from its settings to its exit status."""
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack, closing, suppress
-from datetime import UTC, datetime
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.core.selection import Choice, Selection
+from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.session.feature_hooks import features, first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,46 +22,50 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.rerun_queue import RerunQueue
     from pytest_tfperf.core.command import Command, Subject
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
+    from pytest_tfperf.core.selection import Choice
+    from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict, UnrecordedTests
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.session.measuring import Measuring
+    from pytest_tfperf.stores.baselines import BaselineStore
     from pytest_tfperf.stores.history import History
     from pytest_tfperf.workers.launcher import Nodes
 
 
 class Session:
-    """What the plugin's hooks and fixtures share.
+    """The state that the plugin's hooks and fixtures share.
 
-    What measures, judges and records is imported when it is first used, because a session that only collects is short.
+    Modules that measure, judge and record are imported when they are first used: a session that only collects is short.
 
     Args:
-        settings: what the user asked for.
+        settings: the values of all settings.
 
     Attributes:
+        context: the settings, tests and stores, for the parts of the session.
         id: marks the measurements of this session.
         selection: the throughput tests that pytest selected.
-        baselines: the files.
+        say: shows a line at once; a terminal sets it.
         remarks: lines to print before the first test.
-        skipped: how many tests could not run here, for each reason.
-        not_measured: of each test that ended in an error, that error.
-        refused: of each test that was measured and whose baseline was refused, the error.
+        skipped: the number of tests that could not run here, for each reason.
+        not_measured: the error of each test that ended in an error.
+        refused: the error of each test whose baseline was refused.
         is_compared: whether each check is a comparison with the session's other side.
-        measured_alone: of each test whose other side had nothing to compare with, the reasons of its checks.
+        measured_alone: the reasons of checks whose other side had nothing to compare with, for each test.
         workload_name: the name that a user's hook gives a workload, None for none.
-        under_xdist: how many throughput tests pytest-xdist's workers got, which measure nothing: each is skipped, or
-            an error for the nightly gate.
+        under_xdist: the number of throughput tests that pytest-xdist's workers got, which measure nothing: each is
+            skipped, or an error for the nightly gate.
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
         choice: the tests that there is time for; None for all.
-        left_out: those that there is no time for, and the seconds that each would take.
+        left_out: the tests that there is no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
-        output_lines: what features say of the files that they wrote, and of what they could not, at the end.
+        unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
+        output_lines: lines on the files that features wrote or could not write.
     """
 
     def __init__(self, settings: Settings) -> None:
+        self.context = SessionContext(settings=settings, say=lambda text: self.say(text))
         self.settings = settings
-        self.id = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-        self.selection = Selection()
-        self.baselines = BaselineStore(settings.baselines)
+        self.id = self.context.id
+        self.selection = self.context.selection
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, TfperfError] = {}
@@ -78,17 +78,25 @@ class Session:
         self.left_out: dict[str, float] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
+        self.unrecorded: UnrecordedTests | None = None
         self.output_lines: list[str] = []
-        self._open = ExitStack()
         self._began = time.monotonic()
-        self.say: Callable[[str], None] = lambda _: None  # shows a line at once; a terminal sets it
+        self.say: Callable[[str], None] = lambda _: None
 
-    @cached_property
+    @property
+    def baselines(self) -> BaselineStore:
+        """The committed baselines."""
+        return self.context.baselines
+
+    @property
+    def history(self) -> History:
+        """The measurements of this session and of earlier ones."""
+        return self.context.history
+
+    @property
     def progress(self) -> ProgressLine:
-        """Shows how a measurement progresses."""
-        from pytest_tfperf.reports.progress_line import ProgressLine
-
-        return ProgressLine()
+        """The line that shows how a measurement progresses."""
+        return self.context.progress
 
     @cached_property
     def queue(self) -> RerunQueue:
@@ -105,68 +113,22 @@ class Session:
         return BaselineRecorder(self.baselines, self.measuring.launchers.references)
 
     @cached_property
-    def history(self) -> History:
-        """Opened when it is first needed, because importing SQLAlchemy takes 0.2 s."""
-        from pytest_tfperf.stores.history import History
-
-        return History(self.settings.dir / "history.sqlite")
-
-    @cached_property
     def measuring(self) -> Measuring:
-        """Made when it is first needed: a session that only collects does not pay for it."""
+        """Takes and judges measurements; a session that only collects does not pay for it."""
         from pytest_tfperf.session.measuring import Measuring
 
-        made = Measuring(
-            self.settings,
-            self.id,
-            self.selection,
-            self.baselines,
-            self.history,
-            self.progress,
-            self.nodes,
-            lambda text: self.say(text),
-        )
-        return self._open.enter_context(closing(made))
+        return Measuring(self.context, self.nodes)
 
     @cached_property
     def nodes(self) -> Nodes | None:
-        """What starts tests on several nodes; None: this machine's own processes stand for nodes.
+        """The launcher of tests on several nodes; None: this machine's own processes stand for nodes.
 
         Raises:
             TfperfError: it is not installed here, or has options that it can't take.
         """
-        made: Nodes | None = features().ask("nodes", settings=self.settings)
-        return None if made is None else self._open.enter_context(closing(made))
-
-    @cached_property
-    def known_seconds(self) -> Mapping[str, float]:
-        """Seconds that a run (or a comparison) of each test took in an earlier session; none for a broken history."""
-        from pytest_tfperf.session.expected_time import earlier_seconds
-
-        with suppress(TfperfError):
-            return earlier_seconds(self)
-        return {}
-
-    @cached_property
-    def longest_seconds(self) -> Mapping[str, float]:
-        """The most seconds that a run of each selected test took in an earlier session; none as `known_seconds`."""
-        with suppress(TfperfError):
-            return self.history.longest_seconds_of(test.id for test in self.measuring.machine.runnable)
-        return {}
-
-    @cached_property
-    def has_rows(self) -> bool:
-        """Whether any baseline of this machine is recorded; files that can't be read have none."""
-        with suppress(TfperfError):
-            return any(self.baselines.load(machine) for machine in self.measuring.machine.names)
-        return False
-
-    @cached_property
-    def known_confirmations(self) -> tuple[int, int]:
-        """Further runs that confirmations took in earlier sessions, and among how many measurements."""
-        with suppress(TfperfError):
-            return self.history.confirmation_runs(self.measuring.machine.names)
-        return 0, 0
+        hooks = features().hooks(self.settings, lambda feature: feature.nodes)
+        made = first(make(self.settings) for make in hooks)
+        return None if made is None else self.context.opened.enter_context(closing(made))
 
     def prepare(self) -> None:
         """Refuse now what would otherwise fail after hours of measuring.
@@ -177,11 +139,12 @@ class Session:
         """
         if self.settings.collects_only:
             return
-        features().ask("prepare", settings=self.settings)
+        for prepare in features().hooks(self.settings, lambda feature: feature.prepare):
+            prepare(self.settings)
         if self.nodes is not None:
             self.nodes.require()
         if self.settings.update_baselines:
-            self._open.enter_context(self.baselines.lock())
+            self.context.opened.enter_context(self.baselines.lock())
 
     def check_stores(self) -> None:
         """Refuse files that the selected tests will need and that can't be used.
@@ -199,7 +162,8 @@ class Session:
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
         self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
-        features().ask("check_stores", settings=settings)
+        for check in features().hooks(settings, lambda feature: feature.check_stores):
+            check(settings)
         self.is_compared = self.measuring.launchers.other_side is not None
         if self.is_compared:
             return
@@ -210,25 +174,7 @@ class Session:
         if settings.update_baselines:
             from pytest_tfperf.session.recording import before_recording
 
-            self.remarks += before_recording(self)
-
-    def choose(self, failed: Collection[str]) -> Choice | None:
-        """Choose the tests that there is time for, where a feature limits it; `failed` did so last time."""
-        from pytest_tfperf.session.expected_time import expected_seconds
-
-        choice: Choice | None = features().ask(
-            "select",
-            settings=self.settings,
-            selection=self.selection,
-            seconds=expected_seconds(self),
-            failed=failed,
-            history=self.history,
-        )
-        if choice is not None:
-            self.choice = choice
-            self.remarks += choice.remarks
-            self.left_out |= choice.left_out
-        return choice
+            self.remarks += before_recording(settings, references)
 
     def name_of(self, subject: Subject, given: str = "") -> str:
         """The name for tables and messages, from the test or from a user's hook; "" for the subject's id.
@@ -248,8 +194,8 @@ class Session:
 
     @property
     def results(self) -> list[Measurement]:
-        """What the tests gave, in order. A test that ended in an error leaves half-finished results, which are none."""
-        return [one for one in self.queue.results if one.is_decided or one.test not in self.not_measured]
+        """The tests' results, in order, without the unfinished ones of tests that ended in an error."""
+        return [result for result in self.queue.results if result.is_decided or result.test not in self.not_measured]
 
     @property
     def elapsed_seconds(self) -> float:
@@ -261,18 +207,18 @@ class Session:
         if self.keeps_history and self.settings.update_baselines:
             from pytest_tfperf.session.recording import end_recording
 
-            self.output_lines += end_recording(self)
+            if self.recorder.changes:
+                self.progress.test, self.progress.why = "controls", ""
+                self.output_lines += end_recording(self.recorder, self.measuring.controls)
         elif self.keeps_history:
             self.progress.test, self.progress.why = "software and machine", ""
             self.verdicts += self.measuring.judge.judge(self.results)
         return self._failing
 
     def remarks_of_features(self, *, in_brief: bool) -> list[str]:
-        """What features say of the session, before its tests (in brief) and after them."""
-        found: list[list[str]] = features().ask(
-            "remarks", settings=self.settings, left_out=self.left_out, in_brief=in_brief
-        )
-        lines = [line for lines in found for line in lines]
+        """Remarks of features and of the other side, for the header (in brief) or the summary."""
+        hooks = features().hooks(self.settings, lambda feature: feature.remarks)
+        lines = [line for remark in hooks for line in remark(self.settings, self.left_out, in_brief)]
         if in_brief:
             return lines
         lines += self.measuring.launchers.remarks if self.is_compared else []
@@ -282,7 +228,7 @@ class Session:
 
     @property
     def record(self) -> SessionRecord:
-        """What came of the session so far."""
+        """The session's results, verdicts and errors so far, for features."""
         from pytest_tfperf.core.session_verdicts import SessionRecord
 
         return SessionRecord(
@@ -318,12 +264,18 @@ class Session:
         return self.is_compared and not any(side is not None and side.is_of_session for side in sides)
 
     def exit_status(self, status: int, *, failures: int) -> int:
-        """pytest's status, or our own where nothing failed and something could not be measured.
+        """The status that a feature wants, or our own where nothing failed and something could not be measured.
 
         Args:
             status: pytest's.
             failures: reports that failed, errors and the session's own verdicts among them.
         """
+        ours = self._exit_status(status, failures)
+        hooks = features().hooks(self.settings, lambda feature: feature.exit_status)
+        wanted = first(hook(self.settings, lambda: self.record, ours) for hook in hooks)
+        return ours if wanted is None else wanted
+
+    def _exit_status(self, status: int, failures: int) -> int:
         if self.settings.collects_only and not self.selection.faulty:
             return status
         from pytest_tfperf.core.exit_status import EXIT_USAGE, exit_status
@@ -343,6 +295,22 @@ class Session:
             machine_slower=bool(machine_failures),
         )
 
+    def conclude(self) -> None:
+        """Compute what the summary shows, and let features write the files that were asked for."""
+        settings = self.settings
+        if settings.collects_only:
+            return
+        if not self.selection and all(settings.of(setting) == setting.default for setting in features().settings):
+            return  # nothing was asked for, and what writes takes time to import
+        measurements = [result for result in self.results if result.other is None]
+        if measurements and not settings.update_baselines:
+            from pytest_tfperf.judging.unrecorded import unrecorded_tests
+
+            self.unrecorded = unrecorded_tests(measurements, Tolerance.of(settings.tolerance))
+        if self.keeps_history:
+            self.output_lines += filter(None, (self.history.moved_aside, str(self.history.unread)))
+        self.output_lines += features().session_ended(self.context, self.record)
+
     def close(self) -> None:
         """End all workers and release the lock on the baselines."""
-        self._open.close()
+        self.context.opened.close()

@@ -4,71 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.bench.sentinels import session_verdicts
+from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionVerdict
-from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.session.earlier_sessions import EarlierSessions
 from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.session.this_machine import EarlierSessions, ThisMachine
-from pytest_tfperf.stores.baselines import BaselineStore
-
-if TYPE_CHECKING:
-    from pytest_tfperf.stores.history import History
+from pytest_tfperf.session.this_machine import ThisMachine
 
 
 class SessionJudge:
-    """Has what the tests of each machine have in common, and judges software and machine from it.
+    """Knows what the tests of each machine have in common, and judges software and machine from it.
 
     Args:
-        settings: what the user asked for.
-        session: the session's id.
-        machine: what it measures on.
+        context: the session's.
+        machine: the machine that it measures on.
         engine: takes further runs where a verdict needs them.
-        baselines, earlier: what it is judged by.
-        history: keeps the verdicts.
-
-    Attributes:
-        history_fault: why verdicts were not kept, or a feature could not judge; "" if nothing was in the way.
+        earlier: the sessions before this one.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        session: str,
-        machine: ThisMachine,
-        engine: RunEngine,
-        baselines: BaselineStore,
-        earlier: EarlierSessions,
-        history: History,
+        self, context: SessionContext, machine: ThisMachine, engine: RunEngine, earlier: EarlierSessions
     ) -> None:
-        self._settings = settings
-        self._session = session
+        self._context = context
         self._machine = machine
         self._engine = engine
-        self._baselines = baselines
         self._earlier = earlier
-        self._history = history
         self._machines: dict[str, MachineSession] = {}
-        self.history_fault = ""
 
     def machine_session(self, topology: Topology) -> MachineSession:
-        """What the tests on a topology's machine have in common."""
-        name = topology.machine
+        """The baselines, earlier sessions and common drift of a topology's machine."""
+        name, baselines = topology.machine, self._context.baselines
         if name not in self._machines:
-            rows, runnable = self._baselines.load(name), self._machine.runnable_on(name)
+            rows, runnable = baselines.load(name), self._machine.runnable_on(name)
             tests = min(runnable, len(rows))
             self._machines[name] = MachineSession(
                 rows,
                 self._earlier.of_rows(rows.values(), tests=runnable),
                 tests=tests,
                 unrecorded=max(1, runnable - tests),
-                figure_rows=self._baselines.figures(name),
+                figure_rows=baselines.figures(name),
             )
         return self._machines[name]
 
@@ -79,39 +58,27 @@ class SessionJudge:
         return [(test, why) for calls in failures for (test, _), why in calls.items()]
 
     def judge(self, results: Iterable[Measurement]) -> list[SessionVerdict]:
-        """The verdicts on the session, from the results of all tests, added to the history; may take further runs."""
+        """The verdicts on the session, from the results of all tests; may take further runs.
+
+        They are added to the history, and count even where it can't be written.
+        """
         verdicts = [*self._verdicts(results), *self._verdicts_of_features()]
-        self._keep(verdicts)
+        now = datetime.now(UTC).isoformat()
+        with self._context.noting_history_faults():
+            for verdict in verdicts:
+                self._context.history.append_verdict(verdict, session=self._context.id, time=now)
         return verdicts
 
     def _verdicts(self, results: Iterable[Measurement]) -> Iterator[SessionVerdict]:
         measurements = [result for result in results if result.other is None]
         for name, machine in self._machines.items():
-            measured = [one for one in measurements if one.machine == name]
-            for found in session_verdicts(machine, self._engine, measured, turn=machine.sessions_before):
-                if found is not None:
-                    yield SessionVerdict.of(found, name, measured)
+            measured = [m for m in measurements if m.machine == name]
+            for verdict in session_verdicts(machine, self._engine, measured, turn=machine.sessions_before):
+                if verdict is not None:
+                    yield SessionVerdict.of(verdict, name, measured)
 
     def _verdicts_of_features(self) -> list[SessionVerdict]:
-        """None of a feature that can't read the history."""
-        try:
-            found: list[Iterable[SessionVerdict]] = features().ask(
-                "session_verdicts",
-                settings=self._settings,
-                session=self._session,
-                machines=self._machine.names,
-                history=self._history,
-            )
-            return [verdict for verdicts in found for verdict in verdicts]
-        except TfperfError as error:
-            self.history_fault = str(error)
-            return []
-
-    def _keep(self, verdicts: Iterable[SessionVerdict]) -> None:
-        """They count even if the history can't be written."""
-        now = datetime.now(UTC).isoformat()
-        try:
-            for verdict in verdicts:
-                self._history.append_verdict(verdict, session=self._session, time=now)
-        except TfperfError as error:
-            self.history_fault = str(error)
+        hooks = features().hooks(self._context.settings, lambda feature: feature.session_verdicts)
+        with self._context.noting_history_faults():
+            return [verdict for judge in hooks for verdict in judge(self._context, self._machine.names)]
+        return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import starmap
 
 from pytest_tfperf.bench.controls import ControlledRecording
@@ -11,10 +11,9 @@ from pytest_tfperf.bench.gpu_warm_up import Warmed
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS
-from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import Shown
@@ -23,12 +22,12 @@ from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.summary import required, unrecorded
 from pytest_tfperf.session.expected_time import (
     expected_seconds,
+    known_seconds,
     most_seconds,
     seconds_left,
     seconds_of_controls,
     seconds_of_each_run,
 )
-from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.session import Session
 
 
@@ -41,7 +40,7 @@ def header(session: Session) -> list[str]:
     measuring = session.measuring
     each = expected_seconds(session)
     of_controls = seconds_of_controls(session)
-    known = each if settings.smoke else session.known_seconds
+    known = each if settings.smoke else known_seconds(session)
     session.progress.expect(len(measuring.machine.runnable), lambda: seconds_left(session))
     lines = summary.before(
         measuring.machine.topology.machine,
@@ -82,13 +81,13 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
     measured = summary.summary(
         measurements,
         baselines=session.settings.shown_baselines,
-        changes=session.recorder.changes,
-        # What fails is a report of its own, in full.
-        machine=[fact_of(one) if one.outcome is Outcome.REGRESSED else text_of(one) for one in session.verdicts],
+        changes=session.recorder.changes if session.settings.update_baselines else (),
+        # A verdict that fails is a report of its own, in full.
+        machine=[fact_of(v) if v.outcome is Outcome.REGRESSED else text_of(v) for v in session.verdicts],
         red=red_machines(session.verdicts),
         not_measured=len(session.not_measured),
         measured_nothing=session.measured_nothing,
-        history_error=session.queue.history_fault or session.measuring.history_fault,
+        history_error=session.queue.history_fault or "".join(session.context.history_faults[-1:]),
         width=width,
         unrecorded=_unrecorded(session, measurements),
     )
@@ -96,10 +95,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *compared,
         *([""] if compared and measured else []),
         *measured,
-        *(f"reference environment: {warning}" for warning in session.recorder.warnings),
-        *starmap(_controlled, session.recorder.controlled.items()),
-        *_recorded_apart(*session.recorder.apart),
-        *_not_recorded(session, measurements),
+        *(_of_recording(session, measurements) if session.settings.update_baselines else ()),
         *map(_warmed, session.measuring.engine.warm_up.done),
         *_missing_profiles(measurements),
         *_not_read(measurements),
@@ -113,22 +109,6 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
     ]
 
 
-def outputs(session: Session) -> Iterator[str]:
-    """Let features write what was asked for; gives lines for the user, what was damaged in the history among them."""
-    settings = session.settings
-    if not session.selection and all(settings.of(one) == one.default for one in features().settings):
-        return  # nobody asked for anything, and what writes takes time to import
-    if session.keeps_history:
-        yield from (line for line in (session.history.moved_aside, str(session.history.unread)) if line)
-    yield from features().tell(
-        "session_ended",
-        settings=settings,
-        record=session.record,
-        history=session.history,
-        baselines=session.baselines,
-    )
-
-
 def why_again(session: Session, test: str) -> str:
     """Why a test runs once more; "" in its first run."""
     results = session.queue.results_of(test)
@@ -138,9 +118,19 @@ def why_again(session: Session, test: str) -> str:
     return f"in doubt: {counted(missing, 'more run')} at least" if missing else "in doubt"
 
 
-def _not_recorded(session: Session, measurements: Sequence[Measurement]) -> list[str]:
-    unfinished = len({one.test for one in measurements if runs_missing(one)})
-    if not (session.settings.update_baselines and unfinished):
+def _of_recording(session: Session, measurements: Sequence[Measurement]) -> list[str]:
+    recorder = session.recorder
+    return [
+        *(f"reference environment: {warning}" for warning in recorder.warnings),
+        *starmap(_controlled, recorder.controlled.items()),
+        *_recorded_apart(*recorder.apart),
+        *_not_recorded(measurements),
+    ]
+
+
+def _not_recorded(measurements: Sequence[Measurement]) -> list[str]:
+    unfinished = len({m.test for m in measurements if runs_missing(m)})
+    if not unfinished:
         return []
     return [
         f"{counted(unfinished, 'test')} not recorded: the session ended before all their runs. Their rows are as before"
@@ -148,7 +138,7 @@ def _not_recorded(session: Session, measurements: Sequence[Measurement]) -> list
 
 
 def _recorded_apart(recorded: int, others: int) -> list[str]:
-    """Runs of few tests follow one another, and share whatever the machine did then."""
+    # Runs of few tests come in quick succession, and share whatever the machine did then.
     if not recorded or recorded >= MIN_TESTS or not others:
         return []
     rows = counted(recorded, "workload")
@@ -158,26 +148,26 @@ def _recorded_apart(recorded: int, others: int) -> list[str]:
     ]
 
 
-def _controlled(machine: str, found: ControlledRecording) -> str:
-    """What the controls beside a recording of few rows showed, or that there were none."""
-    failed = "".join(f". {name} could not serve as a control: {why}" for name, why in found.failures.items())
-    if not found.runs:
+def _controlled(machine: str, controlled: ControlledRecording) -> str:
+    """The change of the controls beside a recording of few rows, or that there were none."""
+    failed = "".join(f". {name} could not serve as a control: {why}" for name, why in controlled.failures.items())
+    if not controlled.runs:
         return (
             f"new rows of {machine}: recorded without controls, because no other recorded workload could run beside "
             "them: what the machine did in these minutes, such as its temperature, is part of the new figures alone"
             f"{failed}. To record all alike: pytest --update-baselines"
         )
-    others = counted(len(found.controls), "other recorded workload")
+    others = counted(len(controlled.controls), "other recorded workload")
     moved = (
-        f"meanwhile {others} changed by {change(math.expm1(found.change))} against their rows, in the median of "
-        f"{counted(found.runs, 'run')}: {', '.join(found.controls)}{failed}"
+        f"meanwhile {others} changed by {change(math.expm1(controlled.change))} against their rows, in the median of "
+        f"{counted(controlled.runs, 'run')}: {', '.join(controlled.controls)}{failed}"
     )
-    if found.change and not found.correction:
+    if controlled.change and not controlled.correction:
         return (
             f"new rows of {machine}: not corrected, although {moved}. That is more than sessions differ, so all tests "
             "may have changed: record them in one session: pytest --update-baselines"
         )
-    return f"new rows of {machine}: corrected by {change(math.expm1(found.correction))}, because {moved}"
+    return f"new rows of {machine}: corrected by {change(math.expm1(controlled.correction))}, because {moved}"
 
 
 def _warmed(warmed: Warmed) -> str:
@@ -190,35 +180,33 @@ def _warmed(warmed: Warmed) -> str:
 def _missing_profiles(measurements: Sequence[Measurement]) -> list[str]:
     """Baselines without a profile: later regressions can't say which operations grew."""
     return [
-        f"{one.test}: its baseline has no profile: {one.profile.fault or 'the trace has no TensorFlow operations'}"
-        for one in measurements
-        if one.recording is not None and one.profile is not None and not one.profile.ops
+        f"{m.test}: its baseline has no profile: {m.profile.fault or 'the trace has no TensorFlow operations'}"
+        for m in measurements
+        if m.recording is not None and m.profile is not None and not m.profile.ops
     ]
 
 
 def _stragglers(measurements: Sequence[Measurement]) -> list[str]:
-    """A rank that holds up the others, also where the throughput is as its baseline's, or becomes one."""
-    return [f"{one.test}: straggler: {text}" for one in measurements if (text := straggler_text(one.breakdown))]
+    """Ranks that hold up the others, also where the throughput is its baseline's, or becomes a baseline."""
+    known = [(m.test, straggler_text(m.breakdown)) for m in measurements if m.breakdown is not None]
+    return [f"{test}: straggler: {text}" for test, text in known if text]
 
 
 def _not_read(measurements: Sequence[Measurement]) -> list[str]:
     """Lines of users' programs that name a rate and were not read: silence could hide slow readings."""
     return [
-        f"{one.test}: {notes[-1]}"
-        for one in measurements
-        if (notes := [run.not_read for run in one.runs if run.not_read])
+        f"{m.test}: {notes[-1]}" for m in measurements if (notes := [run.not_read for run in m.runs if run.not_read])
     ]
 
 
 def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> Sequence[Shown]:
-    settings = session.settings
-    found = None if settings.update_baselines else unrecorded_tests(measurements, Tolerance.of(settings.tolerance))
-    if found is None:
+    settings, facts = session.settings, session.unrecorded
+    if facts is None:
         return []
     if settings.require_baseline:
-        return [required(found, baselines=settings.shown_baselines)]
+        return [required(facts, baselines=settings.shown_baselines)]
     return unrecorded(
-        found,
+        facts,
         measurements,
         baselines=settings.shown_baselines,
         command=settings.rerun.recording,

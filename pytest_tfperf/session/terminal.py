@@ -33,7 +33,7 @@ _COLOURS = {
 
 
 def header(config: pytest.Config, session: Session) -> list[str]:
-    """What a session says before its first test."""
+    """The lines before the first test."""
     return rendered(_lines_before(session), terminal_width(config))
 
 
@@ -103,7 +103,7 @@ def connect_progress_line(config: pytest.Config, session: Session) -> None:
     writer = reporter._tw  # pytest offers no other way to the width of the current line
 
     def write_beside(text: str) -> None:
-        """What is erased again must not count as width; pytest 8 has no `write_raw`."""
+        """Write text that is erased again and must not count as width; pytest 8 has no `write_raw`."""
         current_line = writer._current_line
         writer.write(text, flush=True)
         writer._current_line = current_line
@@ -121,7 +121,7 @@ def connect_progress_line(config: pytest.Config, session: Session) -> None:
 
 @dataclass(frozen=True)
 class _Brief:
-    """What pytest's short summary and `--tb=line` show of a report, and JUnit as its message."""
+    """The fact that pytest's short summary and `--tb=line` show of a report, and JUnit as its message."""
 
     message: str
 
@@ -133,7 +133,7 @@ class PlainRepr(TerminalRepr):
     """A report's text, in full and in brief.
 
     Args:
-        lines: fact, location, next step; the first one is the headline.
+        lines: fact, location, next step; the first line is the headline.
         brief: the fact alone, in one line.
         width: a terminal's, at which the text is wrapped; None for no terminal.
     """

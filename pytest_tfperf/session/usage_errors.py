@@ -1,4 +1,4 @@
-"""What pytest or we refuse before the first test: without passwords, with the exit status that a feature wants."""
+"""Usage errors of pytest and of our own: without passwords, with the exit status that a feature wants."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pytest_tfperf.session.feature_hooks import features
 
 
 def hide_in_errors_of(parser: pytest.Parser, config: pytest.Config) -> None:
-    """pytest's own errors of the command line repeat an unknown option with its value."""
+    """Show no password in pytest's own errors of the command line, which repeat an unknown option with its value."""
     options: Any = getattr(parser, "optparser", None)  # pytest has no public name
     if error := getattr(options, "error", None):
 
         def hidden(message: str) -> None:
-            with told(config):
+            with with_status_of_features(config):
                 error(without_passwords(message))
 
         options.error = hidden
@@ -38,7 +38,7 @@ def as_usage_error() -> Iterator[None]:
 
 @contextmanager
 def without_passwords_in() -> Iterator[None]:
-    """pytest's own errors before the first test repeat a path that does not exist."""
+    """Show no password in pytest's own errors before the first test, which repeat a path that does not exist."""
     try:
         yield
     except pytest.UsageError as error:
@@ -46,19 +46,19 @@ def without_passwords_in() -> Iterator[None]:
 
 
 @contextmanager
-def told(config: pytest.Config) -> Iterator[None]:
-    """Show an error and end with the status of the feature that wants another one than pytest's 4.
+def with_status_of_features(config: pytest.Config) -> Iterator[None]:
+    """Show a usage error and end with the status of a feature that wants another than pytest's 4.
 
-    pytest asks no plugin for the status of what it refuses.
+    pytest asks no plugin for the status of a usage error.
     """
     try:
         yield
     except Exception as error:
         arguments = tuple(map(str, config.invocation_params.args))
-        status: int | None = features().ask("usage_status", arguments=arguments)
+        status = features().usage_status(arguments)
         if status is None:
             raise
-        # What is no usage error is a fault of a conftest.py or of a plugin, and its traceback says where.
+        # Any other error is a fault of a conftest.py or of a plugin, and its traceback says where.
         lines = error.args if isinstance(error, pytest.UsageError) else format_exception(error)
         print(without_passwords("ERROR: " + "\n".join(map(str, lines))), file=sys.stderr)
         raise SystemExit(status) from None

@@ -14,7 +14,7 @@ from pytest_tfperf.core.exit_status import EXIT_INTERNAL
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE
 from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.session.pytest_reports import SESSION
+from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.stores.history import History
 from tests.helpers.command_lines import Argument, arguments
 from tests.helpers.measurements import measurement

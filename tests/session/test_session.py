@@ -241,11 +241,21 @@ def test_what_could_not_be_measured_is_not_listed_as_in_doubt(tmp_path: Path) ->
     assert closing(made, skips=False) == ["1 not measured: the error of each test says why, and what to do"]
 
 
+def test_a_session_that_compared_nothing_makes_no_launcher_for_its_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_tfperf.session.measuring.LocalLauncher", None)
+    made = session(tmp_path, against=Path("python"))
+    made.is_compared = True
+    assert made.remarks_of_features(in_brief=False) == ["NOTHING WAS COMPARED, so the session does not pass"]
+
+
 def without_baseline(folder: Path, **settings: Any) -> list[str]:
     made = session(folder, **settings)
     made.queue.begin("for_cpus")
     unknown = Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", verdict=unknown))
+    made.conclude()
     return closing(made, skips=False)
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import NOT_WITH_ANOTHER_SIDE, Settings
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.session_context import SessionContext
 
 
 def _python(text: str) -> Path:
@@ -28,10 +29,8 @@ AGAINST: Final[Setting[Path | None]] = Setting(
     metavar="PYTHON",
     excludes=NOT_WITH_ANOTHER_SIDE,
 )
-SETTINGS: Final = (AGAINST,)
 
 
-@hookimpl
 def prepare(settings: Settings) -> None:
     """Refuse a Python that can't train."""
     python = settings.of(AGAINST)
@@ -46,10 +45,9 @@ def prepare(settings: Settings) -> None:
             require_python(python)
 
 
-@hookimpl
-def other_side(settings: Settings) -> OtherSide | None:
-    """The same code under the Python of `--tfperf-against`, with that one's packages."""
-    python = settings.of(AGAINST)
+def other_side(context: SessionContext) -> OtherSide | None:
+    """The same code under the Python of `--tfperf-against`, with its packages."""
+    python = context.settings.of(AGAINST)
     if python is None:
         return None
     from pytest_tfperf.bench.other_side import OtherSide, State
@@ -59,3 +57,6 @@ def other_side(settings: Settings) -> OtherSide | None:
         b=State(title="this Python"),
         announcement=(f"each check compares this Python (b) with {python} (a) instead of a baseline",),
     )
+
+
+FEATURE: Final = Feature(settings=(AGAINST,), prepare=prepare, other_side=other_side)

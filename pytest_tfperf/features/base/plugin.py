@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,11 +9,11 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import NOT_WITH_ANOTHER_SIDE, Settings
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
-    from pytest_tfperf.core.selection import Selection
+    from pytest_tfperf.bench.session_context import SessionContext
 
 BASE: Final[Setting[str]] = Setting(
     name="base",
@@ -32,10 +30,8 @@ LOCK: Final[Setting[Path | None]] = Setting(
     help="run the base with the packages that this lock file names there; pip installs them once",
     metavar="FILE",
 )
-SETTINGS: Final = (BASE, LOCK)
 
 
-@hookimpl
 def prepare(settings: Settings) -> None:
     """Refuse a base that is no commit, before tests are collected."""
     base, lock = settings.of(BASE), settings.of(LOCK)
@@ -47,14 +43,15 @@ def prepare(settings: Settings) -> None:
         merge_base(require_repository(settings.root, BASE.spelled), base, BASE.spelled)
 
 
-@hookimpl
-def other_side(
-    settings: Settings, selection: Selection, say: Callable[[str], None], opened: ExitStack
-) -> OtherSide | None:
+def other_side(context: SessionContext) -> OtherSide | None:
     """The code of the merge base."""
+    settings = context.settings
     base = settings.of(BASE)
     if not base:
         return None
     from pytest_tfperf.features.base.side import base_side
 
-    return base_side(settings, selection, base, settings.of(LOCK), BASE.spelled, say, opened)
+    return base_side(settings, context.selection, base, settings.of(LOCK), BASE.spelled, context.say, context.opened)
+
+
+FEATURE: Final = Feature(settings=(BASE, LOCK), prepare=prepare, other_side=other_side)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.session_verdicts import SessionRecord
 
 STEP: Final[Setting[Path | None]] = Setting(
@@ -31,13 +32,11 @@ GIT_BISECT: Final[Setting[bool]] = Setting(
     help="for `git bisect run`: exit with 125, which skips the commit, where a test was not decided",
     of_one_session=True,
 )
-SETTINGS: Final = (STEP, GIT_BISECT)
 
 
-@hookimpl(tryfirst=True)
-def other_side(settings: Settings) -> OtherSide | None:
-    """The good state, and the one that is compared with it."""
-    path = settings.of(STEP)
+def other_side(context: SessionContext) -> OtherSide | None:
+    """The good state, and the state that is compared with it."""
+    path = context.settings.of(STEP)
     if path is None:
         return None
     from pytest_tfperf.bench.other_side import OtherSide
@@ -46,10 +45,9 @@ def other_side(settings: Settings) -> OtherSide | None:
     return read(OtherSide, path)
 
 
-@hookimpl
-def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
+def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
     """Give the answer to `tfperf bisect`."""
-    path = settings.of(STEP)
+    path = context.settings.of(STEP)
     if path is not None:
         from pytest_tfperf.features.bisect.step import answer_file, answer_of, write
 
@@ -57,7 +55,6 @@ def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
     return []
 
 
-@hookimpl
 def usage_status(arguments: Sequence[str]) -> int | None:
     """For `git bisect run`, which takes pytest's 4 for bad: a commit may lack the test's file or break conftest.py."""
     if GIT_BISECT.spelled not in arguments and not _asked_by(os.environ.get(parse.variable(GIT_BISECT.name))):
@@ -75,7 +72,6 @@ def _asked_by(variable: str | None) -> bool:
         return variable != parse.DEFAULT
 
 
-@hookimpl
 def exit_status(settings: Settings, record: Callable[[], SessionRecord], status: int) -> int | None:
     """The status for `git bisect run`."""
     if not settings.of(GIT_BISECT):
@@ -83,3 +79,13 @@ def exit_status(settings: Settings, record: Callable[[], SessionRecord], status:
     from pytest_tfperf.features.bisect.step import git_status
 
     return git_status(record(), status)
+
+
+FEATURE: Final = Feature(
+    settings=(STEP, GIT_BISECT),
+    comes_first=True,  # its sessions compare the two states of the step, whatever pytest's ini file says
+    other_side=other_side,
+    exit_status=exit_status,
+    usage_status=usage_status,
+    session_ended=session_ended,
+)

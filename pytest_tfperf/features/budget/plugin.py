@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.selection import Choice, Selection
+from pytest_tfperf.core.selection import Choice
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import BAD_NEWS
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.past import PastResult
-    from pytest_tfperf.stores.history import History
 
 BUDGET: Final[Setting[float | None]] = Setting(
     name="budget",
@@ -27,18 +27,14 @@ BUDGET: Final[Setting[float | None]] = Setting(
     metavar="TIME",
     of_one_session=True,
 )
-SETTINGS: Final = (BUDGET,)
 
 
-@hookimpl
-def select(
-    settings: Settings, selection: Selection, seconds: Mapping[str, float], failed: Collection[str], history: History
-) -> Choice | None:
-    """The most informative tests that fit; those that can't run here take no time, and stay.
+def select(context: SessionContext, seconds: Mapping[str, float], failed: Collection[str]) -> Choice | None:
+    """Choose the most informative tests that fit; tests that can't run here take no time, and stay.
 
-    What can't be read of the history makes tests look as if they had never been measured.
+    Without a history that can be read, tests look as if they had never been measured.
     """
-    budget = settings.of(BUDGET)
+    budget, history = context.settings.of(BUDGET), context.history
     if budget is None:
         return None
     now, remarks = datetime.now(UTC), []
@@ -50,21 +46,20 @@ def select(
     except TfperfError as error:
         remarks.append(f"{BUDGET.spelled} chose without a part of the history: {error}")
     known = candidates(
-        seconds, important=[test for test in seconds if selection[test].is_important], failed=failed, past=past
+        seconds, important=[test for test in seconds if context.selection[test].is_important], failed=failed, past=past
     )
     run, left_out = choose(known, budget, now)
     return Choice(
-        run=tuple(one.test for one in run),
-        left_out={one.test: one.seconds for one in left_out},
+        run=tuple(candidate.test for candidate in run),
+        left_out={candidate.test: candidate.seconds for candidate in left_out},
         limit_seconds=budget,
         option=BUDGET.spelled,
         remarks=tuple(remarks),
     )
 
 
-@hookimpl
 def remarks(settings: Settings, left_out: Mapping[str, float], in_brief: bool) -> list[str]:
-    """What was left out."""
+    """Say which tests were left out."""
     budget = settings.of(BUDGET) or 0.0
     return [(counted_left_out if in_brief else named_left_out)(left_out, budget)] if left_out else []
 
@@ -93,7 +88,7 @@ class Candidate:
 
 
 class Chosen(NamedTuple):
-    """The tests to run, the most informative first, and those that are left out."""
+    """The tests to run, the most informative first, and the tests left out."""
 
     run: tuple[Candidate, ...]
     left_out: tuple[Candidate, ...]
@@ -105,16 +100,16 @@ def choose(candidates: Iterable[Candidate], budget_seconds: float, now: datetime
     The order is: unsettled; never measured, or not for a week; important; the others. Within a group, the test that has
     waited longest is first. If no test fits, the first one runs alone.
     """
-    ordered = sorted(candidates, key=lambda one: _rank(one, now))
+    ordered = sorted(candidates, key=lambda candidate: _rank(candidate, now))
     run: list[Candidate] = []
     left_out: list[Candidate] = []
     total = 0.0
-    for one in ordered:
-        if total + one.seconds <= budget_seconds:
-            run.append(one)
-            total += one.seconds
+    for candidate in ordered:
+        if total + candidate.seconds <= budget_seconds:
+            run.append(candidate)
+            total += candidate.seconds
         else:
-            left_out.append(one)
+            left_out.append(candidate)
     if left_out and not run:
         run.append(left_out.pop(0))
     return Chosen(tuple(run), tuple(left_out))
@@ -133,18 +128,18 @@ def candidates(
         seconds: how long each test will probably take.
         important: the tests that are marked `important`.
         failed: the tests that failed last time, for whatever reason.
-        past: results of earlier sessions in any order, of throughputs and figures; those with an injected slowdown are
-            ignored.
+        past: results of earlier sessions in any order, of throughputs and figures; results with an injected slowdown
+            are ignored.
     """
     from pytest_tfperf.core.past import moment
 
     last: dict[str, list[PastResult]] = {}
-    for result in sorted(past, key=lambda one: moment(one.time)):
+    for result in sorted(past, key=lambda result: moment(result.time)):
         if result.is_slowed_on_purpose:
             continue
-        found = last.get(result.test, [])
-        same_session = bool(found) and found[0].session == result.session  # a test may make several calls
-        last[result.test] = [*found, result] if same_session else [result]
+        before = last.get(result.test, [])
+        same_session = bool(before) and before[0].session == result.session  # a test may make several calls
+        last[result.test] = [*before, result] if same_session else [result]
     return [
         Candidate(
             test=test,
@@ -161,14 +156,14 @@ def _is_unsettled(one: PastResult) -> bool:
     return any(outcome in BAD_NEWS for outcome in one.outcomes)
 
 
-def _rank(one: Candidate, now: datetime) -> tuple[int, float]:
-    waited = float("inf") if one.measured is None else (now - one.measured).total_seconds()
-    if one.is_unsettled:
+def _rank(candidate: Candidate, now: datetime) -> tuple[int, float]:
+    waited = float("inf") if candidate.measured is None else (now - candidate.measured).total_seconds()
+    if candidate.is_unsettled:
         group = 0
     elif waited > LONG.total_seconds():
         group = 1
     else:
-        group = 2 if one.is_important else 3
+        group = 2 if candidate.is_important else 3
     return group, -waited
 
 
@@ -193,3 +188,6 @@ def _how_many(left_out: Mapping[str, float], budget: float) -> str:
 
     tests = counted(len(left_out), "test")
     return f"--tfperf-budget of {duration(budget)} leaves out {tests} of about {duration(sum(left_out.values()))}"
+
+
+FEATURE: Final = Feature(settings=(BUDGET,), select=select, remarks=remarks)

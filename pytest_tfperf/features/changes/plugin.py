@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
-from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.session_verdicts import SessionVerdict
-    from pytest_tfperf.stores.history import History
 
 FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
     name="fail_on_drift",
@@ -22,20 +21,18 @@ FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
     "new baseline accepted",
     of_one_session=True,
 )
-SETTINGS: Final = (FAIL_ON_DRIFT,)
 
 
-@hookimpl
-def session_verdicts(
-    settings: Settings, session: str, machines: Sequence[str], history: History
-) -> Iterator[SessionVerdict]:
+def session_verdicts(context: SessionContext, machines: Sequence[str]) -> Iterator[SessionVerdict]:
     """A red verdict for each machine with a lasting slowdown, or a figure that became worse for good."""
-    if not settings.of(FAIL_ON_DRIFT):
-        return
     from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionVerdict
     from pytest_tfperf.features.changes.lasting_losses import lasting_losses  # imports NumPy
 
+    history = context.history
     for machine in machines:
         results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
-        if found := lasting_losses(results, session):
+        if found := lasting_losses(results, context.id):
             yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))
+
+
+FEATURE: Final = Feature(settings=(FAIL_ON_DRIFT,), session_verdicts=session_verdicts)

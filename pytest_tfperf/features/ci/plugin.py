@@ -1,4 +1,4 @@
-"""What CI systems read of a session: a summary in Markdown, annotations of source lines, and JUnit properties."""
+"""The files that CI systems read: a summary in Markdown, annotations of source lines, and JUnit properties."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionRecord
 
@@ -32,28 +33,34 @@ COMMENT: Final[Setting[Path | None]] = Setting(
     is_option=False,
     of_one_session=True,
 )
-SETTINGS: Final = (MARKDOWN, COMMENT)
 
 
-@hookimpl
 def prepare(settings: Settings) -> None:
     """Refuse a path that can't be written."""
-    for one in SETTINGS:
-        if (path := settings.of(one)) is not None:
-            files.require_writable(path, one.spelled)
+    for setting in (MARKDOWN, COMMENT):
+        if (path := settings.of(setting)) is not None:
+            files.require_writable(path, setting.spelled)
 
 
-@hookimpl
 def properties(results: Sequence[Measurement]) -> list[tuple[str, object]]:
-    """What JUnit XML says of a test."""
+    """Give the JUnit properties of a test."""
     from pytest_tfperf.features.ci import outputs
 
     return [*outputs.properties(results)]
 
 
-@hookimpl
-def session_ended(settings: Settings, record: SessionRecord) -> Iterator[str]:
+def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
     """Write all that was asked for."""
     from pytest_tfperf.features.ci.outputs import outputs
 
+    settings = context.settings
     yield from outputs(settings, record, settings.of(MARKDOWN), settings.of(COMMENT))
+
+
+FEATURE: Final = Feature(
+    settings=(MARKDOWN, COMMENT),
+    always=True,  # JUnit's properties, and the annotations and summary of a GitHub job
+    prepare=prepare,
+    properties=properties,
+    session_ended=session_ended,
+)

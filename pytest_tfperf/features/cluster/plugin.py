@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 from pytest_tfperf.features.cluster.engine import LOCAL, NAMES, find_engine, split_launcher
 
 if TYPE_CHECKING:
@@ -49,12 +49,10 @@ KEY_FILE: Final[Setting[Path | None]] = Setting(
     help="file with the key of ranks that --tfperf-launcher=external awaits",
     is_option=False,
 )
-SETTINGS: Final = (LAUNCHER, INTERFACE, PORT, KEY_FILE)
 
 
-@hookimpl
 def nodes(settings: Settings) -> Nodes | None:
-    """What the launcher's engine starts; None for `local`."""
+    """Make the launcher of `--tfperf-launcher`; None for `local`."""
     engine = find_engine(settings.of(LAUNCHER))
     if engine is None:
         return None
@@ -69,3 +67,6 @@ def nodes(settings: Settings) -> Nodes | None:
         folder=settings.dir,
         silence_seconds=settings.timeout,
     )
+
+
+FEATURE: Final = Feature(settings=(LAUNCHER, INTERFACE, PORT, KEY_FILE), nodes=nodes)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.core.figure import BUILT_IN, Figure, figures_of
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.session_verdicts import SessionRecord
-    from pytest_tfperf.stores.baselines import BaselineStore
 
 
 def _figures(text: str) -> tuple[Figure, ...]:
@@ -30,28 +30,33 @@ ALSO: Final[Setting[tuple[Figure, ...]]] = Setting(
     metavar="FIGURES",
     is_option=False,
 )
-SETTINGS: Final = (ALSO,)
 
 
-@hookimpl
 def figures(settings: Settings) -> tuple[Figure, ...]:
-    """Those of `tfperf_also`."""
+    """The figures of `tfperf_also`."""
     return settings.of(ALSO)
 
 
-@hookimpl
-def session_ended(settings: Settings, record: SessionRecord, baselines: BaselineStore) -> Iterator[str]:
+def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
     """Name the rows of figures that the session's tests do not ask for."""
-    if settings.smoke:
+    if context.settings.smoke:
         return
-    checked = [one for one in record.alone if one.verdict is not None]
-    for machine in dict.fromkeys(one.machine for one in checked):
-        here = [one for one in checked if one.machine == machine]
-        asked = {one.key._replace(figure=figure.figure.name) for one in here for figure in one.figures}
-        measured = {one.key for one in here}
-        for key in baselines.figures(machine):
+    checked = [m for m in record.alone if m.verdict is not None]
+    for machine in dict.fromkeys(m.machine for m in checked):
+        here = [m for m in checked if m.machine == machine]
+        asked = {m.key._replace(figure=figure.figure.name) for m in here for figure in m.figures}
+        measured = {m.key for m in here}
+        for key in context.baselines.figures(machine):
             if key._replace(figure="") in measured and key not in asked:
                 yield (
                     f"{machine}.csv: the baseline of {key.figure} of {key.workload} on {key.topology} is stale: no "
                     "test of this session asks for it. Delete the row, or ask for the figure with also="
                 )
+
+
+FEATURE: Final = Feature(
+    settings=(ALSO,),
+    always=True,  # rows become stale where the setting is removed
+    figures=figures,
+    session_ended=session_ended,
+)

@@ -10,13 +10,12 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.session_verdicts import SessionRecord
-    from pytest_tfperf.stores.baselines import BaselineStore
-    from pytest_tfperf.stores.history import History
 
 HTML: Final[Setting[Path | None]] = Setting(
     name="html",
@@ -26,19 +25,17 @@ HTML: Final[Setting[Path | None]] = Setting(
     metavar="PATH",
     of_one_session=True,
 )
-SETTINGS: Final = (HTML,)
 
 
-@hookimpl
 def prepare(settings: Settings) -> None:
     """Refuse a path that can't be written."""
     if (path := settings.of(HTML)) is not None:
         files.require_writable(path, HTML.spelled)
 
 
-@hookimpl
-def session_ended(settings: Settings, record: SessionRecord, history: History, baselines: BaselineStore) -> list[str]:
+def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
     """Write the report; without measurements a file that is there stays."""
+    settings, history = context.settings, context.history
     path = settings.of(HTML)
     if path is None or settings.collects_only:
         return []
@@ -60,7 +57,7 @@ def session_ended(settings: Settings, record: SessionRecord, history: History, b
     past = []
     with suppress(TfperfError):  # a smoke run has none, and a broken history was reported before
         past = history.results()
-    source = report_source(source, past, history, baselines)
+    source = report_source(source, past, history, context.baselines)
     try:
         files.replace(path, page(report_facts(source)))
     except OSError as error:
@@ -69,3 +66,6 @@ def session_ended(settings: Settings, record: SessionRecord, history: History, b
             "tfperf report -o PATH"
         ]
     return [f"report: {path}"]
+
+
+FEATURE: Final = Feature(settings=(HTML,), prepare=prepare, session_ended=session_ended)

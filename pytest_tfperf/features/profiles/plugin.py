@@ -25,12 +25,12 @@ from pytest_tfperf.core.profile import OpTime, Profile, Trace, grown, largest
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.run_engine import RunEngine
+    from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.bench.task import Profiler, Task
-    from pytest_tfperf.stores.history import History
 
 FOLDER: Final[Setting[Path | None]] = Setting(
     name="profile_on_regression",
@@ -39,10 +39,8 @@ FOLDER: Final[Setting[Path | None]] = Setting(
     help="folder for traces of TensorFlow's profiler, taken of each regressed test and each new baseline",
     metavar="DIR",
 )
-SETTINGS: Final = (FOLDER,)
 
 
-@hookimpl
 def check_stores(settings: Settings) -> None:
     """Refuse a folder that can't be written."""
     folder = settings.of(FOLDER)
@@ -50,13 +48,12 @@ def check_stores(settings: Settings) -> None:
         TraceStore(folder).prepare()
 
 
-@hookimpl
-def profiler(settings: Settings, engine: RunEngine, history: History) -> Profiler | None:
-    """What profiles where a folder for traces was given."""
-    folder = settings.of(FOLDER)
+def profiler(context: SessionContext, engine: RunEngine) -> Profiler | None:
+    """Make the profiler where a folder for traces was given."""
+    folder = context.settings.of(FOLDER)
     if folder is None:
         return None
-    return TaskProfiler(engine, TraceStore(folder), settings.root, history.profile_of).profile
+    return TaskProfiler(engine, TraceStore(folder), context.settings.root, context.history.profile_of).profile
 
 
 _MOST_CHARACTERS = 100  # file systems allow 255 bytes
@@ -106,7 +103,7 @@ class TraceStore:
                 (folder / f"{file_name(host)}.xplane.pb").write_bytes(data)
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # those with other traces stay
+            with suppress(OSError):  # folders with other traces stay
                 for empty in (folder.parent, folder.parent.parent, top, top.parent):
                     empty.rmdir()
             raise
@@ -134,7 +131,7 @@ _OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profi
 
 
 class TaskProfiler:
-    """Profiles tasks that were measured; one for a session.
+    """Profiles measured tasks of a session.
 
     The verdict does not depend on the profile, so failures are only reported.
 
@@ -196,3 +193,6 @@ class TaskProfiler:
 
     def _shown(self, path: Path) -> str:
         return str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)
+
+
+FEATURE: Final = Feature(settings=(FOLDER,), check_stores=check_stores, profiler=profiler)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.features.references.environment import ReferenceEnvironment
@@ -28,12 +28,10 @@ REFERENCE: Final[Setting[ReferenceEnvironment | None]] = Setting(
     help="confirm slowdowns in this environment, not in those of tfperf reference",
     metavar="PYTHON[:SOURCE]",
 )
-SETTINGS: Final = (REFERENCE,)
 
 
-@hookimpl
 def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) -> References:
-    """The one that was named, or those that `tfperf reference` has built."""
+    """The environment that was named, or the environments that `tfperf reference` has built."""
     from pytest_tfperf.features.references.environment import ReferenceLaunchers
     from pytest_tfperf.features.references.store import ReferenceStore
 
@@ -41,15 +39,24 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
     store = ReferenceStore(settings.dir, baselines=settings.baselines, root=settings.root)
     return ReferenceLaunchers(
         store.find if named is None else lambda _: named,
-        lambda found: _launcher(found, settings, launch),
+        lambda environment: _launcher(environment, settings, launch),
         settings.root,
         settings.baselines,
     )
 
 
-def _launcher(found: ReferenceEnvironment, settings: Settings, launch: Callable[[Interpreter], Launcher]) -> Launcher:
-    """What starts workers in an environment, and proves that they don't run the current code."""
+def _launcher(
+    environment: ReferenceEnvironment, settings: Settings, launch: Callable[[Interpreter], Launcher]
+) -> Launcher:
+    """The launcher of workers in an environment, which proves that they don't run the current code."""
     from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 
-    checkout, local = found.checkout(settings.root), launch(found.interpreter(settings.root))
+    checkout, local = environment.checkout(settings.root), launch(environment.interpreter(settings.root))
     return local if checkout is None else CheckoutLauncher(local, checkout, may_be_same=True)
+
+
+FEATURE: Final = Feature(
+    settings=(REFERENCE,),
+    always=True,  # the baselines name their environments
+    references=references,
+)

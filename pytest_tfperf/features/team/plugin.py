@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.history_url import VARIABLE, HistoryUrl
 from pytest_tfperf.core.setting import Setting
-from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import hookimpl
+from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.session_verdicts import SessionRecord
 
 HISTORY_URL: Final[Setting[HistoryUrl | None]] = Setting(
@@ -25,29 +25,27 @@ HISTORY_URL: Final[Setting[HistoryUrl | None]] = Setting(
     is_option=False,
     is_secret=True,
 )
-SETTINGS: Final = (HISTORY_URL,)
 
 SESSION_SECONDS: Final = 5.0
 """How long a session waits for its push."""
 
 
-@hookimpl
-def session_ended(settings: Settings, record: SessionRecord) -> list[str]:
+def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
     """Send what earlier pushes did not deliver."""
-    url = settings.of(HISTORY_URL)
+    url = context.settings.of(HISTORY_URL)
     if not record.keeps_history:
         return []
     if url is None:
         is_empty = not os.environ.get(VARIABLE, parse.DEFAULT).strip()
         return [f"history not sent: {VARIABLE} is empty, as a secret is in jobs that may not have it"] * is_empty
-    said = push_new(settings.dir, url)
+    said = push_new(context.settings.dir, url)
     return [said] if said else []
 
 
 def push_new(folder: Path, url: HistoryUrl, seconds: float = SESSION_SECONDS) -> str:
     """Send what earlier pushes did not deliver; returns why some of it was not sent, "" where all was.
 
-    What has arrived when the time is over stays. The process is killed then, because a driver may wait for a name
+    Rows that arrived within the time stay. The process is killed then, because a driver may wait for a name
     server, or for a network that drops packets, longer than any limit of its own.
     """
     command = [sys.executable, "-P", "-m", "pytest_tfperf.cli", "history", "push", "--new", "--history", str(folder)]
@@ -67,3 +65,6 @@ def push_new(folder: Path, url: HistoryUrl, seconds: float = SESSION_SECONDS) ->
         return ""
     said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
     return f"history not sent: {said.removeprefix('tfperf: ')}. The next push sends it"
+
+
+FEATURE: Final = Feature(settings=(HISTORY_URL,), session_ended=session_ended)

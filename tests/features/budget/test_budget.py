@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.selection import SelectedTest, Selection
@@ -135,12 +136,15 @@ def test_a_test_is_unsettled_if_any_call_of_its_last_session_was() -> None:
     ("value", "outcome"), [(2.6, Outcome.REGRESSED), (None, Outcome.INVALID)], ids=["regressed", "not measured"]
 )
 def test_a_test_that_failed_by_a_figure_is_unsettled(tmp_path: Path, value: float | None, outcome: Outcome) -> None:
-    history = History(tmp_path / "history.sqlite")
+    selection = Selection(SelectedTest(id=test) for test in ("a", "b"))
+    settings = Settings(dir=tmp_path, of_features={"budget": 1.0})
+    context = SessionContext(settings=settings, selection=selection)
     loss = Verdict(figure=Figure("loss"), value=value, outcome=outcome, reason=Reason.CONFIRMED)
     for test, figures in (("a", ()), ("b", (loss,))):
-        history.append(measurement(test=test, verdict=verdict(), figures=figures, time=datetime.now(UTC).isoformat()))
-    selection = Selection(SelectedTest(id=test) for test in ("a", "b"))
-    choice = select(Settings(of_features={"budget": 1.0}), selection, {"a": 1.0, "b": 1.0}, (), history)
+        context.history.append(
+            measurement(test=test, verdict=verdict(), figures=figures, time=datetime.now(UTC).isoformat())
+        )
+    choice = select(context, {"a": 1.0, "b": 1.0}, ())
     assert choice is not None
     assert choice.run == ("b",)
 

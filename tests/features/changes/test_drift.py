@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from pytest_tfperf import cli
+from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Verdict
-from pytest_tfperf.features.changes.plugin import FAIL_ON_DRIFT, session_verdicts
+from pytest_tfperf.features.changes.plugin import session_verdicts
 from pytest_tfperf.reports.session_verdicts import text_of
-from pytest_tfperf.stores.history import History
 from tests.helpers.inner import ANY_THROUGHPUT, Project
 from tests.helpers.measurements import KEY, baseline, measurement, verdict
 
@@ -147,14 +147,13 @@ def test_a_new_baseline_accepts_it(slower: Project) -> None:
 
 
 def test_a_figure_that_became_worse_for_good_is_one(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.sqlite")
+    context = SessionContext(settings=Settings(dir=tmp_path), id=f"day-{DAYS - 1}")
     for day in range(DAYS):
         memory = Verdict(
             figure=Figure("peak_memory"),
             value=2.0**33 * (1.1 if day >= SLOWER_FROM else 1.0),
             baseline=baseline(2.0**33, key=KEY._replace(figure="peak_memory"), unit="bytes"),
         )
-        history.append(on_day(day, measurement(verdict=verdict(), figures=(memory,))))
-    settings = Settings(of_features={FAIL_ON_DRIFT.name: True})
-    (found,) = session_verdicts(settings, f"day-{DAYS - 1}", ["box"], history)
+        context.history.append(on_day(day, measurement(verdict=verdict(), figures=(memory,))))
+    (found,) = session_verdicts(context, ["box"])
     assert "peak memory of resnet50-b64-replicated-device on 1x8): +10.0 %" in text_of(found)

@@ -20,8 +20,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Verdict
 from pytest_tfperf.features.compare_sessions.command import render
 from pytest_tfperf.features.compare_sessions.side_comparison import (
-    Movement,
     FigureValue,
+    Movement,
     compare_sides,
     values_of_measurements,
     values_of_rows,
