@@ -66,7 +66,7 @@ def try_imports(interpreter: Interpreter, functions: Collection[str] = ()) -> tu
     python = interpreter.python
     try:
         done = subprocess.run(
-            interpreter.command("pytest_tfperf.training.try_imports"),
+            [*interpreter.command("pytest_tfperf.training.process"), "--try-imports"],
             input=json.dumps({"import_paths": interpreter.import_paths(), "functions": sorted(functions)}),
             cwd=interpreter.folder(),
             env={**interpreter.environment(), **_WITHOUT_GPUS},

@@ -2,7 +2,8 @@
 
 A frame is 4 bytes of length, 32 bytes of HMAC-SHA256, and UTF-8 JSON. The signature covers the direction and a running
 number, so that within a connection a frame can't be forged, reordered or replayed. Nothing is ever unpickled. Each
-session makes a new key, unless the user gives one.
+session makes a new key, unless the user gives one. Ranks talk to each other by TensorFlow's own protocols, at ports
+that `reserve_port` holds for them.
 """
 
 from __future__ import annotations
@@ -276,6 +277,18 @@ def connect(address: str) -> Channel:
     except OSError as error:
         raise ConnectionLost(f"{host}:{port}: {error}") from error
     return Channel(sock, key, ours=b"worker", theirs=b"driver")
+
+
+def reserve_port(host: str) -> tuple[socket.socket, str]:
+    """A port of this machine that no other process gets while the socket lives, and its address "host:port".
+
+    The socket is bound and does not listen: with SO_REUSEADDR, TensorFlow's server can then bind the same port. It
+    listens on all addresses of the machine, so the port must be free on all of them.
+    """
+    reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("", 0))
+    return reserved, f"{host}:{reserved.getsockname()[1]}"
 
 
 def read_key(path: Path) -> str:

@@ -3,7 +3,7 @@
 To add a launcher, write its engine: one class that meets `Engine`, in a file of `engines/`; nothing else lists it. For
 `--tfperf-launcher="pbs OPTIONS"` that is the class `Pbs` in `pbs.py`, which is made with the options. It only says
 which command starts the ranks: `rank_launcher.py` runs it, and talks to the ranks. If it tells them their numbers in
-variables of its own, in place of TFPERF_RANK, `training/place.py` has to know those.
+variables of its own, in place of TFPERF_RANK, `training/rank.py` has to know those.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Engine(Protocol):
         Args:
             nodes: on how many nodes.
             ranks_per_node: how many ranks on each.
-            rank: the command of one rank; it finds out its number by itself (`training/place.py`).
+            rank: the command of one rank; it finds out its number by itself (`training/rank.py`).
             variables: names of the environment variables that each rank needs.
             gpus: that the ranks of a node need together, where the engine chooses the nodes.
         """
