@@ -119,7 +119,7 @@ class TrainingLoop:
         )
 
     def _first_run(self, steps: int) -> float:
-        """Take a compiled model's first steps: Keras creates variables in the first, and the next window traces again."""
+        """Take a compiled model's first steps: Keras creates variables in the first, and then traces again."""
         self._creates_variables = False
         first = float(self.window(tf.constant(1)))
         rest = float(self.window(tf.constant(steps - 1)))

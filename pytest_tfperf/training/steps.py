@@ -259,8 +259,8 @@ class CompiledModelStep:
                 "exchange gradients by NCCL only: use all_reduce='nccl' on GPUs, return the model without compiling "
                 "it, or leave xla out"
             )
-        # As `fit` does. If this fails, as without a `call`, Keras makes the variables in the first step. Several replicas
-        # of a rank could not run such a step, because TensorFlow can't initialise their variables in it.
+        # As `fit` does. If this fails, as without a `call`, Keras makes the variables in the first step, which several
+        # replicas of a rank could not run, because TensorFlow can't initialise their variables in it.
         with strategy.scope(), suppress(Exception):
             model._symbolic_build(data_batch=batch)
         self._model = model
