@@ -14,7 +14,7 @@ import math
 import random
 from collections.abc import Callable
 
-from pytest_tfperf.programs.averages import is_running_average
+from pytest_tfperf.programs.recent_rates import is_running_average
 
 LENGTH = 100
 
