@@ -26,15 +26,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output.prepare()
     session_settings.forget()
     try:
-        made = parser()
-    except TfperfError as error:  # pytest's ini file, from which defaults come
+        commands = parser()
+    except TfperfError as error:  # of pytest's ini file, which has defaults
         output.warn(str(error))
         return EXIT_USAGE
     try:
-        parsed, unknown = made.parse_known_args(arguments)
+        parsed, unknown = commands.parse_known_args(arguments)
         if unknown:  # parse_args would print the usage of `tfperf` itself, without the options of the command
             parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    except SystemExit as ended:  # argparse has printed why, or the help
+    except SystemExit as ended:  # argparse has printed the error, or the help
         return EXIT_USAGE if ended.code else EXIT_GREEN
     return _guarded(parsed)
 
@@ -71,13 +71,13 @@ def _guarded(parsed: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of `tfperf`, with all commands."""
-    made: argparse.ArgumentParser = output.Parser(
+    top: argparse.ArgumentParser = output.Parser(
         prog="tfperf",
-        description="What pytest-tfperf does outside of a pytest session.",
+        description="The parts of pytest-tfperf that need no pytest session.",
         epilog=f"`tfperf COMMAND --help` has examples and the exit statuses. The documentation: {DOCS}",
     )
-    made.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
-    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    top.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_topology(commands)
     actions = history.add_to(commands)
     for command in features.commands():
@@ -85,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
             command.add_to(commands)
         if hasattr(command, "add_to_history"):
             command.add_to_history(actions)
-    return made
+    return top
 
 
 def _version() -> str:
@@ -109,11 +109,11 @@ def _add_topology(commands: Commands) -> None:
 def _topology(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.hardware.discovery import discover
 
-    found = discover()
+    machine = discover()
     if arguments.json:
-        output.show_json(found.to_json())
+        output.show_json(machine.to_json())
     else:
-        output.show(render(found))
+        output.show(render(machine))
     return EXIT_GREEN
 
 

@@ -1,4 +1,4 @@
-"""`tfperf history`: what was measured, shown, exported or pruned; features add further actions."""
+"""`tfperf history`: show, export or prune measurements; features add further actions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Commands) -> Commands:
-    """Add the command; returns what features add its actions to."""
+    """Add the command; returns the subparsers to which features add its actions."""
     history = add_command(
         commands,
         "history",
@@ -130,25 +130,26 @@ _COLUMNS = Columns(
 def by_workload(
     results: Iterable[PastResult], width: int | None = None, figures: Iterable[PastResult] = ()
 ) -> list[str]:
-    """One line for each machine, workload and topology.
+    """A table with a line for each machine, workload and topology.
 
-    The outcome is the last test's, with the figure that it is of where the throughput had another one.
-
-    `change` is the last measurement against the median of all measurements of its unit that are valid and not slowed
-    on purpose. Name, unit, session and time are the last one's. `width` is the terminal's, None for no limit.
+    The outcome is that of the last test, with its figure where the throughput's outcome differs. `change` is the last
+    measurement against the median of all measurements of its unit that are valid and not slowed on purpose. Name, unit,
+    session and time are those of the last measurement. `width` is the terminal's, None for no limit.
     """
-    blamed = {(one.id, str(one.outcome)): shown_name(one.key.figure) for one in figures if one.outcome}
-    found: dict[tuple[str, str, str], list[PastResult]] = {}
-    for one in results:
-        found.setdefault((one.machine, one.workload, one.topology), []).append(one)
-    names = shown_names((one.workload, one.name) for measured in found.values() for one in measured)
+    blamed = {(figure.id, str(figure.outcome)): shown_name(figure.key.figure) for figure in figures if figure.outcome}
+    groups: dict[tuple[str, str, str], list[PastResult]] = {}
+    for result in results:
+        groups.setdefault((result.machine, result.workload, result.topology), []).append(result)
+    names = shown_names((result.workload, result.name) for measured in groups.values() for result in measured)
     rows = []
-    for (machine, workload, topology), measured in sorted(found.items()):
+    for (machine, workload, topology), measured in sorted(groups.items()):
         last = measured[-1]
-        alike = [one for one in measured if one.unit == last.unit]
-        valid = [one for one in alike if one.outcome is not Outcome.INVALID and not one.is_slowed_on_purpose]
+        alike = [result for result in measured if result.unit == last.unit]
+        valid = [
+            result for result in alike if result.outcome is not Outcome.INVALID and not result.is_slowed_on_purpose
+        ]
         figure = blamed.get((last.id, last.test_outcome)) if last.test_outcome != last.outcome_word else None
-        median = statistics.median(one.value for one in valid or alike)
+        median = statistics.median(result.value for result in valid or alike)
         rows.append(
             {
                 "outcome": f"{last.test_outcome or 'measured'}{f' ({figure})' if figure else ''}",

@@ -1,1 +1,1 @@
-"""What the commands of `tfperf` share."""
+"""Shared by the commands of `tfperf`: arguments, output, and the session's settings."""

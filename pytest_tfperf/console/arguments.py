@@ -1,4 +1,4 @@
-"""What the commands' parsers share: help, exit statuses, and the options for folders, histories and parts of them."""
+"""Shared by the commands' parsers: help, exit statuses, and the options for folders, histories and their filters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-"""What `add_subparsers` gives; commands are added to it."""
+"""The result of `add_subparsers`, to which commands are added."""
 
 STATUSES: Final = {
     EXIT_GREEN: "done",
@@ -62,7 +62,7 @@ def add_command(
 
 
 def folder(option: str, default: str, what: str) -> argparse.ArgumentParser:
-    """A parent parser with an option that takes a folder; its default is that of a session here."""
+    """A parent parser with an option that takes a folder; the default is the same as a session's here."""
     parser = argparse.ArgumentParser(add_help=False)
     name = option.removeprefix("--")
     parser.add_argument(
@@ -102,19 +102,19 @@ def open_history(arguments: argparse.Namespace) -> History:
     from pytest_tfperf.stores.history import History
 
     place: str = arguments.history
-    if "opened" not in arguments:  # once, so that `unread` counts a row once
+    if "opened" not in arguments:  # open it once, so that `unread` counts a row once
         arguments.opened = History(HistoryUrl(place) if is_url(place) else Path(place) / "history.sqlite")
     history: History = arguments.opened
     return history
 
 
 def unread(arguments: argparse.Namespace) -> str:
-    """The sentence on rows of the history that the command left out; "" for none."""
+    """A sentence about rows of the history that the command could not read; "" for none."""
     return str(arguments.opened.unread) if "opened" in arguments else ""
 
 
 def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """The type of an argument whose text is allowed as that of a setting with this parser."""
+    """An argument's type from the parser of a setting."""
 
     def parsed(text: str) -> T:
         try:
@@ -155,7 +155,7 @@ _AGES: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(
 
 
 _MOST_NAMED: Final = 10
-LATEST: Final = ("latest", "previous")  # names of sessions, the last one first
+LATEST: Final = ("latest", "previous")  # names of sessions, the last session first
 
 
 def history_filters() -> argparse.ArgumentParser:
@@ -191,10 +191,10 @@ def wanted(arguments: argparse.Namespace, history: History) -> Filters:
 def session_id(
     history: History, name: str | None, machine: str | None = None, *, alone_only: bool = False
 ) -> str | None:
-    """The id of the session that is called `latest` or `previous`; any other name is an id.
+    """The id of the session `latest` or `previous`; any other name is an id.
 
-    `latest` is the last session, or that of the given machine. `previous` is the one before it on the same machines.
-    With `alone_only` sessions that measured only beside another side are not counted.
+    `latest` is the last session, or the last of the given machine. `previous` is the session before it on the same
+    machines. With `alone_only` sessions that measured only beside another side are not counted.
 
     Raises:
         TfperfError: there is no such session, or no history.
@@ -203,8 +203,8 @@ def session_id(
         return name
     known = history.sessions(machine, alone_only=alone_only)
     # A team's server has sessions of other machines, too.
-    machines = {one for session, one in known if session == known[-1][0]}
-    sessions = list(dict.fromkeys(session for session, one in reversed(known) if one in machines))
+    machines = {own for session, own in known if session == known[-1][0]}
+    sessions = list(dict.fromkeys(session for session, own in reversed(known) if own in machines))
     if len(sessions) <= LATEST.index(name):
         of = f" of {', '.join(sorted(machines))}" if machines else ""
         raise TfperfError(
@@ -214,13 +214,13 @@ def session_id(
 
 
 def nothing_left(history: History, wanted: Filters) -> TfperfError | None:
-    """The error that names the first filter that leaves no measurement; None if some are left, or without filters."""
+    """The error for the first filter that leaves no measurement; None if some are left, or without filters."""
     met: Filters = {}
     before = history.results() if any(value is not None for value in wanted.values()) else []
     for name, value in wanted.items():
         if value is None or not before:
             continue
-        others = f" (with {', '.join(f'--{one}' for one in met)})" if met else ""
+        others = f" (with {', '.join(f'--{earlier}' for earlier in met)})" if met else ""
         met = cast("Filters", met | {name: value})
         left = history.results(**met)
         if not left:
@@ -230,18 +230,18 @@ def nothing_left(history: History, wanted: Filters) -> TfperfError | None:
 
 
 def _why(name: str, value: object, before: Sequence[PastResult]) -> str:
-    """Why this filter leaves none of the measurements `before` it."""
+    """Why this filter leaves none of the measurements that passed the filters before."""
     if isinstance(value, datetime):
-        times = sorted(one.time for one in before)
+        times = sorted(result.time for result in before)
         which, other = (
             ("since", f"last is of {times[-1]}") if name == "since" else ("before", f"first is of {times[0]}")
         )
         return f"nothing was measured {which} {value:%Y-%m-%d %H:%M}; the {other}"
     given = str(value)
-    known = list(dict.fromkeys(text for one in reversed(before) if (text := getattr(one, name))))
+    known = list(dict.fromkeys(text for result in reversed(before) if (text := getattr(result, name))))
     if not known:
         return f"no measurement has a {name}"
-    nearest = get_close_matches(given, known, n=1) + [one for one in known if given in one]
+    nearest = get_close_matches(given, known, n=1) + [text for text in known if given in text]
     shown = list(dict.fromkeys([*nearest, *known]))[:_MOST_NAMED]
     more = f" And {len(known) - len(shown)} more: `tfperf history --csv`" if len(known) > len(shown) else ""
     return f"{one_of(name, given, shown)}{more}"

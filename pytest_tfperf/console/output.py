@@ -1,4 +1,4 @@
-"""All that `tfperf` prints, without passwords and without what a terminal would obey.
+"""The output of `tfperf`, without passwords and without escapes that a terminal would obey.
 
 Printing does not fail a command: a reader may leave early, and a terminal may lack characters.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help and errors are printed as all else is."""
+    """A parser whose help and errors are printed as all other output."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         argparse.ArgumentParser.__init__(self, *args, **options)
@@ -39,17 +39,17 @@ class Parser(argparse.ArgumentParser):
         return argparse.ArgumentParser._get_values(self, action, arg_strings)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        # What argparse's help, version and errors all go through.
+        # argparse prints help, version and errors by this method.
         argparse.ArgumentParser._print_message(self, printable(message), file)
 
 
 def word_of_a_program(text: str) -> str:
-    """The type of arguments that are a program's own, which may be empty."""
+    """The type of a program's own arguments, which may be empty."""
     return text
 
 
 def prepare() -> None:
-    """Let characters that the terminal's encoding lacks be written as escapes, so that no file name ends a command."""
+    """Write characters that the terminal's encoding lacks as escapes, so that no file name ends a command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -70,12 +70,12 @@ def show_json(facts: object) -> None:
 
 
 def show_csv(frame: pandas.DataFrame) -> None:
-    """Print a frame as CSV, which a spreadsheet may open; cell by cell, because no password goes beyond its cell."""
+    """Print a frame as CSV that is safe in a spreadsheet; passwords are removed cell by cell."""
     _print(frame.map(csv_cell).to_csv(index=False).rstrip("\n"))
 
 
 def width() -> int | None:
-    """The width of the terminal; None for a file or a pipe, where a line may have any length."""
+    """The width of the terminal; None for a file or a pipe."""
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 

@@ -1,4 +1,4 @@
-"""What a session in the current folder would be told: environment variables, and pytest's ini file."""
+"""The settings of a session in the current folder: environment variables, and pytest's ini file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_tfperf.errors import TfperfError
 T = TypeVar("T")
 
 FILES: Final = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
-"""Where pytest looks for its configuration, in its order."""
+"""The files in which pytest looks for its configuration, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class IniFile:
     values: Mapping[str, str]
 
     def lines_for(self, settings: Mapping[str, str]) -> list[str]:
-        """The lines that the user may add to it, the section's header first; none where no setting is missing."""
+        """The lines of missing settings, below the section's header; [] if none is missing."""
         missing = {name: value for name, value in settings.items() if name not in self.values}
         quote = '"' if self.path.suffix == ".toml" else ""
         lines = [f"{name} = {quote}{value}{quote}" for name, value in missing.items()]
@@ -64,7 +64,7 @@ def _text(path: Path) -> str:
 
 
 def _values(text: str, path: Path) -> dict[str, Any]:
-    """The settings of pytest in a file."""
+    """Pytest's settings in a file."""
     try:
         if path.suffix == ".toml":
             return _toml_values(tomllib.loads(text), path)
@@ -82,14 +82,14 @@ def _toml_values(document: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _headers(path: Path) -> list[str]:
-    """The headers that may begin pytest's section in such a file."""
+    """The possible headers of pytest's section in such a file."""
     if path.name == "pyproject.toml":
         return ["[tool.pytest.ini_options]", "[tool.pytest]"]
     return ["[tool:pytest]"] if path.name == "setup.cfg" else ["[pytest]"]
 
 
 def _header(text: str, path: Path) -> str:
-    """The line that begins pytest's section, as it stands in the file; "" for none."""
+    """The header of pytest's section, as it stands in the file; "" without such a section."""
     wanted = _headers(path)
     return next((line for line in text.splitlines() if line.partition("#")[0].strip().replace(" ", "") in wanted), "")
 
@@ -100,8 +100,8 @@ def root() -> Path:
     Raises:
         TfperfError: the file can't be read or parsed.
     """
-    found = _read(Path.cwd())
-    return found.path.parent if found else _root_without_settings(Path.cwd())
+    ini = _read(Path.cwd())
+    return ini.path.parent if ini else _root_without_settings(Path.cwd())
 
 
 def setting(name: str, parse: Callable[[str], T]) -> T | None:
@@ -112,14 +112,14 @@ def setting(name: str, parse: Callable[[str], T]) -> T | None:
     """
     if (text := os.environ.get(variable(name))) is not None:
         return parsed(text, f"environment variable {variable(name)}", parse, None)
-    found = _read(Path.cwd())
-    if found is None or (text := found.values.get(f"tfperf_{name}")) is None:
+    ini = _read(Path.cwd())
+    if ini is None or (text := ini.values.get(f"tfperf_{name}")) is None:
         return None
-    return parsed(text, f"{found.path}: tfperf_{name}", parse, None)
+    return parsed(text, f"{ini.path}: tfperf_{name}", parse, None)
 
 
 def folder_setting(name: str, default: str) -> Path:
-    """A folder, as short as it can be written here.
+    """A folder of the session, relative to the current folder where it lies below.
 
     Raises:
         TfperfError: as `setting`.
@@ -129,14 +129,11 @@ def folder_setting(name: str, default: str) -> Path:
 
 
 def forget() -> None:
-    """Read the file again when it is next asked for."""
+    """Read the file again at the next use."""
     _read.cache_clear()
 
 
-@cache
-def _read(start: Path) -> IniFile | None:
-    """Each command asks several times for what one file says."""
-    return ini_file(start)
+_read = cache(ini_file)  # each command reads several settings
 
 
 def _root_without_settings(folder: Path) -> Path:

@@ -1,7 +1,7 @@
 """Small data sets of real photographs and of token ids.
 
-For whoever wants to measure an input pipeline without ImageNet at hand.
-`tfperf make-imagenet` and `tfperf make-tokens` write them; what writes records runs in training/, beside TensorFlow.
+For users who measure an input pipeline without ImageNet at hand.
+`tfperf make-imagenet` and `tfperf make-tokens` write them, by `training/make_data.py` in a process of its own.
 """
 
 from __future__ import annotations

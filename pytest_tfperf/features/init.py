@@ -93,7 +93,7 @@ def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
 
 
 def _written(root: Path, name: Path, text: str) -> str:
-    """Write a file that does not exist yet, and say what was done."""
+    """Write a file unless it exists; returns a line for the user."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -104,23 +104,23 @@ def _written(root: Path, name: Path, text: str) -> str:
     return f"wrote   {name}"
 
 
-def _settings(root: Path, found: IniFile | None) -> list[str]:
-    """Write pytest.ini where the repository has no settings for pytest; else say what to add to its own file."""
-    if found is None or found.path.parent != root.absolute():
+def _settings(root: Path, own: IniFile | None) -> list[str]:
+    """Write pytest.ini where the repository has no settings for pytest; else return the lines to add to its file."""
+    if own is None or own.path.parent != root.absolute():
         lines = ["[pytest]", *(f"{name} = {value}" for name, value in _SETTINGS.items())]
         return [_written(root, Path("pytest.ini"), "\n".join(lines) + "\n")]
-    lines = found.lines_for(_SETTINGS)
-    return [f"        add to {found.path.name}:", *(f"          {line}" for line in lines)] if lines else []
+    lines = own.lines_for(_SETTINGS)
+    return [f"        add to {own.path.name}:", *(f"          {line}" for line in lines)] if lines else []
 
 
 def _git_ignores(root: Path) -> str:
-    """The text of .gitignore, whose names may be in any encoding; "" where it is missing."""
+    """The text of .gitignore, whose names may be in any encoding; "" without the file."""
     path = root / ".gitignore"
     return path.read_text("utf-8", "surrogateescape") if path.exists() else ""
 
 
 def _edited_git_ignores(root: Path, text: str) -> str:
-    """Keep the history from being committed; outside of a git repository nothing is done."""
+    """Have git ignore the history; outside of a git repository do nothing."""
     path = root / ".gitignore"
     if not (root / ".git").exists() or GITIGNORE in text.split():
         return ""
@@ -273,7 +273,7 @@ throughput:
 
 
 def next_steps(tests: str, ci: str) -> list[str]:
-    """What to do after `tfperf init`."""
+    """The next steps after `tfperf init`."""
     steps = [
         ("tfperf doctor", "is this machine fit to measure?"),
         (f"pytest {tests}", "measure once; there is no baseline yet"),

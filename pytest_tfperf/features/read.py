@@ -1,6 +1,6 @@
-"""What is read from a program's output, and the rate that `check_command` would report.
+"""The lines of a program that can be read, and the rate that `check_command` would report.
 
-For who wants to gate a program of their own, and first sees which of its lines have a rate.
+For users who gate a program of their own, and first want to see which of its lines have a rate.
 `tfperf read`; a session is not touched.
 """
 
@@ -34,7 +34,7 @@ from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadab
 from pytest_tfperf.reports.numbers import counted
 
 _SECONDS: Final = 20.0
-_SHOWN: Final = 8
+_SHOWN_LINES: Final = 8
 _COLUMNS: Final = 100
 _WORDS: Final = {
     Kind.RATE: "{value:,.6g} {unit}/s",
@@ -98,14 +98,14 @@ def _run(given: argparse.Namespace) -> int:
         return EXIT_NOT_MEASURED
     read = _best(command, printed, given.devices, unit_is_given=given.unit is not None)
     show("\n".join(read.report()))
-    return EXIT_GREEN if read.found else EXIT_NOT_MEASURED
+    return EXIT_GREEN if read.readings else EXIT_NOT_MEASURED
 
 
 _Printed = list[tuple[float, bytes]]
 
 
 def _printed(command: Command, seconds: float) -> _Printed:
-    """What the program prints in so many seconds, and when: in seconds since its start."""
+    """The program's output in so many seconds, with its times in seconds since the start."""
     from pytest_tfperf.workers.launcher import PreparedCommand
 
     printed = []
@@ -128,7 +128,7 @@ def _printed(command: Command, seconds: float) -> _Printed:
 
 @dataclass
 class _PrintedAgain:
-    """A program that prints once more what was printed already, at the same times."""
+    """A program that repeats an output, at the same times."""
 
     printed: Iterator[tuple[float, bytes]]
     log: str = ""
@@ -137,31 +137,31 @@ class _PrintedAgain:
     now: float = 0.0
 
     def read(self, seconds: float) -> bytes:  # noqa: ARG002  nothing is waited for
-        """What it prints next; b"" at its end."""
+        """The next output; b"" at its end."""
         self.now, data = next(self.printed, (self.now, b""))
         return data
 
     def ended_badly(self) -> str:
-        """How it ended: that was not waited for."""
+        """Return "": nobody waited for its end."""
         return ""
 
     def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
-        """The error that says why it can't be measured."""
+        """The error with the reason why it can't be measured."""
         return MeasurementError(fact, *more, Line(next_step, "next"))
 
     def hung(self, fact: str, *more: Line) -> Hung:
-        """As `failure`, for a program that does not end."""
+        """The error for a program that does not end."""
         return Hung(fact, *more)
 
 
-class _Nobody:
+class _NoObserver:
     """An observer that does nothing."""
 
     def window(self, run: Run, plan: Plan) -> None:
-        """A window has ended."""
+        """Do nothing."""
 
     def ended(self, run: Run) -> None:
-        """The run has ended."""
+        """Do nothing."""
 
 
 def _measured(command: Command, printed: _Printed, devices: int) -> list[str]:
@@ -171,7 +171,7 @@ def _measured(command: Command, printed: _Printed, devices: int) -> list[str]:
     plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
     try:
         windows.warm_up(plan)
-        run = windows.time(plan, _Nobody())
+        run = windows.time(plan, _NoObserver())
     except MeasurementError as error:
         return [f"check_command would refuse it: {error}"]
     rate, units = run_value(run).examples_per_sec, windows.units_in_a_step
@@ -183,7 +183,7 @@ def _measured(command: Command, printed: _Printed, devices: int) -> list[str]:
 
 
 class _Read:
-    """What one way of reading makes of the lines."""
+    """The lines as a command reads them."""
 
     def __init__(self, command: Command, printed: _Printed, devices: int) -> None:
         self.command = command
@@ -192,29 +192,29 @@ class _Read:
         splitter = LineSplitter()
         lines = [line for _, data in printed for line in splitter.feed(data)]
         lines += [splitter.unfinished] if splitter.unfinished else []
-        self.found: list[tuple[str, Reading]] = []
+        self.readings: list[tuple[str, Reading]] = []
         self._ignored: list[str] = []
         self._refusal: Unreadable | None = None
         for line in lines:
             try:
                 reading = self.reader.read(line)
             except Unreadable as error:
-                self._refusal, self.found = error, []
+                self._refusal, self.readings = error, []
                 break
             if reading is not None:
-                self.found.append((line, reading))
+                self.readings.append((line, reading))
             elif line.strip():
                 self._ignored.append(line)
 
     def report(self) -> list[str]:
-        """The lines, what they are read as, and what to write into the test."""
+        """The lines with their readings, the rate, and the call for a test."""
         skipped = {line for line, _ in self.reader.unread}
-        texts = [f"read      {_said(reading, self.command.unit):>28}  {_cut(line)}" for line, reading in self.found]
+        texts = [f"read      {_shown(reading, self.command.unit):>28}  {_cut(line)}" for line, reading in self.readings]
         texts = _first(texts) + [f"not read  {why}:  {_cut(line)}" for line, why in self.reader.unread]
         texts += _first([f"ignored   {_cut(line)}" for line in self._ignored if line.strip() not in skipped])
         if self._refusal is not None:
             return [*texts, "", f"refused: {self._refusal.fact}", f"  next    {self._refusal.next_step}"]
-        if not self.found:
+        if not self.readings:
             return [
                 *texts,
                 "",
@@ -225,7 +225,7 @@ class _Read:
         return [
             *texts,
             "",
-            f"{len(self.found)} of {lines} are read, as {self.reader.read_as}.",
+            f"{len(self.readings)} of {lines} are read, as {self.reader.read_as}.",
             *self._measured,
             "",
             "In a test:",
@@ -248,22 +248,22 @@ class _Read:
 
 
 def _best(command: Command, printed: _Printed, devices: int, *, unit_is_given: bool) -> _Read:
-    """The lines as read; where nothing can be and no unit is given, in the unit that they name."""
+    """The lines as the command reads them; if it reads none and no unit is given, in the unit that most lines name."""
     read = _Read(command, printed, devices)
     unit = read.reader.likely_unit
-    if read.found or unit_is_given or not unit:
+    if read.readings or unit_is_given or not unit:
         return read
     other = _Read(replace(command, unit=unit), printed, devices)
-    return other if other.found else read
+    return other if other.readings else read
 
 
-def _said(reading: Reading, unit: str) -> str:
+def _shown(reading: Reading, unit: str) -> str:
     return _WORDS[reading.kind].format(value=reading.value, unit=unit)
 
 
 def _first(texts: Sequence[str]) -> list[str]:
-    more = len(texts) - _SHOWN
-    return [*texts[:_SHOWN], *([f"          ... and {more} more"] if more > 0 else [])]
+    more = len(texts) - _SHOWN_LINES
+    return [*texts[:_SHOWN_LINES], *([f"          ... and {more} more"] if more > 0 else [])]
 
 
 def _cut(line: str) -> str:

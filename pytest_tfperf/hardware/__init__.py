@@ -1,1 +1,1 @@
-"""Discovery and sampling of the machine; NVML is imported only when it is used."""
+"""Discovery and sampling of the machine; NVML is imported when it is first used."""

@@ -1,4 +1,4 @@
-"""The machine at hand as a `Topology`: host, GPUs, MIG devices, links, and what CUDA_VISIBLE_DEVICES shows of them."""
+"""The machine at hand as a `Topology`: host, links, and the GPUs and MIG devices that CUDA_VISIBLE_DEVICES shows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: A
     The GPUs stay awake as long as this process lives, so that no run has to wait for them.
 
     Args:
-        environ: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read.
+        environ: environment variables, of which CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read.
         root: the folder above proc, sys and dev.
         nvml: pynvml or a stand-in; None imports pynvml.
     """
@@ -68,20 +68,20 @@ def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: A
 
 
 def _links_of_usable(cards: Sequence[Card], links: Matrix) -> Matrix:
-    """The cards' links between what can be used of them; MIG devices have none that CUDA can use."""
+    """The links between all usable GPUs; MIG devices have none that CUDA can use."""
     ends = [(i, gpu) for i, card in enumerate(cards) for gpu in card.usable]
 
-    def link(i: int, one: Gpu, j: int, other: Gpu) -> Link | None:
-        if one is other:
+    def link(i: int, gpu: Gpu, j: int, other: Gpu) -> Link | None:
+        if gpu is other:
             return None
-        return Link(LinkKind.UNKNOWN) if one.mig or other.mig else links[i][j]
+        return Link(LinkKind.UNKNOWN) if gpu.mig or other.mig else links[i][j]
 
-    return tuple(tuple(link(i, one, j, other) for j, other in ends) for i, one in ends)
+    return tuple(tuple(link(i, gpu, j, other) for j, other in ends) for i, gpu in ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A physical GPU and what of it can be used: itself, or its MIG devices (none, where none were created)."""
+    """A physical GPU, and its usable devices: the GPU itself, or its MIG devices, if any were created."""
 
     handle: Any
     gpu: Gpu
@@ -114,11 +114,11 @@ def read_cards(nvml: Any, root: Path) -> tuple[list[Card], list[str]]:
 
 
 def read_gpu(nvml: Any, handle: Any, index: int, root: Path) -> Gpu:
-    """Every fact of one GPU; what the driver does not report is None."""
+    """The facts of a GPU; None for facts that the driver does not report."""
     memory = ask(nvml, "nvmlDeviceGetMemoryInfo", handle)
     gpu = Gpu(
         index=index,
-        # The one fact that a worker needs to be given this GPU, so its error is passed on.
+        # No worker can be given this GPU without its UUID, so this error is passed on.
         uuid=as_text(nvml.nvmlDeviceGetUUID(handle)),
         name=ask(nvml, "nvmlDeviceGetName", handle) or "unknown GPU",
         memory_bytes=memory.total if memory else None,
@@ -155,8 +155,8 @@ def _mig_devices(nvml: Any, handle: Any, parent: Gpu) -> Iterator[Gpu]:
             uuid=uuid,
             name=f"{parent.name} MIG {profile}",
             memory_bytes=memory.total if memory else None,
-            cores=None,  # NVML does not tell them for a MIG device
-            memory_bus_bits=None,  # of which it has a part
+            cores=None,  # NVML does not report a MIG device's
+            memory_bus_bits=None,  # a MIG device has a part of the bus
             mig_profile=profile,
         )
 
@@ -164,12 +164,12 @@ def _mig_devices(nvml: Any, handle: Any, parent: Gpu) -> Iterator[Gpu]:
 def visible_gpus(cards: Sequence[Card], environ: Mapping[str, str]) -> list[Gpu]:
     """GPUs and MIG devices in the order in which CUDA shows them.
 
-    An unset variable shows all, an empty one none. The first entry that names nothing ends the list; a repeated entry
-    empties it. A GPU in MIG mode stands for its MIG devices.
+    An unset variable shows all, an empty variable none. The first entry that names nothing ends the list; a repeated
+    entry empties it. A GPU in MIG mode stands for its MIG devices.
     """
     variable = environ.get(VARIABLE)
     if variable is None:
-        # CUDA's order matters for indices in the variable only; people know NVML's.
+        # CUDA's own order matters for indices in the variable only; users know NVML's.
         return [gpu for card in cards for gpu in card.usable]
     ordered = list(cards)
     if cards and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
@@ -188,7 +188,7 @@ def visible_gpus(cards: Sequence[Card], environ: Mapping[str, str]) -> list[Gpu]
 
 
 def _named(entry: str, ordered: Sequence[Card]) -> Sequence[Gpu]:
-    """The GPUs that one entry of the variable names: by index, or by a UUID's unique beginning."""
+    """The GPUs that an entry of the variable names: by index, or by a UUID's unique beginning."""
     if entry.startswith("MIG-"):
         devices = [gpu for card in ordered for gpu in card.usable if gpu.mig and gpu.uuid.startswith(entry)]
         return devices if len(devices) == 1 else ()

@@ -1,4 +1,4 @@
-"""The host: CPU model, cores, memory and settings, and what affinity and control groups leave of them."""
+"""The host: CPU model, cores, memory and settings, within the limits of affinity and control groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_tfperf.core.topology import Host
 
 ROOT = Path("/")
-"""Where tests lay out another machine's files instead."""
+"""The file system's root; tests give a folder with another machine's files."""
 
 
 def text_of(path: Path) -> str:
@@ -56,9 +56,9 @@ def usable_cores(root: Path = ROOT, affinity: Collection[int] | None = None) -> 
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """CPU time that control groups leave to this process, in cores; None without a quota.
+    """The control groups' quota of CPU time for this process, in cores; None without a quota.
 
-    A quota holds for every group below it, so the lowest one counts.
+    A quota applies to all groups below it, so the lowest quota counts.
     """
     quotas = []
     for folder in _control_groups(root, "cpu"):
@@ -72,14 +72,14 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The model that /proc/cpuinfo names; on ARM, where it gives numbers only, the name that lscpu knows."""
+    """The model that /proc/cpuinfo names; lscpu's name on ARM, where /proc/cpuinfo has numbers only."""
     # "model name" on x86, "cpu" on POWER.
     names = re.findall(r"^(?:model name|cpu)[ \t]*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE) or _lscpu_names()
     return " ".join(names[0].split()) if names else platform.processor() or platform.machine()
 
 
 def host_facts(root: Path = ROOT) -> dict[str, str]:
-    """Settings that affect the host's speed (kernel, CPU governor, turbo), as far as known; values have no blanks."""
+    """Settings that affect the host's speed (kernel, CPU governor, turbo), if known; values have no blanks."""
     cpu = root / "sys/devices/system/cpu"
     governors = {text_of(file) for file in cpu.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""}
     # Intel's own driver has "no_turbo", all others "boost".
@@ -110,7 +110,7 @@ def _memory_limits(root: Path) -> Iterator[int]:
 
 
 def _control_groups(root: Path, controller: str) -> Iterator[Path]:
-    """Folders of this process's groups, from its own up to the mount's top; those of another namespace are missing."""
+    """Folders of this process's groups, from its own up to the mount's top; other namespaces' folders don't exist."""
     for line in text_of(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

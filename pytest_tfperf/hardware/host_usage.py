@@ -1,4 +1,4 @@
-"""What the host did between two polls: CPU time of ours and of others, steal, swapping, load, clock, memory."""
+"""The use of the host between two polls: our CPU time and that of others, steal, swapping, load, clock, memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_NAMED = 5  # processes in one poll
 
 
 class CpuSeconds(NamedTuple):
-    """Since boot, summed over the CPUs that we may run on."""
+    """CPU time since boot, summed over the CPUs that we may run on."""
 
     busy: float
     idle: float
@@ -43,7 +43,7 @@ class Counters:
     """The kernel's counters at one moment.
 
     Args:
-        monotonic_seconds: when they were read.
+        monotonic_seconds: the time of the reading.
         cpu: None where the kernel does not report it.
         swapped_bytes: in and out of swap since boot, of the whole machine; None where the kernel does not report it.
         processes: by pid, every process that we may see.
@@ -58,11 +58,11 @@ class Counters:
 
 
 class HostUsage:
-    """Polls the host; each poll covers the time since the one before.
+    """Polls the host; each poll covers the time since the previous poll.
 
     Args:
-        root: pid of the process that counts as ours with all that it started; None: this process.
-        besides: pids of further ones, such as ranks that Slurm's daemon started.
+        root: pid of a process that is ours, with all its descendants; None for this process.
+        besides: pids of further processes of ours, such as ranks that Slurm's daemon started.
     """
 
     def __init__(self, root: int | None = None, besides: Collection[int] = ()) -> None:
@@ -78,23 +78,23 @@ class HostUsage:
         return usage_between(before, self._last, len(self._cpus), self._quota)
 
     def other_process(self, pid: int) -> str:
-        """The name of a process that is not ours; "" for ours, and for one that we cannot see."""
+        """The name of a process; "" if it is ours, or can't be seen."""
         return "" if pid in self._last.ours else process_name(pid)
 
 
 def usage_between(before: Counters, after: Counters, cpus: int, quota: float | None = None) -> Telemetry:
-    """What happened between two readings, with the present load, clock and memory.
+    """The use of the host between two readings, with the present load, clock and memory.
 
     Args:
         before, after: the readings.
-        cpus: CPUs that we may run on.
-        quota: the cores' worth of time that we may use of them; None for all.
+        cpus: the number of CPUs that we may run on.
+        quota: our quota of their time, in cores; None without a quota.
     """
     seconds = max(after.monotonic_seconds - before.monotonic_seconds, 1e-3)
     usable = min(cpus, quota or cpus)
     others = idle = stolen = swapped = None
     if before.cpu is not None and after.cpu is not None:
-        # Under a quota, others take from us only what is beyond the cores that we may not use.
+        # Under a quota, others take time from us only beyond the cores that we may not use.
         beyond_quota = seconds * (cpus - usable)
         busy, taken = after.cpu.busy - before.cpu.busy, after.cpu.stolen - before.cpu.stolen
         others = _fraction(busy - our_cpu_seconds(before, after) - beyond_quota, seconds * usable)
@@ -127,7 +127,7 @@ def _fraction(seconds: float, of_seconds: float) -> float:
 def our_cpu_seconds(before: Counters, after: Counters) -> float:
     """CPU time that we used: the growth of our sum, which holds when a child ends and its parent waits for it.
 
-    A child that nobody waited for takes its time out of the sum; the growth of the others is then the better estimate.
+    The time of a child without a waiting parent leaves the sum; the growth of the others is then the better estimate.
     """
 
     def total(counters: Counters) -> float:
@@ -138,31 +138,31 @@ def our_cpu_seconds(before: Counters, after: Counters) -> float:
 
 
 def _grown(before: Counters, after: Counters, pid: int) -> float:
-    """CPU seconds that a process used; one that is new counts from its start."""
+    """CPU seconds that a process used; since its start for a new process."""
     return after.processes[pid].own - before.processes.get(pid, ProcessSeconds(0.0)).own
 
 
 def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
-    """The counters now; takes about 0.02 ms for each process on the machine."""
+    """Read the counters, which takes about 0.02 ms for each process on the machine."""
     monotonic_seconds = time.monotonic()
     times = psutil.cpu_times(percpu=True)
     numbered = dict(zip(cpu_numbers(len(times)), times, strict=True))
-    # A container's /proc/stat may number its CPUs anew: then all that it shows are ours.
+    # A container's /proc/stat may number its CPUs anew: then it shows ours only.
     times = [numbered[cpu] for cpu in cpus] if numbered.keys() >= set(cpus) else times
     processes = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             used = process.cpu_times()
             processes[process.pid] = ProcessSeconds(used.user + used.system, used.children_user + used.children_system)
-    cpu = CpuSeconds(
-        busy=sum(one.user + one.nice + one.system + one.irq + one.softirq for one in times),
-        idle=sum(one.idle + one.iowait for one in times),
-        stolen=sum(one.steal for one in times),
+    total = CpuSeconds(
+        busy=sum(cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq for cpu in times),
+        idle=sum(cpu.idle + cpu.iowait for cpu in times),
+        stolen=sum(cpu.steal for cpu in times),
     )
     swap = known(psutil.swap_memory)
     return Counters(
         monotonic_seconds=monotonic_seconds,
-        cpu=cpu if any(cpu) else None,  # gVisor, for one, writes zeros
+        cpu=total if any(total) else None,  # gVisor, for example, writes zeros
         swapped_bytes=None if swap is None else swap.sin + swap.sout,
         processes=processes,
         ours=ours,
@@ -171,21 +171,21 @@ def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
 
 @cache
 def cpu_numbers(rows: int) -> Sequence[int]:
-    """The numbers of the CPUs that psutil's rows are of: those that are offline have no row.
+    """The CPU's number of each of psutil's rows, in which offline CPUs are missing.
 
-    Counted from 0 where the kernel does not say, or has changed them since the rows were read.
+    Counted from 0 where the kernel does not report them, or has changed them since the rows were read.
     """
     with suppress(OSError):
-        found = [int(number) for number in re.findall(r"^cpu(\d+) ", Path("/proc/stat").read_text(), re.MULTILINE)]
-        if len(found) == rows:
-            return found
+        numbers = [int(number) for number in re.findall(r"^cpu(\d+) ", Path("/proc/stat").read_text(), re.MULTILINE)]
+        if len(numbers) == rows:
+            return numbers
     return range(rows)
 
 
 def our_processes(root: int, besides: Collection[int] = ()) -> frozenset[int]:
-    """Pids of `root`, of all that it started, and of all in a session that one of these leads; and those `besides`.
+    """Pids of `root` and its descendants, of the sessions that these lead, and those `besides`.
 
-    An orphan has lost its parent, but not its session; and what was ours before stays ours.
+    An orphan has lost its parent, but not its session; a process that was ours before stays ours.
     """
     ours = {root, *besides}
     with suppress(psutil.Error):
@@ -198,7 +198,7 @@ def our_processes(root: int, besides: Collection[int] = ()) -> frozenset[int]:
 
 
 def process_name(pid: int) -> str:
-    """ "python (pid 4711)"; "" where there is no such process that we may see."""
+    """ "python (pid 4711)"; "" for a process that is gone or can't be seen."""
     try:
         return f"{psutil.Process(pid).name()} (pid {pid})"
     except psutil.Error:
@@ -206,12 +206,12 @@ def process_name(pid: int) -> str:
 
 
 def pid_in(name: str) -> str:
-    """The pid in what `process_name` gave: "12" of "cc1 (pid 12)"."""
+    """The pid in a result of `process_name`: "12" of "cc1 (pid 12)"."""
     return name.rpartition("(pid ")[2].rstrip(")")
 
 
 def known(read: Callable[[], T]) -> T | None:
-    """What `read` returns; None where this kernel or container does not report it, of which psutil may warn."""
+    """The result of `read`; None where this kernel or container does not report it, of which psutil may warn."""
     try:
         return read()
     except (OSError, NotImplementedError, AttributeError, RuntimeWarning):

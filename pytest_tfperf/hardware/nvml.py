@@ -17,7 +17,7 @@ from pytest_tfperf.core.topology import Link, LinkKind, Matrix
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.hardware.host import ROOT
 
-# By the end of NVML's error names: what it means, and what to do.
+# The end of an NVML error's name -> its meaning and the next step.
 _CAUSES = {
     "LIBRARY_NOT_FOUND": "there is no libnvidia-ml.so.1: no NVIDIA driver is installed, or this container was started "
     "without its GPUs (docker run --gpus all)",
@@ -27,8 +27,6 @@ _CAUSES = {
     "LIB_RM_VERSION_MISMATCH": "the NVIDIA library and kernel module have different versions, as after a driver "
     "update: reboot, or reload the module (`rmmod nvidia_uvm nvidia; modprobe nvidia`)",
 }
-
-
 _NO_NVML = (
     "there are GPUs (/dev/nvidiactl), but no libnvidia-ml.so.1, which names them: a container needs "
     "NVIDIA_DRIVER_CAPABILITIES=compute,utility"
@@ -40,7 +38,7 @@ class NvmlError(TfperfError):
 
     Args:
         text: the reason, for the user.
-        fault: a driver is installed and fails, as opposed to a machine without GPUs.
+        fault: a driver is installed and fails; False for a machine without GPUs.
     """
 
     def __init__(self, text: str, *, fault: bool = False) -> None:
@@ -92,7 +90,7 @@ def as_text(answer: Any) -> Any:
 
 
 def cause(nvml: Any, error: Any) -> str:
-    """What an NVML error means for the user, and what to do."""
+    """An NVML error's meaning for the user, and the next step."""
     causes = {getattr(nvml, f"NVML_ERROR_{name}"): text for name, text in _CAUSES.items()}
     return causes.get(error.value, f"NVML reports {str(error)!r} (error {error.value})")
 
@@ -102,7 +100,7 @@ _HOSTS_PIDS = "pid:[4026531836]"
 
 
 def gives_our_pids(root: Path = ROOT) -> bool:
-    """Whether the process ids that NVML gives are those that this process knows.
+    """Whether NVML's process ids are valid in this process.
 
     NVML gives the host's. A container has ids of its own, unless it was started with the host's (docker run
     --pid=host, Kubernetes' hostPID); there our own worker looks like a process of somebody else.
@@ -116,7 +114,7 @@ def gives_our_pids(root: Path = ROOT) -> bool:
 
 
 WAKE_SECONDS = 60.0
-"""The longest that a driver without persistence mode may take to wake a machine's GPUs: eight need about 16 s."""
+"""The most that a driver without persistence mode may take to wake a machine's GPUs: eight need about 16 s."""
 
 # NVML wakes a GPU when it is asked for, not before.
 _TOUCH_ALL = """
@@ -180,7 +178,7 @@ def read_links(nvml: Any, handles: Sequence[Any]) -> Matrix:
     return tuple(tuple(None if i == j else link(i, j) for j in size) for i in size)
 
 
-def _pcie_path(nvml: Any, one: Any, other: Any) -> LinkKind:
+def _pcie_path(nvml: Any, handle: Any, other: Any) -> LinkKind:
     paths = {
         nvml.NVML_TOPOLOGY_INTERNAL: LinkKind.PIX,  # two GPUs on one board, as on a K80, share its PCIe switch
         nvml.NVML_TOPOLOGY_SINGLE: LinkKind.PIX,
@@ -189,12 +187,12 @@ def _pcie_path(nvml: Any, one: Any, other: Any) -> LinkKind:
         nvml.NVML_TOPOLOGY_NODE: LinkKind.NODE,
         nvml.NVML_TOPOLOGY_SYSTEM: LinkKind.SYS,
     }
-    return paths.get(ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", one, other), LinkKind.UNKNOWN)
+    return paths.get(ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", handle, other), LinkKind.UNKNOWN)
 
 
 def _nvlink_ends(nvml: Any, handle: Any, indices: dict[tuple[int, int, int], int]) -> list[int]:
-    """Where each active NVLink of a GPU ends: the index of another GPU, or a switch."""
-    # Virtual machines hide the switches, so an end of unknown kind counts as one, as in NCCL.
+    """The far end of each active NVLink of a GPU: the index of another GPU, or a switch."""
+    # Virtual machines hide the switches, so an end of unknown kind counts as a switch, as in NCCL.
     switches = (nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, nvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN)
     ends = []
     for number in range(nvml.NVML_NVLINK_MAX_LINKS):

@@ -1,6 +1,6 @@
 """Polls the host and GPUs once a second while a run is measured, from a thread of the driver.
 
-Of a GPU it reads temperature, clocks, power, throttle reasons, and what other processes use of it.
+Of a GPU it reads temperature, clocks, power, throttle reasons, and its use by other processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pytest_tfperf.hardware.nvml import WAKE_SECONDS, NvmlError, ask, gives_our_
 
 _INTERVAL_SECONDS = 1.0
 _STOP_SECONDS = 5.0  # a call into the driver of a GPU that fell off the bus may never return
-# The kernel counts CPU time in ticks of 10 ms: less than ten of them say nothing.
+# The kernel counts CPU time in ticks of 10 ms, of which fewer than ten are too coarse.
 _SHORTEST_SECONDS = 0.1
 _MPS = "nvidia-cuda-mps"  # how the names of its server and its control daemon begin
 _USE_SECONDS = 1.0  # NVML averages a process's use over up to a second; a shorter time may give nothing
@@ -37,8 +37,8 @@ class Sampler:
         ours: pids of processes that are ours, although this process did not start them.
         nvml: pynvml or a stand-in; None imports pynvml.
         knows_pids: whether NVML's process ids can be looked up here.
-        stop_seconds: how long `stop` waits.
-        wake_seconds: how long it waits before that until the GPUs were found, which may have to wake first.
+        stop_seconds: the most that `stop` waits for the thread.
+        wake_seconds: the most that it waits before that for the GPUs, which may have to wake first.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Sampler:
         """Whether the thread did not end when it was stopped."""
 
     def start(self) -> None:
-        """Begin; once for each sampler."""
+        """Begin; call it once."""
         self._thread.start()
 
     def stop(self) -> Telemetry | None:
@@ -79,12 +79,12 @@ class Sampler:
 
     @property
     def latest(self) -> Telemetry | None:
-        """The last poll so far; None before the first."""
+        """The last poll; None before the first."""
         return self._polls[-1] if self._polls else None
 
     @property
     def polls(self) -> tuple[Telemetry, ...]:
-        """Each poll in order; without the processes' names, which are many and would be kept with each run."""
+        """All polls in order; without the processes' names, which are many and would be stored with each run."""
         return tuple(
             replace(poll, other_processes=None, gpus=tuple(replace(gpu, other_processes=None) for gpu in poll.gpus))
             for poll in list(self._polls)
@@ -105,7 +105,7 @@ class Sampler:
 
 
 def _opened(stack: ExitStack, nvml: Any, uuids: Collection[str]) -> tuple[Any, Mapping[str, Any]]:
-    """NVML, initialised until the stack ends, and what `handles_of` finds; no NVML where there is no driver."""
+    """NVML, initialised until the stack ends, and the handles of `handles_of`; None for NVML without a driver."""
     opened = None
     if uuids:
         with suppress(NvmlError):
@@ -114,7 +114,7 @@ def _opened(stack: ExitStack, nvml: Any, uuids: Collection[str]) -> tuple[Any, M
 
 
 def handles_of(nvml: Any, uuids: Iterable[str]) -> Mapping[str, Any]:
-    """NVML's handle of each GPU or MIG device; None for one that it does not find.
+    """NVML's handle of each GPU or MIG device; None for a device that it does not find.
 
     Ask once and not at each poll: while it searches, NVML may wake other GPUs too.
     """
@@ -125,13 +125,13 @@ def handles_of(nvml: Any, uuids: Iterable[str]) -> Mapping[str, Any]:
 def read_gpus(
     nvml: Any, handles: Mapping[str, Any], other_process: Callable[[int], str] | None
 ) -> tuple[GpuTelemetry, ...]:
-    """Each GPU or MIG device now; a fact that the driver does not report is None.
+    """The state of each GPU or MIG device; a fact that the driver does not report is None.
 
     Args:
         nvml: pynvml, initialised; None where there is no driver, so that no fact is known.
-        handles: of the GPUs and MIG devices, as `handles_of` gives them.
-        other_process: the name of a process that is not ours; "" for ours and for one that is gone. None where NVML's
-            pids can't be looked up (`nvml.gives_our_pids`): then other processes are not known.
+        handles: of the GPUs and MIG devices, by `handles_of`.
+        other_process: returns the name of a process; "" if it is ours or gone. None where NVML's pids can't be looked
+            up (`nvml.gives_our_pids`): then other processes are not known.
     """
     return tuple(_read(nvml, uuid, handle, other_process) for uuid, handle in handles.items())
 
@@ -164,9 +164,9 @@ def _throttles(nvml: Any, gpu: Any) -> Mapping[str, float] | None:
 
 
 def _other_processes(nvml: Any, handle: Any, other_process: Callable[[int], str]) -> Mapping[str, float] | None:
-    """Processes that compute on the GPU; graphics alone (a desktop) does not count, nor does MPS' server.
+    """Other processes that compute on the GPU, without graphics (a desktop) and MPS' server.
 
-    The server computes for its clients, which NVML lists apart.
+    The server computes for its clients, which NVML lists separately.
     """
     computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if computing is None:  # drivers before R510 know the second version of the function
@@ -181,7 +181,7 @@ def _other_processes(nvml: Any, handle: Any, other_process: Callable[[int], str]
 
 
 def _shares(nvml: Any, handle: Any) -> dict[int, float] | None:
-    """Pid to the fraction of the GPU that it used lately; a process that used none may be missing."""
+    """Pid -> the fraction of the GPU that it used lately; a process that used none may be missing."""
     since = int((time.time() - _USE_SECONDS) * 1e6)
     try:
         entries = nvml.nvmlDeviceGetProcessUtilization(handle, since)
@@ -194,16 +194,16 @@ def _shares(nvml: Any, handle: Any) -> dict[int, float] | None:
 
 
 class ProcessMemory:
-    """Polls once a second while its block runs, and at its begin and end.
+    """The peak memory of a program: polls once a second while its block runs, and at its begin and end.
 
     On the host it is the sum of the processes' proportional sets (PSS, in which shared pages count once), or the peak
-    that the kernel keeps of one process where that is more. So a spike between two polls is missed only where it is of
-    several processes together, or of one that has ended before the next poll. On GPUs it is what NVML says of these
-    processes, of the GPU with the most; spikes between two polls are missed there.
+    that the kernel keeps of a single process where that is more. So a spike between two polls is missed only if several
+    processes share it, or its process has ended before the next poll. On GPUs it is the processes' memory as NVML has
+    it, of the GPU with the most; spikes between two polls are missed there.
 
     Args:
-        parent: pid of what starts the program; its own memory does not count.
-        gpu_uuids: the GPUs that the program runs on; none: its memory on the host counts.
+        parent: pid of the program's parent, whose own memory does not count.
+        gpu_uuids: the GPUs that the program runs on; empty for its memory on the host.
         nvml: pynvml or a stand-in; None imports pynvml.
     """
 
@@ -223,7 +223,7 @@ class ProcessMemory:
         self.peak_bytes()
 
     def peak_bytes(self) -> int | None:
-        """The peak until now, which ends the polls; None where neither the kernel nor NVML tells it."""
+        """End the polls and return the peak; None where neither the kernel nor NVML reports it."""
         self._ended.set()
         self._thread.join(_STOP_SECONDS)
         return self._peak
@@ -265,13 +265,14 @@ def _kib(pid: int, file: str, field: str) -> int | None:
 
 
 def _on_gpus(nvml: Any, handles: Mapping[str, Any], pids: Collection[int]) -> int | None:
-    """What these processes hold of the GPU of which they hold most; None where NVML shows none of them.
+    """The memory of these processes on the GPU with the most of it; None where NVML shows none of them.
 
-    In a container it may give the host's pids, which can't be matched.
+    In a container NVML may give the host's pids, which can't be matched.
     """
     used: list[int] = []
     for handle in handles.values():
         entries = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle) if handle is not None else None
-        known = [one.usedGpuMemory for one in entries or () if one.pid in pids and one.usedGpuMemory is not None]
+        ours = [entry.usedGpuMemory for entry in entries or () if entry.pid in pids]
+        known = [size for size in ours if size is not None]
         used += [sum(known)] if known else []
     return max(used, default=None)

@@ -49,7 +49,7 @@ class BoundedLog:
         self._last = bytearray()
 
     def write(self, data: bytes) -> None:
-        """Add what was printed; if the disk is full the log is incomplete, and the measurement goes on."""
+        """Add output; if the disk is full the log is incomplete, and the measurement goes on."""
         room = self._most - self._printed
         if room > 0:
             with suppress(OSError):
@@ -77,17 +77,17 @@ class BoundedLog:
 
 
 class Program(Protocol):
-    """What `CommandWindows` reads from: a running command, or one whose output is at hand already."""
+    """The program that `CommandWindows` reads: a running command, or output that is at hand already."""
 
     log: str
     environment: Mapping[str, str]
     silence_seconds: float
 
     def read(self, seconds: float) -> bytes | None:
-        """What it prints next; b"" when its output has ended, None if nothing comes for so many seconds."""
+        """The next output; b"" when the output has ended, None if nothing comes for so many seconds."""
 
     def ended_badly(self) -> str:
-        """How it ended, in words; "" for exit status 0."""
+        """Its end in words, as in "exited with status 1"; "" for exit status 0."""
 
     def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
         """The error for a program that can't be measured."""
@@ -151,22 +151,22 @@ class CommandRun:
 
     @property
     def pid(self) -> int:
-        """Of its supervisor, whose only child is the program at first."""
+        """The pid of its supervisor, whose only child is the program at first."""
         return self._process.pid
 
     def read(self, seconds: float) -> bytes | None:
-        """What it prints next; b"" when its output has ended, None if nothing comes for so many seconds."""
+        """See `Program.read`."""
         if not self._poll.poll(max(0.0, seconds) * 1000):
             return None
         try:
             data = os.read(self._output.fileno(), _READ_BYTES)
-        except OSError:  # so a terminal says that nobody writes to it any more
+        except OSError:  # EIO: no process writes to the terminal any more
             data = b""
         self._log.write(data)
         return data
 
     def ended_badly(self) -> str:
-        """How it ended, in words; "" for exit status 0."""
+        """See `Program.ended_badly`."""
         status = self._exit_status(KILL_SECONDS)
         if status == -signal.SIGKILL and self._lacked_memory:
             return "was ended by the kernel's out-of-memory killer"
@@ -176,10 +176,10 @@ class CommandRun:
         return describe_exit(status) + after if status else ""
 
     def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
-        """The error with the end of its log; `more` comes directly below the fact.
+        """See `Program.failure`; the error has the end of the log, and `more` directly below the fact.
 
         It is `OutOfMemory`, and not the program's own fault, if the kernel killed processes for memory meanwhile, or if
-        it ended badly and its last lines say so.
+        the program ended badly and its last lines say so.
         """
         kind, hint = of_program(self._log.end) if self._process.poll() else (UserCodeFailed, "")
         kind = OutOfMemory if self._lacked_memory else kind
@@ -189,12 +189,12 @@ class CommandRun:
     def _lacked_memory(self) -> bool:
         """Whether it ended badly, and the kernel has killed a process for memory since it began.
 
-        That may be a process that it started: then `torchrun` or a shell ends with a status of its own.
+        The kernel may have killed a process that it started: then `torchrun` or a shell ends with its own status.
         """
         return bool(self._process.poll()) and kernel_oom_kills() > self._oom_kills
 
     def hung(self, fact: str, *more: Line) -> Hung:
-        """The error for a program that printed nothing useful for too long; `more` comes directly below the fact."""
+        """See `Program.hung`; `more` comes directly below the fact."""
         return Hung(fact, *more, *self._below("ini value tfperf_timeout sets a longer limit"))
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class CommandRun:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _exit_status(self, seconds: float) -> int | None:
-        """Its exit status, or None if it still runs after so many seconds. Reads on, so that no full pipe blocks it."""
+        """Its exit status; None if it runs longer. Reads on meanwhile, so that a full pipe can't block the program."""
         deadline = time.monotonic() + seconds
         while self._process.poll() is None and time.monotonic() < deadline:
             if self.read(_POLL_SECONDS) == b"":
@@ -229,15 +229,15 @@ class CommandRun:
 
 
 def _terminal() -> tuple[int, int]:
-    """The ends of a new terminal: the one that is read, and the one that the program writes to."""
+    """The ends of a new terminal: ours to read, and the program's to write to."""
     reading_end, writing_end = os.openpty()
-    # Progress bars are cut to the terminal's width, and a new one has none.
+    # Progress bars are cut to the terminal's width, which a new terminal lacks.
     fcntl.ioctl(writing_end, termios.TIOCSWINSZ, struct.pack("HHHH", *_TERMINAL_SIZE, 0, 0))
     return reading_end, writing_end
 
 
 def _require_program(program: str, folder: Path, path: str) -> None:
-    """Refuse a program that can't be run, with more advice than the operating system's error has."""
+    """Refuse a program that can't be run, with better advice than the operating system's error."""
     name = program if "/" not in program else str(folder / program)
     if shutil.which(name, path=path) is not None:
         return

@@ -1,4 +1,4 @@
-"""Makes windows from what a user's command prints, until its throughput is known well enough."""
+"""The windows of a user's command, made from its output until the throughput is known well enough."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.lines import Line
-from pytest_tfperf.programs.averages import is_running_average
 from pytest_tfperf.programs.command_run import Program
 from pytest_tfperf.programs.figure_lines import FigureLines, FigureValue
-from pytest_tfperf.programs.output_reader import Reader
-from pytest_tfperf.programs.patience import Patience
+from pytest_tfperf.programs.output_reader import Patience, Reader
 from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable
+from pytest_tfperf.programs.recent_rates import is_running_average
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
@@ -30,21 +29,21 @@ WARMUP_READINGS = 1
 """The first reading contains the program's start and compilation."""
 
 LOSS_READING = WARMUP_READINGS + MIN_WINDOWS_FOR_ERROR
-"""The reading whose loss a program is judged by, where it is ended early: no run has fewer."""
+"""The reading whose loss is judged where programs are ended early: each run has at least so many."""
 
 _LEAST, _MOST = 1e-12, 1e15  # a printed number outside this range is no rate, and no time of a step
 
 
 class CommandWindows:
-    """The windows of one run of a command.
+    """The windows of a command's run.
 
     Args:
         program: the running program.
-        command: says how to read what the program prints.
-        devices: how many devices it runs on, over all nodes.
+        command: says how to read the output.
+        devices: the number of devices that it runs on, over all nodes.
         slowdown: fraction of the throughput to take off on purpose.
         also: figures to read beside the throughput.
-        phase: called with what it waits for.
+        phase: called with a text for the user on what it waits for.
         clock: returns the time in seconds.
     """
 
@@ -72,10 +71,10 @@ class CommandWindows:
         self._patience = Patience(clock(), command.reads.first_within, phase)
         self._windows = self._read() if command.reads.examples is None else self._whole_run(command.reads.examples)
         self._warmup: list[Window] = []
-        self._advanced_at = clock()  # the time of the last reading that told something new
+        self._advanced_at = clock()  # the time of the last reading that was no repetition
 
     def warm_up(self, plan: Plan) -> None:
-        """Wait for the readings that are not timed.
+        """Take the first readings, which are not timed.
 
         Raises:
             MeasurementError: the program prints nothing usable, ended in an error, or hangs.
@@ -106,7 +105,7 @@ class CommandWindows:
         warmup = self._warmup
         if len(windows) < min(MIN_WINDOWS_FOR_ERROR, plan.steps):
             self._refuse_too_few(len(warmup) + len(windows))
-            if not windows:  # the only window there is, although it contains start and compilation
+            if not windows:  # better than none, although it contains start and compilation
                 warmup, windows = [], warmup
         self._require_recent_rates()
         run = in_steady_state(self._run(warmup, windows))
@@ -114,17 +113,17 @@ class CommandWindows:
         return run
 
     def figures(self, *, required: bool = True) -> dict[str, FigureValue]:
-        """The figures of the run that `time` gave; what can't be told is missing.
+        """The figures of the run that `time` returned; figures without a value are left out.
 
         Raises:
             MeasurementError: a figure with a field or a pattern was never printed, where they are required, or not at
                 its step.
         """
-        found: dict[str, FigureValue] = {}
+        first: dict[str, FigureValue] = {}
         if self._first_at is not None and any(figure.name == FIRST_STEP for figure in self._also):
-            found[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
+            first[FIRST_STEP] = FigureValue(self._first_at - self._started_at)
         try:
-            return found | self._figures.values(required=required)
+            return first | self._figures.values(required=required)
         except Unreadable as error:
             raise self._program.failure(error.fact, error.next_step) from error
 
@@ -141,7 +140,7 @@ class CommandWindows:
         )
 
     def _whole_run(self, examples: int) -> Iterator[Window]:
-        """The one window of a program that is timed as a whole."""
+        """The window of a program that is timed as a whole."""
         program, started = self._program, self._advanced_at
         splitter = LineSplitter()
         while (data := program.read(started + program.silence_seconds - self._clock())) != b"":
@@ -174,7 +173,7 @@ class CommandWindows:
                 # Readings of one chunk form one window, except the warm-up, which may be the first of many.
                 if (windows.readings == WARMUP_READINGS or reading is readings[-1]) and (window := windows.window(now)):
                     yield self._slowed(window)
-        # What the program did after its last reading, such as saving the model, was no training.
+        # After its last reading the program did not train, but saved its model, for example.
         if window := windows.rest(self._advanced_at):
             yield self._slowed(window)
         self._require_good_end()
@@ -190,7 +189,7 @@ class CommandWindows:
             )
 
     def _require_recent_rates(self) -> None:
-        """Refuse rates that disagree with the clock, or look like averages where nobody has said what they are."""
+        """Refuse rates that disagree with the clock, or look like averages unless the user says what they are."""
         printed, per_step = self._aggregator, self._command.counted_per_step
         if self._command.reads.rate_is is None and is_running_average(printed.rates, printed.units_per_step):
             raise self._program.failure(
@@ -208,7 +207,7 @@ class CommandWindows:
 
     @property
     def units_in_a_step(self) -> float | None:
-        """What its rates and the time between its steps make of a step; None where lines name no steps."""
+        """The units in a step by its rates and the time between its steps; None where lines name no steps."""
         units = self._aggregator.units_per_step
         return statistics.median(units) if len(units) >= MIN_WINDOWS_FOR_ERROR else None
 
@@ -216,7 +215,7 @@ class CommandWindows:
         """The readings of each piece of output, and when it was printed.
 
         Raises:
-            Hung: no reading told anything new for too long.
+            Hung: no reading advanced for too long.
             MeasurementError: lines come, and none of them can be read.
         """
         program, splitter = self._program, LineSplitter()
@@ -226,7 +225,7 @@ class CommandWindows:
             if data is None or now - self._advanced_at > program.silence_seconds:
                 printed, read = printed_at > self._advanced_at, read_at > self._advanced_at
                 raise self._silent(printed=printed, read=read)
-            # "\r12 images/s" and "\n12 images/s" are whole long before the next one ends them.
+            # "\r12 images/s" and "\n12 images/s" are complete long before the next line ends them.
             end = LINE_END.match(data)
             if end and (readings := self._readings(splitter.feed(end[0]), "")):
                 read_at = now
@@ -241,15 +240,15 @@ class CommandWindows:
             yield printed_at, last
 
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
-        found = []
+        readings = []
         with self._failures():
             for line in lines:
-                found.append(self._reader.read(line))
-                self._figures.take(line, found[-1])
+                readings.append(self._reader.read(line))
+                self._figures.take(line, readings[-1])
             if (reading := self._reader.read_unfinished(unfinished)) is not None:
-                found.append(reading)
+                readings.append(reading)
                 self._figures.take(unfinished, reading, is_whole=False)
-        return [reading for reading in found if reading is not None]
+        return [reading for reading in readings if reading is not None]
 
     def _take_figures(self, lines: Sequence[str]) -> None:
         with self._failures():
@@ -258,14 +257,14 @@ class CommandWindows:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Tell what can't be read as a failure of the program, with the end of its output."""
+        """Turn output that can't be read into a failure of the program, with the end of its output."""
         try:
             yield
         except Unreadable as error:
             raise self._program.failure(error.fact, error.next_step) from error
 
     def _silent(self, *, printed: bool, read: bool) -> MeasurementError:
-        """The error for a program that hangs: did it print anything meanwhile, and was anything read from it?"""
+        """The error for a program that hangs, which may have printed meanwhile, and even have been read."""
         what = "printed nothing that can be read" if printed else "printed nothing"
         if read:
             what = "printed only readings that did not advance"

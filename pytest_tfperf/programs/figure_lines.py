@@ -1,4 +1,4 @@
-"""The values of figures that a program prints, each from a fixed place of the output: a step, a reading or the end."""
+"""The values of figures that a program prints, each at a fixed point of the output: a step, a reading or the end."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from pytest_tfperf.programs.own_formats import (
     require_whole_number,
     value_of,
 )
-from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, number_in, shown
-from pytest_tfperf.programs.step_order import step_in
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, number_in, shown, step_in
 
 _SHOWN_FIELDS = 5
 _NEVER_NEGATIVE = ("bytes", "s", "ms")
@@ -37,7 +36,7 @@ _UNIT_FOLLOWS: Final = re.compile(rf"\s?({'|'.join(_UNITS)})(?![\w/])")
 
 @dataclass(frozen=True, slots=True)
 class FigureValue:
-    """A figure's value in one run, and where the program printed it, as "at step 400"; "" for what is measured."""
+    """A figure's value in a run, and where the program printed it, as "at step 400"; "" for a measured figure."""
 
     value: float
     place: str = ""
@@ -45,7 +44,7 @@ class FigureValue:
 
 @dataclass(frozen=True, slots=True)
 class _Printed:
-    """A value that a line has: the step that this line names, and the last one that the output named up to here."""
+    """A printed value, the step that its line names, and the last step that the output had named by then."""
 
     value: float
     own_step: float | None
@@ -56,9 +55,9 @@ class FigureLines:
     """The values of figures that a program prints, and of its loss.
 
     Args:
-        figures: those that are measured are left out.
-        loss_reading: the reading whose loss counts, from 1, because no run has fewer; None where each run is read to
-            its end, so that the last one counts.
+        figures: all figures of the task; measured figures are passed over.
+        loss_reading: the number of the reading whose loss counts, from 1, as each run has at least so many; None where
+            each run is read to its end, so that the last loss counts.
     """
 
     def __init__(self, figures: Sequence[Figure], loss_reading: int | None = None) -> None:
@@ -71,28 +70,28 @@ class FigureLines:
         self._last_step = -math.inf
 
     def take(self, line: str, reading: Reading | None = None, *, is_whole: bool = True) -> None:
-        """Keep what a line says of each figure.
+        """Keep the value of each figure that a line has.
 
         Args:
             line: as the program printed it.
-            reading: what the rate's reader made of it, which may have a loss.
-            is_whole: it has its end; fields and patterns are not looked for in one that has none yet.
+            reading: of the line, which may have a loss.
+            is_whole: the line has its end; fields and patterns are not searched in an unfinished line.
 
         Raises:
-            Unreadable: it has something in the place of a figure that can't be its value.
+            Unreadable: the line has something that can't be the value of a figure.
         """
         if not self._figures:
             return
         own_step = _step_of(line, reading)
         if own_step is not None:
             self._step, self._last_step = own_step, max(own_step, self._last_step)
-        found = json_object(line) if is_whole else None
-        for name in (found or ()) if len(self._fields) < _SHOWN_FIELDS else ():
+        fields = json_object(line) if is_whole else None
+        for name in (fields or ()) if len(self._fields) < _SHOWN_FIELDS else ():
             self._fields.setdefault(shown(name))
         for figure in self._figures:
             if not is_whole and figure.is_read:
                 continue
-            if (value := self._value_in(figure, line, found, reading)) is not None:
+            if (value := self._value_in(figure, line, fields, reading)) is not None:
                 self._keep(figure, _Printed(value, own_step, self._step))
 
     def _keep(self, figure: Figure, printed: _Printed) -> None:
@@ -104,7 +103,7 @@ class FigureLines:
 
     @property
     def are_complete(self) -> bool:
-        """Whether each figure has its value, so that no later line changes it."""
+        """Whether each figure has its final value."""
         return all(self._is_complete(figure) for figure in self._figures)
 
     @property
@@ -115,7 +114,7 @@ class FigureLines:
     def _is_ahead(self, figure: Figure) -> bool:
         if figure.at_step is None or self._is_complete(figure):
             return False
-        # Behind its step, a figure that was not printed before can't be interpolated any more.
+        # After its step, a figure that was not printed before can't be interpolated any more.
         return self._last_step < figure.at_step or bool(self._values[figure.name])
 
     def _is_complete(self, figure: Figure) -> bool:
@@ -124,10 +123,10 @@ class FigureLines:
             return len(values) >= self._least(figure)
         if figure.takes is Takes.MEDIAN:
             return self._last_step >= figure.at_step
-        return any(one.step is not None and one.step >= figure.at_step for one in values)
+        return any(printed.step is not None and printed.step >= figure.at_step for printed in values)
 
     def _least(self, figure: Figure) -> int:
-        """How many values it takes."""
+        """The number of values that it needs."""
         if figure.name != LOSS or figure.takes is not Takes.LAST or self._loss_reading is None:
             return 1
         return self._loss_reading
@@ -141,7 +140,7 @@ class FigureLines:
         Raises:
             Unreadable: a figure that is required has no value, or none at its step.
         """
-        found: dict[str, FigureValue] = {}
+        final: dict[str, FigureValue] = {}
         for figure in self._figures:
             values = self._values[figure.name]
             is_missing = len(values) < (1 if figure.at_step else self._least(figure))
@@ -150,8 +149,8 @@ class FigureLines:
             if is_missing:
                 raise self._never_printed(figure, len(values))
             has_step = figure.at_step is not None
-            found[figure.name] = self._at_step(figure, values) if has_step else self._counted(figure, values)
-        return found
+            final[figure.name] = self._at_step(figure, values) if has_step else self._counted(figure, values)
+        return final
 
     def _counted(self, figure: Figure, values: Sequence[_Printed]) -> FigureValue:
         match figure.takes:
@@ -163,7 +162,7 @@ class FigureLines:
                 counted, place = values, "at the end"
         last = counted[-1]
         is_median = figure.takes is Takes.MEDIAN
-        value = statistics.median(one.value for one in counted) if is_median else last.value
+        value = statistics.median(printed.value for printed in counted) if is_median else last.value
         return FigureValue(value, place if last.own_step is None else f"at step {last.own_step:g}")
 
     def _at_step(self, figure: Figure, values: Sequence[_Printed]) -> FigureValue:
@@ -173,7 +172,7 @@ class FigureLines:
             Unreadable: no line names a step, or the printed steps don't reach it.
         """
         step, place = figure.at_step or 0, f"at step {figure.at_step}"
-        points = [(one.step, one.value) for one in values if one.step is not None]
+        points = [(printed.step, printed.value) for printed in values if printed.step is not None]
         if not points:
             raise Unreadable(
                 f"the figure {figure.name} is read {place}, and no line names a step",
@@ -205,34 +204,34 @@ class FigureLines:
         known = f"; they have {', '.join(self._fields)}" if self._fields else ""
         return f"JSON lines were searched for the field {figure.field!r}{known}"
 
-    def _value_in(self, figure: Figure, line: str, found: object, reading: Reading | None) -> float | None:
+    def _value_in(self, figure: Figure, line: str, fields: object, reading: Reading | None) -> float | None:
         if figure.field:
-            value = value_of(found, figure.field)
+            value = value_of(fields, figure.field)
             return None if value is ABSENT else _number(figure, number_in(value), value, line)
         if figure.pattern:
             return self._matched(figure, line)
         is_counter_at_0 = reading is not None and reading.kind in (Kind.STEP, Kind.EXAMPLES) and reading.value == 0
         if reading is None or is_counter_at_0:
             return None
-        if reading.loss is None and value_of(found, LOSS) is None:
+        if reading.loss is None and value_of(fields, LOSS) is None:
             raise _no_value(figure, None, "which is no number", line)
         return reading.loss
 
     def _matched(self, figure: Figure, line: str) -> float | None:
-        found = self._patterns[figure.name].search(line)
-        if found is None:
+        match = self._patterns[figure.name].search(line)
+        if match is None:
             return None
-        group = next(iter(found.re.groupindex))
-        if (text := found[group]) is None:
+        group = next(iter(match.re.groupindex))
+        if (text := match[group]) is None:
             return None
         value = _number(figure, number_in_group(text), text, line)
-        require_whole_number(line, found, group)
-        _require_own_unit(figure, text, line, found.end(group))
+        require_whole_number(line, match, group)
+        _require_own_unit(figure, text, line, match.end(group))
         return value
 
 
 def _interpolated(points: Sequence[tuple[float, float]], step: float) -> float | None:
-    """The value at a step between two printed ones; None where they don't reach it."""
+    """The value at a step, interpolated between printed steps; None beyond them."""
     for at, value in points:
         if at == step:
             return value
@@ -271,18 +270,18 @@ def _no_value(figure: Figure, text: object, why: str, line: str) -> Unreadable:
 
 
 def _require_own_unit(figure: Figure, text: str, line: str, end: int) -> None:
-    """Refuse a value behind which another unit stands than the figure's: programs may go from "980 ms" to "1.2 s".
+    """Refuse a value that another unit follows than the figure's: programs may go from "980 ms" to "1.2 s".
 
     Raises:
         Unreadable: the units differ; says what to write.
     """
-    found = _UNIT_FOLLOWS.match(line, end)
-    if found is None:
+    match = _UNIT_FOLLOWS.match(line, end)
+    if match is None:
         return
     unit = figure.unit or ""
-    own, printed = _UNITS.get(unit, unit), _UNITS[found[1]]
+    own, printed = _UNITS.get(unit, unit), _UNITS[match[1]]
     if own != printed:
         raise Unreadable(
-            f"the figure {figure.name} is {text}{found[0]} in the line {shown(line)!r}, and its unit is {unit!r}",
+            f"the figure {figure.name} is {text}{match[0]} in the line {shown(line)!r}, and its unit is {unit!r}",
             f"let the program always print one unit, and give that: Figure({figure.name!r}, unit={printed!r}, ...)",
         )

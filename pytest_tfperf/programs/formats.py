@@ -1,9 +1,9 @@
-"""The lines that well-known programs print: one table, one entry for each, with the source of its format string.
+"""The lines of well-known programs: a table with an entry for each, with the source of its format string.
 
 To add one: a name, where its format string stands, and a regular expression. Its groups say what the numbers are:
 
-- `rate`: units per second; `mean_rate`: the same since the first step, with the number of steps in `step`
-- `seconds`, `milliseconds`: the time of a step; `mean_seconds`: the same as a mean over `step` + 1 steps
+- `rate`: units per second; `mean_rate`: their mean since the first step, with the number of steps in `step`
+- `seconds`, `milliseconds`: the time of a step; `mean_seconds`: its mean over `step` + 1 steps
 - `step` alone: a counter of steps; `examples`: a counter of units
 - `batch`: examples in a step; `loss`
 """
@@ -15,26 +15,20 @@ import re
 from dataclasses import dataclass
 
 from pytest_tfperf.core.command import STEPS
-from pytest_tfperf.programs.reading import (
-    NUMBER,
-    Kind,
-    Reading,
-    loss_in,
-    to_float,
-)
+from pytest_tfperf.programs.reading import NUMBER, Kind, Reading, loss_in, to_float
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One program's lines.
+    """The lines of a program.
 
     Args:
-        name: of the program.
-        source: where the format string stands.
-        pattern: as the head of this file says; UNIT in it stands for the user's unit.
-        unit: what its rate counts; "" for what the user says.
+        name: the program's.
+        source: where its format string stands.
+        pattern: as described at the top of this file; UNIT in it stands for the user's unit.
+        unit: the unit of its rate; "" for the user's unit.
         of_examples: its rate counts whole examples, and so no tokens.
-        per_device: its rate is that of one device.
+        per_device: its rate is that of a single device.
     """
 
     name: str
@@ -45,7 +39,7 @@ class Format:
     per_device: bool = False
 
     def can_serve(self, unit: str) -> bool:
-        """Whether it says something of this unit."""
+        """Whether its rate may be in this unit."""
         return unit == self.unit if self.unit else not (self.of_examples and unit == "tokens")
 
 
@@ -53,7 +47,7 @@ TF_CNN_STEP = (
     rf"(?<![\w.-])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}UNIT/sec:\s{{0,9}}(?P<mean_rate>{NUMBER})\s{{0,9}}(?:\+/-|±)"
     r"[^)]{0,80}\)"
 )
-"""What tf_cnn_benchmarks prints of a step, without the loss: "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)"."""
+"""A step's line of tf_cnn_benchmarks, without the loss: "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)"."""
 
 FORMATS = (
     Format(
@@ -149,13 +143,13 @@ FORMATS = (
 
 
 class FormatLines:
-    """Reads the lines of one format.
+    """Reads the lines of a format.
 
     Args:
         of: the format.
-        unit: what is counted.
-        devices: how many devices work together.
-        counts_batches: the user says how many units a step holds, so that a line's own batch is left alone.
+        unit: the user's.
+        devices: the number of devices that work together.
+        counts_batches: the user says how many units a step holds, so that a line's own batch size is ignored.
     """
 
     def __init__(self, of: Format, unit: str, devices: int = 1, *, counts_batches: bool = False) -> None:
@@ -166,11 +160,11 @@ class FormatLines:
         self._takes_batch = not counts_batches and unit.rstrip("s") in ("example", "sample", "sequence", "image")
 
     def read(self, line: str) -> Reading | None:
-        """What a line says; None for another line."""
-        found = self._pattern.search(line)
-        if found is None:
+        """The reading of a line; None for another line."""
+        match = self._pattern.search(line)
+        if match is None:
             return None
-        groups = {name: text for name, text in found.groupdict().items() if text is not None}
+        groups = {name: text for name, text in match.groupdict().items() if text is not None}
         loss = to_float(groups["loss"]) if "loss" in groups else loss_in(line)
         values = {name: to_float(text) for name, text in groups.items() if name != "loss"}
         if self._unit == STEPS and not values.keys().isdisjoint(("rate", "examples")):

@@ -1,4 +1,4 @@
-"""Reads one program's lines, and says what it could not read."""
+"""Reads a program's lines, explains lines that it can't read, and decides when to give up on the program."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
 from pytest_tfperf.programs.formats import FORMATS, FormatLines
 from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_field
 from pytest_tfperf.programs.progress_lines import Bars, KerasLines, looks_like_progress
-from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable, shown
+from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable, counters_in, shown, step_in
 from pytest_tfperf.programs.series import FirstSeries, form_of
-from pytest_tfperf.programs.step_order import counters_in, step_in
 from pytest_tfperf.programs.unit_lines import StepLines, UnitLines
 
 SHOWN_LINES = 5
 _MOST_UNREAD_SHARE = 0.1
-_MOST_OF_A_LINE = 2048  # longer ones are no line of a known format, and searching them takes long
+_MOST_OF_A_LINE = 2048  # known formats have shorter lines, and searching longer ones takes long
 _LEAST_UNREAD = 3
 _MOST_SEARCHED = 200  # lines in which another unit is searched
 
@@ -34,14 +33,14 @@ _Read = Callable[[str], Reading | Unread | LeftOut | None]
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """One way to read a line.
+    """A way to read a line.
 
     Args:
         name: for the user.
-        read: returns what a line says.
-        unfinished: the same for a line without an end; None where such a line says nothing.
-        form: what lines of one series have in common beside what `read` finds.
-        is_guarded: it refuses lines that it is not meant for, so that no other format need be asked first.
+        read: returns a line's reading.
+        unfinished: returns the reading of a line without an end; None where such lines can't be read.
+        form: returns the text that all lines of a series have in common.
+        is_guarded: it refuses lines of other formats, so that these need not be tried first.
     """
 
     name: str
@@ -52,19 +51,20 @@ class _Format:
 
 
 class Reader:
-    """Reads one program's lines; the format that is recognised first stays.
+    """Reads a program's lines, all by the format that is recognised first.
 
     Args:
         command: says how to read them.
-        devices: how many devices it runs on, for rates "per GPU".
-        searches: for another unit, where nothing is read in the given one.
+        devices: the number of devices that it runs on, for rates "per GPU".
+        searches: look for other units where no line has a rate in the command's unit.
 
     Attributes:
         first_lines: the beginnings of the first lines that are not empty.
-        lines: how many there were.
-        saw_steps: there was a line of steps, and nobody said how many units a step holds.
+        lines: the number of lines.
+        saw_steps: a line counts or times steps, and the command does not say how many units a step holds.
         read_as: the name of the format that was recognised; "" before.
-        unread: lines with a rate that could not be read, and why.
+        unread: the first lines with a rate that could not be read, and why.
+        unread_count: the number of such lines.
     """
 
     def __init__(self, command: Command, devices: int = 1, *, searches: bool = True) -> None:
@@ -112,7 +112,7 @@ class Reader:
         ]
 
     def read(self, line: str) -> Reading | None:
-        """What a line says; None for one that says nothing of the kind.
+        """The reading of a line; None for a line without one.
 
         Raises:
             Unreadable: the output can't be read as a whole.
@@ -123,12 +123,12 @@ class Reader:
         return self._recognised(line if self._is_described else line[:_MOST_OF_A_LINE], self._formats)
 
     def read_unfinished(self, line: str) -> Reading | None:
-        """As `read` for a line that has no end yet, as a progress line, which the next one ends."""
+        """The reading of a line that has no end yet, such as a progress line, which the next line ends."""
         formats = [replace(each, read=each.unfinished) for each in self._formats if each.unfinished is not None]
         return self._recognised(line, formats, is_whole=False) if formats else None
 
     def note(self) -> str:
-        """What a reader of the measurement should know of lines that were not read, or of averages; "" for nothing."""
+        """A note for the measurement on lines that were not read, or on averages; "" for none."""
         notes = []
         if self.unread_count:
             line, why = self.unread[0]
@@ -148,7 +148,7 @@ class Reader:
         return "; ".join(notes)
 
     def nothing_read(self) -> str:
-        """Why no line said anything: what was expected."""
+        """Why no line has a reading, with what was expected."""
         command, reads = self._command, self._command.reads
         if self._field is not None and self._field.fields:
             known = ", ".join(self._field.fields)
@@ -166,7 +166,7 @@ class Reader:
         return f"no line has a rate in {command.unit}/s"
 
     def next_step(self) -> str:
-        """What to give so that the lines can be read."""
+        """The arguments that would let the lines be read."""
         if self.unread:
             return (
                 "print it in another way, or give reads=Reads(pattern=...) or parse=, a function that reads such a line"
@@ -181,7 +181,7 @@ class Reader:
 
     @property
     def likely_unit(self) -> str:
-        """The unit that most lines name, where none is in the one that was given; "" for none."""
+        """The unit that most lines name, where no line has a rate in the command's unit; "" for none."""
         if self._is_described or not self._unit_rates:
             return ""
         unit, lines = self._unit_rates.most_common(1)[0]
@@ -190,48 +190,46 @@ class Reader:
     def _recognised(self, line: str, formats: Sequence[_Format], *, is_whole: bool = True) -> Reading | None:
         are_steps = False
         for each in formats:
-            found = each.read(line)
-            if found is None:
+            reading = each.read(line)
+            if reading is None:
                 continue
-            if isinstance(found, LeftOut):
-                if found.why and not self._read:
-                    self._show(line, found.why)
+            if isinstance(reading, LeftOut):
+                if reading.why and not self._read:
+                    self._show(line, reading.why)
                 break
             if not each.is_guarded and not are_steps and looks_like_progress(line):
-                found = Unread("it looks like a progress bar, and is not drawn as one that is known")
-            if isinstance(found, Unread):
-                self._skip(line, found.why)
+                reading = Unread("it looks like a progress bar, and is not drawn as one that is known")
+            if isinstance(reading, Unread):
+                self._skip(line, reading.why)
                 return None
-            if found.kind.is_of_steps and self._command.counted_per_step is None:
+            if reading.kind.is_of_steps and self._command.counted_per_step is None:
                 self.saw_steps = are_steps = True  # the program may print its own rate, too
                 continue
-            found = replace(found, line=line)
-            if not self._is_of_first_series(found, each.form(line), is_whole=is_whole):
+            reading = replace(reading, line=line)
+            if not self._is_of_first_series(reading, each.form(line), is_whole=is_whole):
                 return None
             self.read_as = each.name
             if is_whole:
                 self._formats = [each]
             self._read += 1
-            if found.is_named_average and self._command.reads.rate_is is None:
-                self._named_average = self._named_average or shown(line)
-            return self._as_average(found) if self._command.reads.rate_is == RateIs.AVERAGE else found
+            return self._as_the_user_says(reading)
         if is_whole and not self._read:
             self._search_another_unit(line)
         return None
 
-    def _is_of_first_series(self, found: Reading, form: str, *, is_whole: bool) -> bool:
+    def _is_of_first_series(self, reading: Reading, form: str, *, is_whole: bool) -> bool:
         # A bar may be drawn under other names before its first step.
-        if self._series is None or (found.kind.is_counter and found.value == 0):
+        if self._series is None or (reading.kind.is_counter and reading.value == 0):
             return True
-        said = found.line if self._field is None else self._field.series(found.line)
-        return self._series.accept(found, said, form, is_whole=is_whole)
+        said = reading.line if self._field is None else self._field.series(reading.line)
+        return self._series.accept(reading, said, form, is_whole=is_whole)
 
     def _search_another_unit(self, line: str) -> None:
-        """Note which unit, or which field of a JSON line, would read a line that says nothing in the given one."""
+        """Note the unit, or the field of a JSON line, in which this line has a rate."""
         self._rate_field = self._rate_field or rate_field(line)
         if self._rate_field or self._others is None or self.lines > _MOST_SEARCHED:
             return
-        for unit in {found["unit"] for found in _ANY_UNIT.finditer(line)} - {self._command.unit}:
+        for unit in {mention["unit"] for mention in _ANY_UNIT.finditer(line)} - {self._command.unit}:
             if unit not in self._others:
                 self._others[unit] = Reader(replace(self._command, unit=unit), self._devices, searches=False)
             reader = self._others[unit]
@@ -239,17 +237,21 @@ class Reader:
                 self._unit_rates[unit] += reader.read(line) is not None
             self.unread = self.unread or reader.unread
 
-    def _as_average(self, found: Reading) -> Reading:
-        """The reading as a mean since the first step; without a counter, lines stand for as many steps each."""
-        step = step_in(found.line) or self._read
-        match found.kind:
+    def _as_the_user_says(self, reading: Reading) -> Reading:
+        """The reading, for `rate_is="average"` as a mean since the first step; lines without a counter count steps."""
+        if self._command.reads.rate_is != RateIs.AVERAGE:
+            if reading.is_named_average and self._command.reads.rate_is is None:
+                self._named_average = self._named_average or shown(reading.line)
+            return reading
+        step = step_in(reading.line) or self._read
+        match reading.kind:
             case Kind.RATE:
-                return replace(found, kind=Kind.MEAN_RATE, step=step)
+                return replace(reading, kind=Kind.MEAN_RATE, step=step)
             case Kind.SECONDS:
-                return replace(found, kind=Kind.MEAN_SECONDS, step=step)
-            case Kind.STEP_RATE if found.value > 0:
-                return replace(found, kind=Kind.MEAN_SECONDS, value=1 / found.value, step=step)
-        return found
+                return replace(reading, kind=Kind.MEAN_SECONDS, step=step)
+            case Kind.STEP_RATE if reading.value > 0:
+                return replace(reading, kind=Kind.MEAN_SECONDS, value=1 / reading.value, step=step)
+        return reading
 
     def _show(self, line: str, why: str) -> None:
         if len(self.unread) < SHOWN_LINES:
@@ -264,3 +266,60 @@ class Reader:
                 f"{self.unread_count} lines with a rate can't be read, beside {self._read} that can: {why}{lines}",
                 "give reads=Reads(pattern=...) or parse= that reads all of them",
             )
+
+
+# After so many lines, or so many seconds with lines, the user learns that no line could be read.
+_NOTICE_LINES = 20
+_NOTICE_SECONDS = 10.0
+_ENDS_SECONDS = 30.0  # from that notice to the program's end, if lines still come
+
+_LEAST_BURSTS = 5  # a long start may print its settings at once, and compile for minutes
+_BUFFER = 4096
+_SILENCE = 2.0
+
+
+class Patience:
+    """Decides when to give up on a program whose lines can't be read.
+
+    Args:
+        now: when the program was started, in seconds.
+        first_within: seconds from the first line in which a reading is expected; None for 30 s after the notice.
+        phase: called with the notice for the user.
+    """
+
+    def __init__(self, now: float, first_within: float | None, phase: Callable[[str], None]) -> None:
+        self._printed_at = now
+        self._first_within = first_within
+        self._phase = phase
+        self._first_at: float | None = None
+        self._noticed_at: float | None = None
+        self._bursts = 0
+        self._is_buffered = False
+
+    def is_over(self, now: float, size: int, lines: int, *, has_read: bool) -> bool:
+        """Whether to end the program, which has just printed `size` bytes, in all `lines` lines."""
+        since, self._printed_at = now - self._printed_at, now
+        self._is_buffered |= since > _SILENCE and size >= _BUFFER
+        if has_read or lines == 0:
+            return False
+        if self._first_at is None:
+            self._first_at = now
+        if self._noticed_at is None and (lines >= _NOTICE_LINES or now - self._first_at >= _NOTICE_SECONDS):
+            self._noticed_at = now
+            self._phase(f"none of {lines} lines can be read yet")
+        self._bursts += self._noticed_at is not None and since >= 0.5
+        if self._first_within is not None:
+            return now - self._first_at > self._first_within
+        waited_enough = self._noticed_at is not None and now - self._noticed_at >= _ENDS_SECONDS
+        return waited_enough and self._bursts >= _LEAST_BURSTS
+
+    def waited(self, now: float) -> float:
+        """Seconds since the first line."""
+        return 0.0 if self._first_at is None else now - self._first_at
+
+    @property
+    def buffering(self) -> str:
+        """A further next step for a program that prints much at once after a silence; else ""."""
+        if not self._is_buffered:
+            return ""
+        return "; its output seems to be buffered: start it by `stdbuf -oL`, or set PYTHONUNBUFFERED=1"

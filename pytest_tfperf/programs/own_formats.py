@@ -1,4 +1,4 @@
-"""Reads what the user describes: a rate by a pattern, a field of JSON lines or a function of a line."""
+"""Reads lines as the user describes them: by a pattern, a field of JSON lines or a function of a line."""
 
 from __future__ import annotations
 
@@ -8,16 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from pytest_tfperf.programs.reading import (
-    SEPARATORS,
-    Kind,
-    Reading,
-    Unread,
-    Unreadable,
-    loss_in,
-    number_in,
-    shown,
-)
+from pytest_tfperf.programs.reading import SEPARATORS, Kind, Reading, Unread, Unreadable, loss_in, number_in, shown
 
 _SHOWN_FIELDS = 5
 _RANK_FIELDS = ("rank", "local_rank", "worker", "process", "process_index")
@@ -32,10 +23,10 @@ _MILLISECONDS_FOLLOW = re.compile(r"\s?(?:ms|us|\u00b5s|ns)\b")
 
 
 class PatternLines:
-    """Reads what a pattern's group finds.
+    """Reads the number in a pattern's group.
 
     Args:
-        pattern: with one of the groups `READ_BY_GROUP`, and maybe `loss`.
+        pattern: has a group of `READ_BY_GROUP`, and may have the group `loss`.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -43,24 +34,24 @@ class PatternLines:
         self._group = next(group for group in self._pattern.groupindex if group != "loss")
 
     def read(self, line: str) -> Reading | Unread | None:
-        """What a line says.
+        """The reading of a line; None where the pattern does not match.
 
         Raises:
             Unreadable: the group holds a part of a number only.
         """
-        found = self._pattern.search(line)
-        if found is None or (text := found[self._group]) is None:
+        match = self._pattern.search(line)
+        if match is None or (text := match[self._group]) is None:
             return None
         value = number_in_group(text)
         if value is None:
             return Unread(f"the group {self._group} has {text!r:.40}, which is no number")
-        require_whole_number(line, found, self._group)
-        if self._group == "seconds" and _MILLISECONDS_FOLLOW.match(line[found.end(self._group) :]):
+        require_whole_number(line, match, self._group)
+        if self._group == "seconds" and _MILLISECONDS_FOLLOW.match(line[match.end(self._group) :]):
             raise Unreadable(
                 f"the group seconds has {text} of {shown(line)!r}, which are not seconds",
                 "name the group milliseconds, or give parse=, a function of a line",
             )
-        loss = number_in(found["loss"]) if "loss" in self._pattern.groupindex else loss_in(line)
+        loss = number_in(match["loss"]) if "loss" in self._pattern.groupindex else loss_in(line)
         if self._group == "rate":
             return Reading(Kind.RATE, value, loss=loss)
         if self._group == "step":
@@ -69,27 +60,27 @@ class PatternLines:
 
 
 def number_in_group(text: str) -> float | None:
-    """The number that a pattern's group has; the group may end with the comma or the bracket that follows it."""
+    """The number in a pattern's group, which may also have the comma or the bracket behind the number."""
     return number_in(text.rstrip(_PUNCTUATION))
 
 
-def require_whole_number(line: str, found: re.Match[str], group: str) -> None:
-    """Return if a group of a pattern has all digits of a number, and not a part of them.
+def require_whole_number(line: str, match: re.Match[str], group: str) -> None:
+    """Return if a group of a pattern has all digits of a number.
 
     Raises:
         Unreadable: the number begins before the group, or goes on behind it.
     """
-    begin, end = found.span(group)
+    begin, end = match.span(group)
     before, behind = line[:begin], line[end:]
-    # The pattern may match a comma behind the group itself, as that of "632.9,120": then it separates two numbers.
-    is_separated = end < found.end()
+    # Where the pattern itself matches the comma behind the group, as in "632.9,120", the comma separates two numbers.
+    is_separated = end < match.end()
     if (
         _NUMBER_BEGINS_BEFORE.search(before)
         or _NUMBER_GOES_ON.match(behind)
         or (not is_separated and _THOUSANDS_FOLLOW.match(behind))
     ):
         raise Unreadable(
-            f"the group {group} has {found[group]!r} of {shown(line)!r}, a part of a number only",
+            f"the group {group} has {match[group]!r} of {shown(line)!r}, a part of a number only",
             rf"let the group take all of it, as (?P<{group}>[-+]?[\d.,'_]+(?:[eE][+-]?\d+)?(?:\s?[kKMG]\b)?)",
         )
 
@@ -101,7 +92,7 @@ class FieldLines:
         field: "train.rate" for a field of that name, or for `rate` inside of `train`.
 
     Attributes:
-        fields: names that the lines have, where none had this one.
+        fields: names of fields in lines that lack this field.
     """
 
     def __init__(self, field: str) -> None:
@@ -109,47 +100,47 @@ class FieldLines:
         self.fields: dict[str, None] = {}
 
     def read(self, line: str) -> Reading | None:
-        """What a line says; None for one that is no JSON object with a number in the field."""
-        if (found := json_object(line)) is None:
+        """The reading of a JSON object with a number in the field; None for any other line."""
+        if (fields := json_object(line)) is None:
             return None
-        if (rate := number_in(value_of(found, self._field))) is None:
-            for name in found if len(self.fields) < _SHOWN_FIELDS else ():
+        if (rate := number_in(value_of(fields, self._field))) is None:
+            for name in fields if len(self.fields) < _SHOWN_FIELDS else ():
                 self.fields.setdefault(shown(str(name)))
             return None
-        return Reading(Kind.RATE, rate, loss=number_in(found.get("loss")))
+        return Reading(Kind.RATE, rate, loss=number_in(fields.get("loss")))
 
     def series(self, line: str) -> str:
-        """What a line says of its rank, and of evaluation: the names and values of a few fields."""
-        found = json_object(line) or {}
-        ranks = [f"rank {found[name]}" for name in _RANK_FIELDS if name in found]
-        return " ".join([*ranks, *(str(found[name]) for name in _MODE_FIELDS if isinstance(found.get(name), str))])
+        """The values of the fields that name a line's rank, or its mode such as evaluation."""
+        fields = json_object(line) or {}
+        ranks = [f"rank {fields[name]}" for name in _RANK_FIELDS if name in fields]
+        return " ".join([*ranks, *(str(fields[name]) for name in _MODE_FIELDS if isinstance(fields.get(name), str))])
 
 
 def json_object(line: str) -> dict[str, object] | None:
-    """The JSON object that begins in a line; None for a line without one."""
+    """The JSON object that begins in a line; None without an object."""
     begin = line.find("{")
     if begin < 0:
         return None
     try:
-        found, _ = json.JSONDecoder().raw_decode(line, begin)
+        value, _ = json.JSONDecoder().raw_decode(line, begin)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 ABSENT: Final = object()
-"""In the place of the value of a field that is not there; a JSON null is None."""
+"""The value of a missing field; a JSON null is None."""
 
 
-def value_of(found: object, field: str) -> object:
+def value_of(fields: object, field: str) -> object:
     """The value of a field; "train.loss" is a key of that name, or else the key `loss` inside of `train`."""
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         return ABSENT
-    if field in found:
-        return found[field]
+    if field in fields:
+        return fields[field]
     names = field.split(".")
     for count in range(len(names) - 1, 0, -1):
-        inner = value_of(found.get(".".join(names[:count])), ".".join(names[count:]))
+        inner = value_of(fields.get(".".join(names[:count])), ".".join(names[count:]))
         if inner is not ABSENT:
             return inner
     return ABSENT
@@ -172,10 +163,10 @@ class ParsedLines:
         self._parse = parse
 
     def read(self, line: str) -> Reading | None:
-        """What a line says.
+        """The reading of a line; None where the function returns None.
 
         Raises:
-            Unreadable: the function raised, or returned something else.
+            Unreadable: the function raised, or did not return a number.
         """
         name = getattr(self._parse, "__name__", "parse")
         try:

@@ -21,72 +21,72 @@ _MOST_UNFINISHED = 640  # progress lines are shorter
 class KerasLines:
     """Reads Keras' progress lines.
 
-    The total of the first line is that of `fit`. Lines with another one, such as those of `evaluate` and `predict`, are
-    left out. A data set of unknown length has a total from the second epoch on.
+    The total of the first line is that of `fit`. Lines with another total, such as those of `evaluate` and `predict`,
+    are left out. A data set of unknown length has a total from the second epoch on.
 
-    Where a line is all that an epoch prints, its steps count on from epoch to epoch: with verbose=2, and where an epoch
-    has one step. Where epochs have a line of their own, a bar without one is of `evaluate` or `predict`, too.
+    Where an epoch prints a single line, with verbose=2 or with a single step, its steps count on from epoch to epoch.
+    Where epochs are announced by a line such as "Epoch 1/5", a bar without such a line is of `evaluate` or `predict`.
     """
 
     def __init__(self) -> None:
         self._total = ""
         self._before_fit = ""
         self._epoch_begins = self._names_epochs = self._is_after_epoch = False
-        self._counts_on: bool | None = None  # known from the first line on
+        self._counts_on: bool | None = None  # None before the first line
         self._finished, self._step = 0, 0
         self._counts_first_steps = self._is_of_fewer_steps = False
         self._group = 0  # divides the steps before each line, as `steps_per_execution` does
 
     def read(self, line: str) -> Reading | LeftOut | None:
-        """What a line says; None for one that is no progress line.
+        """The reading of a progress line; None for any other line.
 
         Raises:
-            Unreadable: it evaluates before it trains.
+            Unreadable: the program evaluates before it trains.
         """
         if _KERAS_EPOCH.fullmatch(line.lstrip()):
             self._require_nothing_before(line)
             self._epoch_begins = True
             self._names_epochs |= self._counts_on is None
             return None
-        found = _keras_in(line)
-        if found is None:
+        bar = _keras_in(line)
+        if bar is None:
             return None
-        if not self._is_of_fit(found["total"]) or self._is_without_epoch(found):
+        if not self._is_of_fit(bar["total"]) or self._is_without_epoch(bar):
             return LeftOut()
-        is_alone = _is_alone(found) or self._epoch_begins
+        is_alone = _is_alone(bar) or self._epoch_begins
         if self._counts_on is None:
-            self._counts_on = is_alone and found["step"] == found["total"]
+            self._counts_on = is_alone and bar["step"] == bar["total"]
             self._before_fit = "" if self._epoch_begins else line
         if self._counts_on and is_alone:
             self._finished += self._step
         self._epoch_begins = False
-        before, self._step = self._step, int(found["step"])
+        before, self._step = self._step, int(bar["step"])
         if self._step < before or not before:
             self._counts_first_steps = self._step == 1
         if self._step != before:
-            self._is_of_fewer_steps = _are_fewer_steps(self._step, before, found["total"])
-            if found["step"] != found["total"]:
+            self._is_of_fewer_steps = _are_fewer_steps(self._step, before, bar["total"])
+            if bar["step"] != bar["total"]:
                 self._group = math.gcd(self._group, self._step - 1)
         counts_groups = self._counts_first_steps and self._group != 1
-        if (counts_groups and self._is_of_fewer_steps) or _is_beyond(self._step, found["total"]):
+        if (counts_groups and self._is_of_fewer_steps) or _is_beyond(self._step, bar["total"]):
             return LeftOut()
         value = self._finished + self._step
         return Reading(Kind.STEP, value, loss=loss_in(line), is_of_training=self._names_epochs)
 
     def read_unfinished(self, line: str) -> Reading | LeftOut | None:
-        """As `read` for a line that has no end yet: Keras ends its progress line with the next one."""
-        found = _keras_in(line) if len(line) <= _MOST_UNFINISHED else None
-        return None if found is None or _is_alone(found) else self.read(line)
+        """The reading of a line that has no end yet: Keras ends a progress line with the next one."""
+        bar = _keras_in(line) if len(line) <= _MOST_UNFINISHED else None
+        return None if bar is None or _is_alone(bar) else self.read(line)
 
     def _is_of_fit(self, total: str) -> bool:
         if not self._total or (self._total == "Unknown" and self._epoch_begins):
             self._total = total
         return total == self._total
 
-    def _is_without_epoch(self, found: re.Match[str]) -> bool:
-        """Whether it begins, or goes on with, a bar that no line of an epoch stands before."""
-        step = int(found["step"])
-        begins_anew = step < self._step or (_is_alone(found) and step == self._step)
+    def _is_without_epoch(self, bar: re.Match[str]) -> bool:
+        """Whether it belongs to a bar that no epoch's line announced."""
+        step = int(bar["step"])
+        begins_anew = step < self._step or (_is_alone(bar) and step == self._step)
         self._is_after_epoch = not self._epoch_begins and (self._is_after_epoch or begins_anew)
         return self._names_epochs and self._is_after_epoch
 
@@ -103,22 +103,23 @@ def _keras_in(line: str) -> re.Match[str] | None:
 
 
 def _are_fewer_steps(step: int, before: int, total: str) -> bool:
-    """Whether fewer steps than usual were waited for: under `steps_per_execution` a line counts the first of its steps.
+    """Whether the line came after fewer steps than usual.
 
-    So 1/50 and 21/50 are printed after 20 and 40 steps, and 41/50 after ten more.
+    Under `steps_per_execution` a line counts the first of its steps: 1/50 and 21/50 are printed after 20 and 40 steps,
+    and 41/50 after ten more.
     """
     steps = step - before
     return steps > 1 and total.isdigit() and step - 1 + steps > int(total)
 
 
 def _is_beyond(step: int, total: str) -> bool:
-    """Whether a group of steps goes on after the epoch's last one: "60/50", and then "50/50"."""
+    """Whether a group of steps is longer than the rest of the epoch: Keras prints "60/50", and then "50/50"."""
     return total.isdigit() and step > int(total)
 
 
-def _is_alone(found: re.Match[str]) -> bool:
-    """Whether a line of Keras has the form of those that are the only one of their epoch, as verbose=2 prints them."""
-    return (found["between"] or "").startswith("- ")
+def _is_alone(bar: re.Match[str]) -> bool:
+    """Whether a line has the form of verbose=2, which prints a single line for each epoch."""
+    return (bar["between"] or "").startswith("- ")
 
 
 # tqdm/tqdm, std.py, format_meter: "Epoch 0:  45%|████▌     | 45/100 [00:12<00:15,  3.61it/s, loss=0.5]", and without a
@@ -141,7 +142,7 @@ _DRAWN = re.compile(
     r"(?P<step>[\d.]{1,15}[kMGT]?)/(?P<total>[\d.]{1,15}[kMGT]?)(?P<counted>)(?![\w/])"
     r"(?:.{0,40}?\s(?P<rate>[\d.]{1,12}[kMG]?)\s?(?P<per>[A-Za-z]{1,20}/[A-Za-z]{1,20}))?"
 )
-# What any of these looks like.
+# Matches any of these, and similar bars.
 _LIKE_PROGRESS = re.compile(
     rf"\d%\s?[|\[{_GLYPHS}]|[{_GLYPHS}]{{3}}|\[\s?\d+:\d\d(?::\d\d)?\s?<|\d\s?it\s?\[|[=>.]{{5}}\]|"
     r"\d/(?:\d+|Unknown)\s.{0,120}\d(?:us|µs|ms|s)/step"
@@ -149,12 +150,12 @@ _LIKE_PROGRESS = re.compile(
 
 
 def looks_like_progress(line: str) -> bool:
-    """Whether a line looks like a progress line, whose time or rate may be an average, or of evaluation."""
+    """Whether a line looks like a progress bar, whose time or rate may be an average, or of evaluation."""
     return _LIKE_PROGRESS.search(line) is not None
 
 
-# What bars of other work are called: Lightning's validation; Hugging Face's datasets, hub and transformers; pip;
-# what those of Hugging Face's trl and of ultralytics begin with; and what counts epochs.
+# Titles of bars of other work: Lightning's validation; Hugging Face's datasets, hub and transformers; pip; the first
+# words of bars of Hugging Face's trl and of ultralytics; and bars that count epochs.
 _OTHER_WORK = re.compile(
     r"\b(?:validat\w*|valid|val|sanity|eval\w*|test(?:ing)?|predict\w*|download\w*|fetching|loading|generating|map|filter|"
     r"tokeniz\w*|running|resolving|saving|upload\w*|writing|creating|materializing)\b|"
@@ -163,7 +164,7 @@ _OTHER_WORK = re.compile(
     r"\bepochs\b|^\W{0,9}epoch\W{0,3}$",
     re.IGNORECASE,
 )
-_LEAST_OF_OTHERS = 10  # lines of bars that nothing tells from training's
+_LEAST_OF_OTHERS = 10  # lines of bars that may be of training, too
 _ADVANCES_IN_A_ROW = 3
 _MOST_TITLES = 50
 _STEPS = ("it", "step", "steps", "batch", "batches", "iter")
@@ -172,12 +173,12 @@ _STEPS = ("it", "step", "steps", "batch", "batches", "iter")
 class Bars:
     """Reads progress bars.
 
-    The total of the first bar is that of training. Bars with another one, such as those of evaluation, are left out. So
-    are those with the name of other work. Where the first bar may be one of epochs, around those of steps, or of work
-    that is done before training, both are refused.
+    The total of the first bar is that of training. Bars with another total, such as those of evaluation, are left out,
+    and so are bars with the name of other work. Where the first bar may count epochs, around bars of steps, or show
+    work before training, both are refused.
 
     Args:
-        unit: what is counted.
+        unit: the user's.
     """
 
     def __init__(self, unit: str) -> None:
@@ -191,64 +192,64 @@ class Bars:
         self._steps_of: dict[str, str] = {}  # by title
 
     def read(self, line: str) -> Reading | LeftOut | None:
-        """What a line says; None for one that is no bar.
+        """The reading of a bar; None for any other line.
 
         Raises:
-            Unreadable: bars of two kinds advance, and neither says which one is of training.
+            Unreadable: two bars advance, and neither is known to be of training.
         """
-        found = _bar_in(line)
-        if found is None:
+        bar = _bar_in(line)
+        if bar is None:
             return None
-        # Without a percentage the title is what stands before, maybe with a path.
-        if _OTHER_WORK.search(found["title"] or line[: found.start()].rpartition("/")[2]):
+        # Without a percentage the title is the text before the bar, maybe with a path.
+        if _OTHER_WORK.search(bar["title"] or line[: bar.start()].rpartition("/")[2]):
             return LeftOut()
-        numerator, _, denominator = (found["per"] or f"{found['counted'] or 'it'}/s").partition("/")
+        numerator, _, denominator = (bar["per"] or f"{bar['counted'] or 'it'}/s").partition("/")
         counted = numerator if denominator == "s" else denominator if numerator == "s" else ""
         is_unit = counted.rstrip("s") == self._unit.rstrip("s")
-        if (not is_unit and counted not in _STEPS) or self._is_at_rest(found) or not self._is_of_training(found, line):
+        if (not is_unit and counted not in _STEPS) or self._is_at_rest(bar) or not self._is_of_training(bar, line):
             return LeftOut()
-        if re.fullmatch(r"\d+", found["step"]):
-            return Reading(Kind.EXAMPLES if is_unit else Kind.STEP, float(found["step"]), loss=loss_in(line))
-        # "1.5k/10k [00:12<00:15, 1.54kit/s]": the counter is too coarse, so the rate must do.
-        rate = number_in(found["rate"] or "")
+        if re.fullmatch(r"\d+", bar["step"]):
+            return Reading(Kind.EXAMPLES if is_unit else Kind.STEP, float(bar["step"]), loss=loss_in(line))
+        # "1.5k/10k [00:12<00:15, 1.54kit/s]": the counter is too coarse, so take the rate.
+        rate = number_in(bar["rate"] or "")
         if not rate:
             return LeftOut()
         per_second = rate if denominator == "s" else 1 / rate
         return Reading(Kind.RATE if is_unit else Kind.STEP_RATE, per_second, loss=loss_in(line))
 
     def read_unfinished(self, line: str) -> Reading | None:
-        """As `read` for a line that has no end yet, if its counter says all: the next bar is drawn over it."""
+        """The reading of a bar that has no end yet, if its counter is enough: the next bar is drawn over it."""
         bar = _bar_in(line) if len(line) <= _MOST_UNFINISHED else None
         if bar is None or bar.end() == len(line):  # its last number may go on
             return None
-        found = self.read(line)
-        if not isinstance(found, Reading) or found.kind not in (Kind.STEP, Kind.EXAMPLES):
+        reading = self.read(line)
+        if not isinstance(reading, Reading) or not reading.kind.is_counter:
             return None
-        return Reading(found.kind, found.value)
+        return Reading(reading.kind, reading.value)
 
-    def _is_at_rest(self, found: re.Match[str]) -> bool:
-        """Whether it is one of several bars that are drawn together, and has not advanced: rich goes on drawing it."""
-        title, step = found["title"] or "", found["step"]
+    def _is_at_rest(self, bar: re.Match[str]) -> bool:
+        """Whether it is drawn together with other bars, and has not advanced: rich goes on drawing it."""
+        title, step = bar["title"] or "", bar["step"]
         is_another, self._drawn = title != self._drawn, title
         if len(self._steps_of) >= _MOST_TITLES:  # a title may have a loss in it
             self._steps_of.clear()
         before, self._steps_of[title] = self._steps_of.get(title), step
         return is_another and step == before
 
-    def _is_of_training(self, found: re.Match[str], line: str) -> bool:
-        total = found["total"] or ""
+    def _is_of_training(self, bar: re.Match[str], line: str) -> bool:
+        total = bar["total"] or ""
         if self._total is None:
-            if total in ("", "?") and found["step"] == "0":
+            if total in ("", "?") and bar["step"] == "0":
                 return False  # Lightning draws "Training: 0it" before it knows the total
-            self._total, self._title, self._first_line = total, _without_digits(found), line
+            self._total, self._title, self._first_line = total, _without_digits(bar), line
         if total == self._total:
-            self._note_advance(found)
+            self._note_advance(bar)
             return True
         self._in_a_row = 0
-        if self._title and _without_digits(found) == self._title:
+        if self._title and _without_digits(bar) == self._title:
             return False  # an epoch of another length, or its evaluation
-        self._of_others += found[0] != self._other
-        self._other = found[0]
+        self._of_others += bar[0] != self._other
+        self._other = bar[0]
         is_larger = self._of_others >= _LEAST_OF_OTHERS and self._of_others > self._steps
         if is_larger and (self._is_finished or not self._advances):
             raise Unreadable(
@@ -258,19 +259,19 @@ class Bars:
             )
         return False
 
-    def _note_advance(self, found: re.Match[str]) -> None:
-        """An outer bar never advances three times in a row, and one of evaluation comes before training is finished."""
-        step = number_in(found["step"]) or 0.0
+    def _note_advance(self, bar: re.Match[str]) -> None:
+        """Note an advance: outer bars don't advance three times in a row, and evaluation comes before training ends."""
+        step = number_in(bar["step"]) or 0.0
         if step != self._step:
             self._step = step
             self._steps += 1
             self._in_a_row += 1
             self._advances |= self._in_a_row >= _ADVANCES_IN_A_ROW
-        self._is_finished = found["step"] == found["total"]
+        self._is_finished = bar["step"] == bar["total"]
 
 
-def _without_digits(found: re.Match[str]) -> str:
-    return re.sub(r"\d+", "", found["title"] or "").strip()
+def _without_digits(bar: re.Match[str]) -> str:
+    return re.sub(r"\d+", "", bar["title"] or "").strip()
 
 
 def _bar_in(line: str) -> re.Match[str] | None:

@@ -1,4 +1,4 @@
-"""What one line of a program says: a `Reading`, or why it can't be read, `Unread`."""
+"""The values that a line is read as: a `Reading`, or `Unread` with the reason; numbers, losses and steps in a line."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 SEPARATORS = ",'_\u2019\u00a0\u2009\u202f"
-"""What stands between groups of thousands. A plain space does, too, but it also stands between two numbers."""
+"""Separators of thousands. A plain space is one, too, but it also stands between two numbers."""
 
 _DIGITS = (
     rf"(?:[1-9]\d{{0,2}}(?:[{SEPARATORS}]\d{{3}}){{1,6}}(?:\.\d{{1,30}})?|\d{{1,20}}(?:\.\d{{0,30}})?|\.\d{{1,30}})"
     r"(?:[eE][+-]?\d{1,3})?"
 )
 NUMBER = rf"(?:[+-]?(?:{_DIGITS}|nan|inf(?:inity)?))"
-"""A regular expression for one number, to be used with re.ASCII and re.IGNORECASE."""
+"""A regular expression for a number, to be used with re.ASCII and re.IGNORECASE."""
 
 BEGIN = rf"(?<![\w.+-])(?<!\d[{SEPARATORS}])"
 """Before a number: not in the middle of a word or of another number."""
@@ -32,7 +32,7 @@ def to_float(number: str, factor: str = "") -> float:
 
 
 def number_in(value: object) -> float | None:
-    """A number, also where it is written as a text such as "1,500" or "1.5k"; None for everything else."""
+    """A number, also as a text such as "1,500" or "1.5k"; None for everything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if not isinstance(value, str):
@@ -40,12 +40,12 @@ def number_in(value: object) -> float | None:
             return float(value)
         except OverflowError:
             return None
-    found = _WHOLE.fullmatch(value)
+    match = _WHOLE.fullmatch(value)
     # "m" would be a thousandth.
-    return None if found is None or found["factor"] == "m" else to_float(found["number"], found["factor"])
+    return None if match is None or match["factor"] == "m" else to_float(match["number"], match["factor"])
 
 
-# A word before it says of what: "aux loss: 0.01 | loss: 2.3".
+# With the word before it, as in "aux loss: 0.01 | loss: 2.3".
 _LOSS = re.compile(
     rf"(?P<of>\b[a-z]{{1,20}}[ -])?\bloss['\"]?\s{{0,9}}[:=]\s{{0,9}}[\[(]?(?P<loss>{NUMBER})(?!\w|\.\d)",
     re.ASCII | re.IGNORECASE,
@@ -55,38 +55,38 @@ _OF_TRAINING = ("", "train", "training", "total", "lm", "step", "batch", "mean",
 
 
 class Kind(Enum):
-    """What a reading's value is."""
+    """The meaning of a reading's value."""
 
     RATE = "rate"
-    MEAN_RATE = "mean rate"  # since the first step; the step says of how many
+    MEAN_RATE = "mean rate"  # since the first step, over the reading's number of steps
     STEP = "step"
-    EXAMPLES = "examples"  # so many since the start
-    SECONDS = "seconds"  # that one step takes
-    MEAN_SECONDS = "mean seconds"  # that one step took since the first one
+    EXAMPLES = "examples"  # the number of units since the start
+    SECONDS = "seconds"  # of a step
+    MEAN_SECONDS = "mean seconds"  # of a step, since the first step
     STEP_RATE = "step rate"  # steps per second
 
     @property
     def is_of_steps(self) -> bool:
-        """Whether it says nothing of units until someone says how many units a step holds."""
+        """Whether it gives no units per second without the number of units in a step."""
         return self in (Kind.STEP, Kind.SECONDS, Kind.MEAN_SECONDS, Kind.STEP_RATE)
 
     @property
     def is_counter(self) -> bool:
-        """Whether it counts, so that its lines are timed by when they come."""
+        """Whether it is a counter, so that lines are timed by when they come."""
         return self in (Kind.STEP, Kind.EXAMPLES)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one line says.
+    """The value in a line.
 
     Args:
-        kind: what `value` is.
+        kind: the meaning of `value`.
         value: units or steps per second, a number of steps or of units, or seconds.
-        step: of a mean: of how many steps.
+        step: the number of steps of a mean.
         loss: None where the line has none.
-        is_named_average: the line calls it an average, of whatever.
-        is_of_training: lines of evaluation are known, and this is none.
+        is_named_average: the line calls it an average.
+        is_of_training: the line is known not to be of evaluation.
         line: for messages.
     """
 
@@ -101,10 +101,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A line that has a rate, but can't be read, or can be read in two ways.
+    """A line with a rate that can't be read, or can be read in two ways.
 
     Args:
-        why: in words that follow "because".
+        why: in words that may follow "because".
     """
 
     why: str
@@ -115,25 +115,43 @@ class LeftOut:
     """A line that counts something else: the bar of a download, or of evaluation.
 
     Args:
-        why: for the user, where no other line says anything; "" where the line shows it.
+        why: for the user, where no other line can be read; "" where the line shows it.
     """
 
     why: str = ""
 
 
 def loss_in(line: str) -> float | None:
-    """The loss that a line names, that of training where it names several; None if there is none."""
-    found = [one for one in _LOSS.finditer(line) if "." in one["loss"] or not _GOES_ON.match(line, one.end())]
-    of_training = [one for one in found if (one["of"] or "").rstrip(" -").lower() in _OF_TRAINING]
-    return to_float((of_training or found)[0]["loss"]) if found else None
+    """The loss that a line names, of several that of training; None if it names none."""
+    losses = [match for match in _LOSS.finditer(line) if "." in match["loss"] or not _GOES_ON.match(line, match.end())]
+    of_training = [match for match in losses if (match["of"] or "").rstrip(" -").lower() in _OF_TRAINING]
+    return to_float((of_training or losses)[0]["loss"]) if losses else None
+
+
+_COUNTER = re.compile(
+    r"\b(?P<word>step|iter|iteration|it|batch|global_step)s?\W{0,3}(?P<number>\d{1,3}(?:,\d{3})+|\d{1,12})"
+    r"(?!\d|[.,]\d|\s?(?:%|(?:[mun\u00b5]?s|sec|seconds?)\b))",
+    re.IGNORECASE,
+)
+
+
+def step_in(line: str) -> int | None:
+    """The step that a line names; None if it names none."""
+    match = _COUNTER.search(line)
+    return None if match is None else int(match["number"].replace(",", ""))
+
+
+def counters_in(line: str) -> frozenset[str]:
+    """The words before the counters of steps in a line."""
+    return frozenset(match["word"].lower() for match in _COUNTER.finditer(line))
 
 
 class Unreadable(Exception):
-    """The output can't be read as a whole, or it would be read wrongly.
+    """The output as a whole can't be read, or would be read wrongly.
 
     Args:
-        fact: what was found, after "the program printed" and the like.
-        next_step: what the user can give instead.
+        fact: what is wrong with it.
+        next_step: for the user.
     """
 
     def __init__(self, fact: str, next_step: str) -> None:
@@ -143,24 +161,24 @@ class Unreadable(Exception):
 
 
 def shown(line: str) -> str:
-    """What a message shows of a line."""
+    """The part of a line that messages show."""
     return line.strip()[:160]
 
 
 MOST_OF_A_LINE = 2**16
-"""Characters of a line that are read; the rest is dropped, so that a program without line ends takes no memory."""
+"""Characters of a line that are read; the rest is dropped, so that output without line ends takes no memory."""
 
 _COLOURS = re.compile(r"\x1b\[[0-?]{0,40}[ -/]{0,9}[@-~]")
 _LINE_ENDS = re.compile(rb"[\n\r\x08]+")
 
 LINE_END = re.compile(rb"(?:\x1b\[[0-?]{0,40}[ -/]{0,9}[@-~]){0,9}[\n\r\x08]+")
-"""What ends a line, or goes back in it, perhaps behind colours: output that begins so adds nothing to the line."""
+"""Matches the end of a line, or a step back in it, perhaps behind colours: such output adds nothing to the line."""
 
 
 class LineSplitter:
-    """Cuts what a program writes into lines, at the line ends and where it writes over the same line again.
+    """Splits a program's output into lines, at line ends and where the program begins to overwrite a line.
 
-    It holds no more than one line, and of that no more than `MOST_OF_A_LINE`.
+    It holds at most one line, and of that at most `MOST_OF_A_LINE`.
     """
 
     def __init__(self) -> None:

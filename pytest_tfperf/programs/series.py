@@ -1,13 +1,13 @@
-"""Tells the series of rates in one output apart: training and evaluation, several ranks, steps and their summaries."""
+"""Separates the series of rates in one output: training and evaluation, several ranks, steps and their summaries."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 
 from pytest_tfperf.programs.progress_lines import looks_like_progress
-from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, shown
-from pytest_tfperf.programs.step_order import StepOrder, counters_in, step_in
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable, counters_in, shown, step_in
 
 _METRIC = r"(?:loss|acc|top|ppl|perplexity|err|metric|score|f1|auc|psnr|map)"
 # "train", "eval_step" and "eval_images", but neither "train_loss" nor "val loss".
@@ -15,7 +15,7 @@ _MODE = re.compile(
     rf"\b(train|eval|valid|val(?!ue)|test|predict|infer)[a-z]{{0,8}}(?:_(?!{_METRIC})[a-z]{{1,20}})*\b(?! ?{_METRIC})",
     re.IGNORECASE,
 )
-# "val_loss" and the like, of which a line of training may tell the last value, and a plain "loss".
+# "val_loss" and the like, whose last value a line of training may have, and a plain "loss".
 _METRIC_OF = re.compile(
     rf"\b(?:(train|eval|valid|val|test)[a-z]{{0,8}}[ _/-]{_METRIC}|(?<![a-z] )loss\b)", re.IGNORECASE
 )
@@ -39,26 +39,26 @@ _SUMMARY = re.compile(r"epoch|mean|average|avg|total|overall|summary|final|best"
 
 
 def form_of(line: str) -> str:
-    """What stays of a line where its numbers change."""
+    """A line without its numbers, which is the same for all lines of a series."""
     return _VARIES.sub("", line)
 
 
 def _modes_of_metrics(said: str) -> set[str]:
-    return {(found[1] or "").lower() for found in _METRIC_OF.finditer(said)}
+    return {(metric[1] or "").lower() for metric in _METRIC_OF.finditer(said)}
 
 
 class FirstSeries:
-    """Lets the lines of the first series pass, which is the program's.
+    """Accepts the lines of the first series in an output, which is taken for the program's training.
 
-    Lines that say that they are of evaluation are left out where the first ones are not, and so are lines of another
-    form, such as the mean of an epoch between those of its steps. A second series of another kind is refused: an
-    average of both would be neither.
+    Lines that name evaluation are left out if the first lines don't, and so are lines of another form, such as the mean
+    of an epoch between the rates of its steps. A second series of another kind is refused: an average of both would be
+    neither.
 
     Args:
-        is_described: the user's own pattern or field finds the lines, so that only ranks and evaluation matter.
+        is_described: the user's own pattern or field selects the lines, so that only ranks and evaluation matter.
 
     Attributes:
-        left_out: how many lines of evaluation were left out.
+        left_out: the number of lines of evaluation that were left out.
     """
 
     def __init__(self, *, is_described: bool = False) -> None:
@@ -76,20 +76,20 @@ class FirstSeries:
 
     @property
     def others(self) -> int:
-        """How many lines of another series were left out, which are too few to be one."""
+        """The number of other lines that were left out, too few to be a series."""
         return self._others.total() + self._of_other_form
 
     def accept(self, reading: Reading, said: str, form: str, *, is_whole: bool = True) -> bool:
-        """Whether a line with a rate is one of the first series.
+        """Whether a line with a rate belongs to the first series.
 
         Args:
             reading: with its line as the program printed it.
-            said: what of it may say of which series it is.
-            form: of the line; "" where all its lines have one form.
-            is_whole: it has its end; one that has none yet comes once more.
+            said: the text that may name its series.
+            form: of the line; "" where all lines have the same form.
+            is_whole: the line has its end; an unfinished line comes once more.
 
         Raises:
-            Unreadable: a second series is there.
+            Unreadable: there is a second series.
         """
         key, line = self._series(said), reading.line
         if self._first is None:
@@ -107,8 +107,8 @@ class FirstSeries:
         return False
 
     def _series(self, said: str) -> tuple[str, str]:
-        found, rank = _MODE.search(said), _RANK.search(said)
-        mode = found[1].lower() if found else ""
+        named, rank = _MODE.search(said), _RANK.search(said)
+        mode = named[1].lower() if named else ""
         modes = _modes_of_metrics(said)
         if not mode and self._names_training and modes and not modes & {"train", ""}:
             mode = "eval"
@@ -121,7 +121,7 @@ class FirstSeries:
         self._counters, self._is_average = counters_in(reading.line), reading.is_named_average
 
     def _is_next(self, reading: Reading, form: str) -> bool:
-        """Whether it is the next line of the series, and no summary of what its lines have said."""
+        """Whether it is the next line of the series, and no summary of earlier lines."""
         line = reading.line
         if reading.kind.is_counter:
             is_drawn_again = reading.kind is Kind.STEP and looks_like_progress(line)
@@ -144,7 +144,7 @@ class FirstSeries:
         return True
 
     def _is_a_variant(self, reading: Reading, step: int | None, form: str) -> bool:
-        """Whether a line of another form says more or less than the first, or counts on as that does."""
+        """Whether a line of another form only adds to the first line or lacks its end, or goes on with its counters."""
         short, long = sorted((form, self._form), key=len)
         if self._counters:
             is_alike = counters_in(reading.line) == self._counters and step != self._step
@@ -160,3 +160,68 @@ class FirstSeries:
         else:
             step = f"{ranks}give reads=Reads(pattern=...) that finds the lines of one of them"
         raise Unreadable(f"two series of rates are in one output: {both}", step)
+
+
+_LEAST = 3  # lines that one process can't have printed
+_MOST_REPEATED = 0.7  # of the lines that advance
+_MOST_DISORDERED = 0.1  # of all lines
+
+
+class StepOrder:
+    """The steps of a series of lines in the order of the output; refuses steps of several processes.
+
+    The steps of a single process rise, and may begin anew with each epoch. Those of several are mostly repeated; or a
+    step falls by less than half, or to a later step than it fell to before, and rises at once above the highest step.
+    """
+
+    def __init__(self) -> None:
+        self._step: float | None = None
+        self._line = ""
+        self._forms: set[str] = set()  # of the lines of this step
+        self._highest = 0.0
+        self._lowest = math.inf  # the step of the last line that fell
+        self._is_behind = False  # whether that step is later than the step of the line that fell before it
+        self._lines = self._advanced = self._repeated = self._disordered = 0
+
+    def take(self, step: float, line: str, form: str) -> None:
+        """Add a line's step.
+
+        Args:
+            step: as the line counts it.
+            line: for the message.
+            form: only lines of one form repeat a step; "" for a line that may be drawn again.
+
+        Raises:
+            Unreadable: several processes print into one output.
+        """
+        last, self._step = self._step, step
+        last_line, self._line = self._line, line
+        self._lines += 1
+        if step == last:
+            self._repeated += form in self._forms
+            # A number that never changes, such as "batch 32", is no counter.
+            is_repeated = min(self._repeated, self._advanced) >= _LEAST
+            if is_repeated and self._repeated > _MOST_REPEATED * self._advanced:
+                raise _several("most steps have several lines", last_line, line)
+        else:
+            self._advanced += 1
+            self._forms.clear()
+            if last is not None and (last / 2 < step < last or (self._is_behind and last < self._highest < step)):
+                self._disordered += 1
+                if self._disordered >= _LEAST and self._disordered > _MOST_DISORDERED * self._lines:
+                    raise _several("its steps fall and rise again", last_line, line)
+        # Each epoch begins with the same step; another process that is far behind continues.
+        self._is_behind = last is not None and self._lowest < step < last
+        if last is not None and step < last:
+            self._lowest = step
+        self._forms |= {form} - {""}
+        self._highest = max(self._highest, step)
+
+
+def _several(fact: str, *lines: str) -> Unreadable:
+    both = " and ".join(repr(shown(line)) for line in lines)
+    return Unreadable(
+        f"{fact}, as {both}: several processes seem to print into one output",
+        "let one process print the rate of all, or give reads=Reads(pattern=...) that finds the lines of one; if they "
+        "are of one process, print what tells them apart, or give parse=, a function of a line that returns its rate",
+    )

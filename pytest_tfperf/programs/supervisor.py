@@ -1,4 +1,4 @@
-"""Runs a user's command so that no process of it is left, whatever it starts and however pytest ends.
+"""Runs a user's command so that no process is left, whatever the command starts and however pytest ends.
 
 Run as a module with the parent's process id, the seconds that the command gets to end after SIGTERM, and the command.
 The supervisor adopts every process that the command starts, even one that left its process group. SIGTERM, which the
@@ -51,7 +51,7 @@ def _prepare(parent: int, mask: set[signal.Signals | int]) -> None:
 
 
 def _wait(pid: int, deadline: float | None = None) -> int | None:
-    """How this child ended, as waitpid(2) reports it; None if SIGTERM or the deadline came first."""
+    """This child's wait status, as of waitpid(2); None if SIGTERM or the deadline came first."""
     while True:
         while (ended := _reap(os.WNOHANG)) is not None:
             if ended[0] == pid:
@@ -64,7 +64,7 @@ def _wait(pid: int, deadline: float | None = None) -> int | None:
 
 
 def _end_all(pid: int) -> int:
-    """Kill every child, and every process that becomes one, until none is left; returns how child `pid` ended."""
+    """Kill all children, and processes that become children, until none is left; returns the wait status of `pid`."""
     status = 0
     while True:
         for child in _children():
@@ -78,7 +78,7 @@ def _end_all(pid: int) -> int:
 
 
 def _reap(options: int) -> tuple[int, int] | None:
-    """A child that has ended, and how; None if there is none."""
+    """A child that has ended, and its wait status; None without such a child."""
     try:
         pid, status = os.waitpid(-1, options)
     except ChildProcessError:
@@ -87,7 +87,6 @@ def _reap(options: int) -> tuple[int, int] | None:
 
 
 def _children() -> list[int]:
-    """The process ids of this process's children."""
     try:
         return [int(child) for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     except OSError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pytest_tfperf.programs.reading import BEGIN, END, NUMBER, Kind, LeftOut, Reading, Unread, loss_in, to_float
 
@@ -37,21 +38,10 @@ _COUNTER_BEFORE = re.compile(
 # ... but "85.3 ms/it | 750.2 samples/s" has a number of its own before it.
 _QUANTITY_BEFORE = re.compile(r"\d\s?[mun\u00b5]?s(?:ec)?\s?/\s?\w{2,10}\W{0,3}$", re.IGNORECASE)
 _AVERAGES = ("avg", "average", "mean", "overall")
-# What stays as it is while the program becomes slower.
+# Values that may stay the same while the program becomes slower.
 _NO_RATES = (
-    "max",
-    "maximum",
-    "peak",
-    "best",
-    "min",
-    "minimum",
-    "std",
-    "sd",
-    "target",
-    "goal",
-    "limit",
-    "expected",
-    "theoretical",
+    *("max", "maximum", "peak", "best", "min", "minimum", "std", "sd"),
+    *("target", "goal", "limit", "expected", "theoretical"),
 )
 _OTHER_MEASURE = re.compile(
     rf"(?:\b|_)(?P<measure>{'|'.join((*_AVERAGES, *_NO_RATES))}|median|p\d\d)"
@@ -79,12 +69,20 @@ def _per_second(words: str) -> re.Pattern[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A value beside one mention of the unit."""
+class _Value:
+    """A value beside a mention of the unit."""
 
     value: float
     per_device: bool
     other_measure: str  # an average or a peak, named so; "" for none
+
+
+class _Number(NamedTuple):
+    """The number of a mention of the unit: before or behind it, with the text before both."""
+
+    match: re.Match[str]
+    label: str
+    is_behind: bool
 
 
 class UnitLines:
@@ -124,18 +122,20 @@ class StepLines:
 
 
 def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Reading | Unread | LeftOut | None:
-    found = [one for mention in unit.finditer(line) if (one := _beside(line, mention, kind)) is not None]
-    if not found:
+    values: list[_Value] = []
+    for mention in unit.finditer(line):
+        value = _beside(line, mention, kind)
+        if isinstance(value, Unread):
+            return value
+        values += [] if value is None else [value]
+    if not values:
         return None
-    if unread := [one for one in found if isinstance(one, Unread)]:
-        return unread[0]
-    values = [one for one in found if isinstance(one, _Found)]
-    # "12 images/s (3 images/s/gpu, average 11.9 images/s)": the first says what is asked for.
-    values = [one for one in values if not one.per_device] or values
-    values = [one for one in values if not one.other_measure] or values
+    # "12 images/s (3 images/s/gpu, average 11.9 images/s)": the first is the program's rate.
+    values = [value for value in values if not value.per_device] or values
+    values = [value for value in values if not value.other_measure] or values
     if values[0].other_measure in _NO_RATES:
         return LeftOut(f"{values[0].other_measure!r} names no rate of these steps")
-    numbers = {one.value * (devices if one.per_device else 1) for one in values}
+    numbers = {value.value * (devices if value.per_device else 1) for value in values}
     if len(numbers) > 1:
         what = "times" if kind is Kind.SECONDS else "rates"
         return Unread(f"it has {len(numbers)} {what}, {' and '.join(f'{number:g}' for number in sorted(numbers))}")
@@ -143,59 +143,72 @@ def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Rea
     return Reading(kind, numbers.pop(), loss=loss_in(line), is_named_average=is_average)
 
 
-def _beside(line: str, mention: re.Match[str], kind: Kind) -> _Found | Unread | None:
-    """The number that belongs to a mention of the unit; None for words around it that no number is beside."""
+def _beside(line: str, mention: re.Match[str], kind: Kind) -> _Value | Unread | None:
+    """The value of a mention of the unit; None where no number stands beside it."""
     head, tail = line[: mention.start()], line[mention.end() :]
-    before, after = _NUMBER_BEFORE.search(head), _NUMBER_AFTER.match(tail)
-    label = head
-    if _SIGN_AFTER.match(tail):  # "loss: 0.5 images/sec: 632.9"
-        if after is None:
-            return Unread("no number follows the unit's sign") if before or re.search(r"\d", tail) else None
-        chosen = after
-    elif before is not None and after is not None and _may_be_of(head[: before.start()], tail[after.end() :]):
-        if not _counts(head[: before.start()]):
-            return Unread(f"both {before['number']} and {after['number']} stand beside the unit")
-        chosen = after  # "step 120 images/sec 1234.5"
-    elif before is not None:
-        chosen, label = before, head[: before.start()]
-        if kind is Kind.RATE and _counts(label):
-            return Unread(f"{before['number']} counts something else")
-        if _EXPRESSION_BEFORE.search(label):
-            return Unread(f"{before['number']} is a part of an expression")
-        if kind is Kind.SECONDS and _MINUTES_BEFORE.search(label):
-            return Unread("it has a time in minutes and seconds")
-        if value := _VALUE_BEFORE_ERROR.search(label):
-            chosen, label = value, label[: value.start()]
-        elif _RANGE_BEFORE.search(label):
-            return Unread("it has a range of rates")
-        elif _ERROR_SIGN_BEFORE.search(label):
-            return Unread(f"{before['number']} is an error, and its value is not plain")
-    elif after is not None:
-        chosen = after
-    else:
-        return Unread("its number is not plain") if re.search(r"\d\W{0,3}$", head) else None
-    behind = tail[chosen.end() :] if chosen is after else ""
-    if _MORE_AFTER.match(behind) or ("[" in chosen[0] and _MORE_IN_LIST.match(behind)):
+    number = _number_beside(head, tail, kind)
+    if number is None or isinstance(number, Unread):
+        return number
+    match = number.match
+    behind = tail[match.end() :] if number.is_behind else ""
+    if _MORE_AFTER.match(behind) or ("[" in match[0] and _MORE_IN_LIST.match(behind)):
         return Unread("it has several numbers for one unit")
-    if _is_group_of_thousands(chosen, label if chosen is not after else "", tail if chosen is after else ""):
+    if _is_group_of_thousands(match, "" if number.is_behind else number.label, tail if number.is_behind else ""):
         return Unread("a space between digits may separate thousands or two numbers")
-    if chosen["factor"] == "m":
+    if match["factor"] == "m":
         return Unread("'m' may be a thousandth or a million")
     groups = mention.groupdict()
-    rate = to_float(chosen["number"], chosen["factor"] or groups.get("factor", "")) / (
-        1000 if groups.get("milli") else 1
+    value = to_float(match["number"], match["factor"] or groups.get("factor", ""))
+    other = _OTHER_MEASURE.search(number.label)
+    return _Value(
+        value / (1000 if groups.get("milli") else 1),
+        per_device=bool(groups.get("per_device")),
+        other_measure=other["measure"].lower() if other else "",
     )
-    other = _OTHER_MEASURE.search(label)
-    return _Found(rate, bool(groups.get("per_device")), other["measure"].lower() if other else "")
+
+
+def _number_beside(head: str, tail: str, kind: Kind) -> _Number | Unread | None:
+    """Choose between the number at the end of `head` and that at the beginning of `tail`, around the unit."""
+    before, after = _NUMBER_BEFORE.search(head), _NUMBER_AFTER.match(tail)
+    if _SIGN_AFTER.match(tail):  # "loss: 0.5 images/sec: 632.9"
+        if after is not None:
+            return _Number(after, head, is_behind=True)
+        return Unread("no number follows the unit's sign") if before or re.search(r"\d", tail) else None
+    if before is not None and after is not None and _may_be_of(head[: before.start()], tail[after.end() :]):
+        if _counts(head[: before.start()]):  # "step 120 images/sec 1234.5"
+            return _Number(after, head, is_behind=True)
+        return Unread(f"both {before['number']} and {after['number']} stand beside the unit")
+    if before is not None:
+        return _number_before(before, head[: before.start()], kind)
+    if after is not None:
+        return _Number(after, head, is_behind=True)
+    return Unread("its number is not plain") if re.search(r"\d\W{0,3}$", head) else None
+
+
+def _number_before(number: re.Match[str], label: str, kind: Kind) -> _Number | Unread:
+    """The number before the unit, unless its label shows that it is another number, or a part of one."""
+    if kind is Kind.RATE and _counts(label):
+        return Unread(f"{number['number']} counts something else")
+    if _EXPRESSION_BEFORE.search(label):
+        return Unread(f"{number['number']} is a part of an expression")
+    if kind is Kind.SECONDS and _MINUTES_BEFORE.search(label):
+        return Unread("it has a time in minutes and seconds")
+    if value := _VALUE_BEFORE_ERROR.search(label):
+        return _Number(value, label[: value.start()], is_behind=False)
+    if _RANGE_BEFORE.search(label):
+        return Unread("it has a range of rates")
+    if _ERROR_SIGN_BEFORE.search(label):
+        return Unread(f"{number['number']} is an error, and its value is not plain")
+    return _Number(number, label, is_behind=False)
 
 
 def _may_be_of(head: str, tail: str) -> bool:
-    """Whether the number behind a unit, which stands before `tail`, may be the unit's, and not that before it."""
+    """Whether the number behind the unit, before `tail`, may belong to it in place of the number before the unit."""
     return not _WORD_AFTER.match(tail) or bool(_LABEL_BEFORE.search(head) and _LABEL_AFTER.match(tail))
 
 
 def _is_group_of_thousands(chosen: re.Match[str], label: str, tail: str) -> bool:
-    """Whether the number may be a part of one that is written with spaces, as 1 234.5."""
+    """Whether the number may be a part of a number with spaces in it, as 1 234.5."""
     if tail:
         return bool(re.match(r"\d{1,3}$", chosen["number"]) and re.match(r"[ ]\d{3}(?!\d)", tail[chosen.end() :]))
     if not re.match(r"\d{3}(?!\d)", chosen["number"]):

@@ -1,16 +1,21 @@
-"""The code of one commit, and which files are its own."""
+"""The code of a commit: which files are its own, and how paths in a text lead to it."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from pytest_tfperf.revisions.git import is_ignored, repository_of
-from pytest_tfperf.revisions.paths_in_text import replace_paths
 from pytest_tfperf.workers.interpreters import Interpreter
+
+ENDS_PATH: Final = r"""\s:;,'"`=|&<>()\[\]{}"""
+"""Characters that end a path inside of other text, as a regular expression has them between its brackets."""
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
@@ -18,12 +23,12 @@ _MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """The code of one side of a comparison: a commit that is checked out somewhere, or the user's own code.
+    """The code of a side of a comparison: a commit that is checked out somewhere, or the user's own code.
 
     Args:
         repository: root of the user's repository, links followed.
         folder: where this side's code is, links followed; the repository for the user's own code.
-        name: what messages call it: "origin/main (1a2b3c4d5e6f)".
+        name: for messages: "origin/main (1a2b3c4d5e6f)".
         beside: the folder that holds the checkouts of other commits, links followed; None where that is not known.
     """
 
@@ -65,9 +70,9 @@ class Checkout:
         return tree is not None and (is_ignored(file, tree) or not _is_under_git(tree))
 
     def _variable(self, name: str, value: str) -> str:
-        """A variable as the user exported it, such as PROJECT, PATH or NODE_PATH, whose paths lead into the checkout.
+        """The value of a variable such as PROJECT, PATH or NODE_PATH, with paths that lead into the checkout.
 
-        What it lacks or git ignores, such as data and environments, stays.
+        Paths that the checkout lacks or git ignores, such as data and environments, stay.
         """
         if name == "HOME" or os.sep not in value:  # a home is no code, even if the repository is in its place
             return value
@@ -99,5 +104,33 @@ def _is_in_environment(path: Path, tree: Path) -> bool:
     """Whether the path lies in an environment of Python below the tree, such as this Python's."""
     if path == tree:
         return False
-    is_one = path == Path(sys.prefix).resolve() or any((path / mark).exists() for mark in _MARKS_ENVIRONMENT)
-    return is_one or _is_in_environment(path.parent, tree)
+    is_its_top = path == Path(sys.prefix).resolve() or any((path / mark).exists() for mark in _MARKS_ENVIRONMENT)
+    return is_its_top or _is_in_environment(path.parent, tree)
+
+
+# Absolute paths inside of other text: of a shell's command, a compiler's option, or a variable such as PATH.
+
+
+def absolute_paths(text: str, repository: Path) -> list[str]:
+    """The absolute paths in a text, also after an option of a compiler: "-I/usr/include".
+
+    >>> absolute_paths("cd /repo/x && ./run -I/usr 'open=/a b' src/train", Path("/repo"))
+    ['/repo/x', '/usr', '/a']
+    """
+    return [match["path"] for match in _pattern(repository).finditer(text)]
+
+
+def replace_paths(text: str, repository: Path, new: Callable[[str], str]) -> str:
+    """The text with each absolute path replaced.
+
+    >>> replace_paths("-I/repo/x:/usr", Path("/repo"), str.upper)
+    '-I/REPO/X:/USR'
+    """
+    return _pattern(repository).sub(lambda match: match["before"] + new(match["path"]), text)
+
+
+def _pattern(repository: Path) -> re.Pattern[str]:
+    before = r"""(?P<before>(?<![^\s'"])-\w+|(?<![\w.~$*/\])}-]))"""
+    # The repository's own path may have spaces.
+    path = rf"/*{re.escape(str(repository))}(?![^/{ENDS_PATH}])[^{ENDS_PATH}]*|/[^{ENDS_PATH}]*"
+    return re.compile(f"{before}(?P<path>{path})")

@@ -1,4 +1,4 @@
-"""A launcher that runs the code of one checkout, and proves that no other checkout's code ran."""
+"""A launcher that runs the code of a checkout, and proves that no other checkout's code ran."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import NotCompared, TfperfError
-from pytest_tfperf.revisions.checkout import Checkout
+from pytest_tfperf.revisions.checkout import ENDS_PATH, Checkout, absolute_paths
 from pytest_tfperf.revisions.own_code import OwnCode
-from pytest_tfperf.revisions.paths_in_text import ENDS_PATH, absolute_paths
 from pytest_tfperf.revisions.program_sources import SourceWatch
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand
 from pytest_tfperf.workers.training_run import TrainingRun
@@ -34,10 +33,10 @@ class CheckoutLauncher:
 
     Args:
         local: starts workers under an interpreter of the checkout.
-        checkout: whose code must run.
-        may_be_same: whether workloads and programs without any code of the repository are worth a comparison, because
-            the packages differ.
-        lacking: the launcher of the side whose checkout may lack files that git ignores, and that this side reads.
+        checkout: the code that must run.
+        may_be_same: whether to compare workloads and programs without any code of the repository, because the packages
+            differ.
+        lacking: the other side's launcher, whose checkout may lack files that git ignores and that this side reads.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class CheckoutLauncher:
 
         Raises:
             NotCompared: the checkout lacks a file that the command names.
-            TfperfError: a path inside of other text would give the current code to it, or it runs on several nodes.
+            TfperfError: a path inside of other text would lead to the current code, or it runs on several nodes.
         """
         if nodes > 1:
             raise TfperfError(
@@ -95,7 +94,7 @@ class CheckoutLauncher:
     def _proved(
         self, command: Command, watch: SourceWatch, environment: Mapping[str, str], parent: int
     ) -> Iterator[None]:
-        """While the block runs, note what the processes below `parent` read; at its end, require what they should."""
+        """Watch the files that processes below `parent` read in this block; at its end, require this side's code."""
         with watch.watching(parent):
             yield
         named = [self._checkout.folder / path for path in self._named(command)]
@@ -119,17 +118,17 @@ class CheckoutLauncher:
 
         Args:
             text: paths with colons between them, as in PYTHONPATH, each perhaps after "name=".
-            folder: where relative paths begin; "" for absolute ones only.
-            what: how messages call it.
+            folder: where relative paths begin; "" for absolute paths only.
+            what: its name in messages.
         """
         return os.pathsep.join(self._moved_part(part, folder, what) for part in self._parts(text, folder))
 
     def _moved_part(self, text: str, folder: str, what: str) -> str:
-        found = self._in_repository(text, folder)
-        if found is None:
+        split = self._in_repository(text, folder)
+        if split is None:
             self._require_elsewhere(text, what)
             return self._of_environment(text, folder) or text
-        before, relative = found
+        before, relative = split
         self._require_elsewhere(before, what)
         there, here = self._checkout.folder / relative, self._checkout.repository / relative
         is_relative = not text.removeprefix(before).startswith(os.sep)
@@ -137,10 +136,10 @@ class CheckoutLauncher:
             stays = is_relative and self._relative(folder) is not None
             return text if stays else before + str(there)
         if self._checkout.is_ignored(here):
-            return before + str(here)  # data and environments, which git has on neither side
+            return before + str(here)  # data and environments, which are in no commit
         if here.exists():
             raise NotCompared(f"NEW: {self._checkout.name} has no {relative}")
-        return before + str(there)  # what the program will write, on each side beside its own code
+        return before + str(there)  # the program will write it, on each side beside that side's code
 
     def _of_environment(self, text: str, folder: str) -> str:
         """The absolute path of ".venv/bin/python", which only the user's own folder has; "" for any other text."""
@@ -155,7 +154,7 @@ class CheckoutLauncher:
         return [text] if self._in_repository(text, folder) else text.split(os.pathsep)
 
     def _in_repository(self, text: str, folder: str) -> tuple[str, Path] | None:
-        """What is before the path, and the path from the repository's root; None where it is no such path.
+        """Split off a path of the repository: the text before it, and the path from the root; None without one.
 
         A word without a slash must be a file: "train" is more often a program's command than a folder. An absolute path
         need not exist: the program may write it.
@@ -188,7 +187,7 @@ class CheckoutLauncher:
                 )
 
     def _relative(self, place: str) -> Path | None:
-        """From the repository's root; None where it lies elsewhere, or in an environment of Python."""
+        """The path from the repository's root; None where it lies elsewhere, or in an environment of Python."""
         real = Path(place).resolve() if place else Path.cwd().resolve()
         return real.relative_to(self._checkout.repository) if self._checkout.is_current(real) else None
 
@@ -202,5 +201,5 @@ class CheckoutLauncher:
         """The paths of the repository that the command names, from its root."""
         texts = [(word, command.folder) for word in command.argv] + [(value, "") for _, value in command.environment]
         for text, folder in texts:
-            found = (self._in_repository(part, folder) for part in self._parts(text, folder))
-            yield from (relative for _, relative in filter(None, found))
+            split = (self._in_repository(part, folder) for part in self._parts(text, folder))
+            yield from (relative for _, relative in filter(None, split))

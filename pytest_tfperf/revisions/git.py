@@ -1,4 +1,4 @@
-"""A repository as git tells of it: its root, which commit a revision means, and what lies between two commits."""
+"""Questions to git: a repository's root, the commit of a revision, and the commits between two."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_C
 def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run git in a folder, without the user's hooks; a missing git gives a result that failed.
 
-    What git sets for its hooks and for `git bisect run` would lead it to another repository than the folder's.
+    The variables that git sets for hooks and for `git bisect run` are removed: they lead to another repository.
     """
     command = ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", *arguments]
     kept = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     try:
         return subprocess.run(
             command,
-            env={**kept, "LC_ALL": "C"},  # we read its errors
+            env={**kept, "LC_ALL": "C"},  # its errors are parsed
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -57,14 +57,13 @@ def repository_of(folder: Path) -> Path | None:
 
 def refusal_of(folder: Path) -> str:
     """Why git refuses to read the repository that the folder is in; "" if it does not, or there is none."""
-    found = re.search(
-        r"dubious ownership in repository at '(.+)'", run_git(folder, "rev-parse", "--show-toplevel").stderr
-    )
-    if found is None:
+    errors = run_git(folder, "rev-parse", "--show-toplevel").stderr
+    match = re.search(r"dubious ownership in repository at '(.+)'", errors)
+    if match is None:
         return ""
     return (
-        f"git refuses to read {found[1]}, because another user owns it, so results and baselines name no commit: "
-        f"git config --global --add safe.directory {found[1]}"
+        f"git refuses to read {match[1]}, because another user owns it, so results and baselines name no commit: "
+        f"git config --global --add safe.directory {match[1]}"
     )
 
 
@@ -78,16 +77,18 @@ def require_repository(folder: Path, wanted_by: str) -> Path:
     Raises:
         TfperfError: there is none, git is missing or refuses to read it, or nothing was committed yet.
     """
-    found = repository_of(folder)
-    if found is None:
+    repository = repository_of(folder)
+    if repository is None:
         done = run_git(folder, "rev-parse", "--show-toplevel")
         if done.returncode == 127:
             raise TfperfError(f"{wanted_by}: {done.stderr}", next_step="Install git: it has the code of other commits")
         why = refusal_of(folder) or f"git finds no repository at {folder}. Run it in a clone of your repository"
         raise TfperfError(f"{wanted_by}: {why}")
-    if run_git(found, "rev-parse", "--verify", "--quiet", "HEAD").returncode:
-        raise TfperfError(f"{wanted_by}: {found} has no commit yet", next_step="Commit the tests and the models first")
-    return found
+    if run_git(repository, "rev-parse", "--verify", "--quiet", "HEAD").returncode:
+        raise TfperfError(
+            f"{wanted_by}: {repository} has no commit yet", next_step="Commit the tests and the models first"
+        )
+    return repository
 
 
 def is_shallow(repository: Path) -> bool:
@@ -97,7 +98,7 @@ def is_shallow(repository: Path) -> bool:
 
 @cache
 def is_ignored(file: Path, folder: Path) -> bool:
-    """Whether git, asked in a folder of the repository, ignores the file; a process asks once for each."""
+    """Whether git, run in a folder of the repository, ignores the file; cached."""
     return run_git(folder, "check-ignore", "--quiet", str(file)).returncode == 0
 
 
@@ -106,7 +107,7 @@ def is_ignored(file: Path, folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit.
+    """A commit.
 
     Args:
         hash: all of its digits.
@@ -127,10 +128,10 @@ class Commit:
 
 
 def commit_of(folder: Path, *, besides: Path | None = None) -> str:
-    """Hash of the checked-out commit of the repository that `folder` is in, 12 digits; "" outside of a repository.
+    """The checked-out commit of the repository that `folder` is in, 12 digits; "" outside of a repository.
 
-    "-dirty" follows if tracked files differ from the commit. Files below `besides` don't count: baselines that were
-    just recorded do not change the code.
+    "-dirty" follows if tracked files differ from the commit. Files below `besides` don't count: new baselines do not
+    change the code.
     """
     head, repository = run_git(folder, "rev-parse", "--short=12", "HEAD"), repository_of(folder)
     if head.returncode or repository is None:
@@ -146,7 +147,7 @@ def require_commit(repository: Path, commit: str) -> None:
     """Return if the repository has the commit.
 
     Raises:
-        TfperfError: it has not; says how to fetch it.
+        TfperfError: it does not; says how to fetch the commit.
     """
     if run_git(repository, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").returncode == 0:
         return
@@ -177,7 +178,7 @@ def commit_named(repository: Path, revision: str, wanted_by: str) -> Commit:
 
 
 def merge_base(repository: Path, revision: str, wanted_by: str) -> Commit:
-    """Where HEAD and a revision parted: what the branch changed, and nothing that came into the other since.
+    """The last common commit of HEAD and a revision: it lacks only the branch's own changes.
 
     Raises:
         TfperfError: no such commit, no common ancestor, or a clone that is too shallow to know it.
@@ -206,10 +207,10 @@ def commits_after(repository: Path, good: Commit, bad: Commit, wanted_by: str) -
         advice = _WHOLE if is_shallow(repository) else "Name a good commit that came before the bad one"
         raise TfperfError(f"{wanted_by}: {good.shown} is no ancestor of {bad.shown}", next_step=advice)
     done = run_git(repository, "rev-list", "--first-parent", "--reverse", "--ancestry-path", f"{good.hash}..{bad.hash}")
-    found = done.stdout.split()
-    if not found and good.hash != bad.hash:  # good came in by a merge, so no first parent leads to it
-        found = run_git(repository, "rev-list", "--reverse", "--topo-order", f"{good.hash}..{bad.hash}").stdout.split()
-    return described(repository, found)
+    hashes = done.stdout.split()
+    if not hashes and good.hash != bad.hash:  # good came in by a merge, so no first parent leads to it
+        hashes = run_git(repository, "rev-list", "--reverse", "--topo-order", f"{good.hash}..{bad.hash}").stdout.split()
+    return described(repository, hashes)
 
 
 def described(repository: Path, hashes: list[str]) -> list[Commit]:

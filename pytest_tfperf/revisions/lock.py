@@ -31,12 +31,12 @@ _TENSORFLOW = r"(?:tensorflow|tensorflow-cpu|tf-nightly|tf-nightly-cpu)=="
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The contents of a lock's header comments, and one of its requirements.
+    """A lock's header comments, and its requirement for TensorFlow.
 
     Args:
         python: version of the Python that it is for, "3.11.7".
-        tensorflow: version of TensorFlow, "" if none is locked.
-        warnings: sentences about what an environment built from it lacks.
+        tensorflow: version of TensorFlow, "" if it is not locked.
+        warnings: sentences about packages that an environment built from it lacks.
     """
 
     python: str
@@ -109,18 +109,18 @@ def forget_locks(folder: Path, machine: str, named: Collection[str]) -> None:
 def _current(root: Path, search: Sequence[str]) -> list[str]:
     requirements: dict[str, str] = {}
     from_folders: list[str] = []
-    seen = set(_NOT_LOCKED)
-    for found in distributions(path=list(search)):
-        if not (found.read_text("METADATA") or found.read_text("PKG-INFO")):
-            continue  # left behind by a broken installation
-        key = re.sub(r"[-_.]+", "-", found.name).lower()
-        if key in seen:  # the first on the path is what is imported
+    done = set(_NOT_LOCKED)
+    for package in distributions(path=list(search)):
+        if not (package.read_text("METADATA") or package.read_text("PKG-INFO")):
+            continue  # the rest of a broken installation
+        key = re.sub(r"[-_.]+", "-", package.name).lower()
+        if key in done:  # the first on the path is imported
             continue
-        seen.add(key)
-        origin = _origin(found)
+        done.add(key)
+        origin = _origin(package)
         source = source_folder(origin)
         if source is None:
-            requirements[key] = _requirement(found, origin)
+            requirements[key] = _requirement(package, origin)
         elif not source.is_relative_to(root):
             from_folders.append(key)
     header = [
@@ -136,29 +136,28 @@ def _current(root: Path, search: Sequence[str]) -> list[str]:
     return [*header, *(requirements[key] for key in sorted(requirements))]
 
 
-def _requirement(found: Distribution, origin: dict[str, Any]) -> str:
-    """The line for pip."""
+def _requirement(package: Distribution, origin: dict[str, Any]) -> str:
     if "vcs_info" in origin:
         vcs = origin["vcs_info"]
         part = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
-        return f"{found.name} @ {vcs['vcs']}+{origin['url']}@{vcs['commit_id']}{part}"
+        return f"{package.name} @ {vcs['vcs']}+{origin['url']}@{vcs['commit_id']}{part}"
     if "archive_info" in origin:
-        return f"{found.name} @ {origin['url']}"
-    return f"{found.name}=={found.version}"
+        return f"{package.name} @ {origin['url']}"
+    return f"{package.name}=={package.version}"
 
 
-def _origin(found: Distribution) -> dict[str, Any]:
-    """As `direct_url`; a package that lies beside its source is of that folder."""
-    location = Path(str(found.locate_file("")))
+def _origin(package: Distribution) -> dict[str, Any]:
+    """As `direct_url`, also for a package whose metadata lies beside its source."""
+    location = Path(str(package.locate_file("")))
     if location.name not in ("site-packages", "dist-packages"):
-        # The metadata lies beside the source, so an index may have another package of that name.
+        # An index may have another package of that name.
         return {"url": location.absolute().as_uri(), "dir_info": {}}
-    return direct_url(found)
+    return direct_url(package)
 
 
-def direct_url(found: Distribution) -> dict[str, Any]:
-    """Where pip got a package, PEP 610's direct_url.json; {} for one from an index."""
-    origin: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
+def direct_url(package: Distribution) -> dict[str, Any]:
+    """The origin of an installed package, PEP 610's direct_url.json; {} for an index."""
+    origin: dict[str, Any] = json.loads(package.read_text("direct_url.json") or "{}")
     return origin
 
 
@@ -168,10 +167,7 @@ def source_folder(origin: dict[str, Any]) -> Path | None:
 
 
 def unrepeatable(row: Baseline) -> str:
-    """Why no reference environment can be built for a baseline; "" if git and a package index may have all of it.
-
-    For a new row, this is the warning that recording shows.
-    """
+    """Why no reference environment can be built for a baseline; "" if git and a package index may have all of it."""
     if not re.fullmatch(r"[^/]+" + re.escape(SUFFIX), row.lock):
         return f"baselines that name no lock have no reference environment. {_RECORD}"
     fault = _commit_fault(row.commit)
@@ -179,7 +175,7 @@ def unrepeatable(row: Baseline) -> str:
 
 
 def contradiction(row: Baseline, lock: Lock) -> str:
-    """Why a lock, which people may edit, can't be of the packages that a row was recorded with; "" if it can."""
+    """Why a lock can't be of the packages that a row was recorded with; "" if it can. People may edit locks."""
     recorded = dict(fact.partition("=")[::2] for fact in row.environment.split())
     for name, locked, parts in (("python", lock.python, 2), ("tensorflow", lock.tensorflow, 3)):
         then = recorded.get(name, "")
@@ -192,12 +188,12 @@ def contradiction(row: Baseline, lock: Lock) -> str:
 
 
 def _numbers(version: str, most: int) -> list[str]:
-    """The first numbers of a version: a nightly build writes the rest in two ways."""
+    """The first numbers of a version; nightly builds write the rest in two ways."""
     return re.findall(r"\d+", version)[:most]
 
 
 def unrepeatable_commit(commit: str) -> str:
-    """Why baselines that are about to be recorded at this commit will have no reference environment; "" if they can."""
+    """Why new baselines at this commit will have no reference environment; "" if they will."""
     fault = _commit_fault(commit)
     return f"{fault} first (Ctrl-C ends this session), then record" if fault else ""
 

@@ -1,4 +1,4 @@
-"""The proof that one side of a comparison ran its own code, and neither the other side's nor a copy that both share."""
+"""The proof that a side of a comparison ran its own code, and neither the other side's nor a copy that both share."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Final, final
 from urllib.parse import unquote, urlsplit
 
 from pytest_tfperf.errors import NotCompared, TfperfError
-from pytest_tfperf.revisions.checkout import Checkout
+from pytest_tfperf.revisions.checkout import Checkout, absolute_paths
 from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.revisions.lock import direct_url
-from pytest_tfperf.revisions.paths_in_text import absolute_paths
 from pytest_tfperf.revisions.program_sources import Sources
 
 _SAME: Final = (
@@ -31,12 +30,12 @@ _SHOWN: Final = 3
 
 @final
 class OwnCode:
-    """Looks at what the workers and programs of one side have loaded and read.
+    """Checks the files that the workers and programs of a side have loaded and read.
 
     Args:
         checkout: the side's code.
-        may_be_same: whether what has no code of the repository is worth a comparison, because the packages differ.
-        lacking: of the side whose checkout may lack files that git ignores, and that this side reads.
+        may_be_same: whether to compare without any code of the repository, because the packages differ.
+        lacking: the other side, whose checkout may lack files that git ignores and that this side reads.
 
     Attributes:
         shared: files that git ignores and that this side read from the user's own folder, such as data.
@@ -53,7 +52,7 @@ class OwnCode:
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Sentences about what sets the two sides apart beside their commits, and what their commits do not change."""
+        """Sentences about other differences between the sides than their commits, and about tests without any."""
         if not self._alike:
             return [*self._remarks]
         return [
@@ -66,7 +65,7 @@ class OwnCode:
         """Return if a worker has loaded its modules from this side's code.
 
         Args:
-            modules: name -> file; none from a worker on several nodes that does not tell.
+            modules: name -> file; empty from workers on several nodes, which don't report them.
 
         Raises:
             NotCompared: nothing of the repository is among them.
@@ -93,9 +92,9 @@ class OwnCode:
 
         Args:
             command: its id.
-            sources: what it has read.
+            sources: the files that it has read.
             named: paths of this side's code that its arguments and variables name; they count where no Python reported
-                what it reads.
+                the files that it reads.
             environment: its variables.
 
         Raises:
@@ -148,7 +147,7 @@ class OwnCode:
             )
 
     def _way_to(self, link: Path | None, file: Path, environment: Mapping[str, str]) -> str:
-        """What to do about a file of the other side."""
+        """The next step for a program that read a file of the other side."""
         if link is not None:
             return f"The link {link} leads there: commit a relative one"
         names = sorted(
@@ -179,7 +178,7 @@ class OwnCode:
         parent = module.parent
         while (self._checkout.folder / parent / "__init__.py").exists():
             parent = parent.parent
-        # Between it and such a folder is a namespace.
+        # Folders between the two are namespaces.
         return next((root for root in self._roots if root.name == "src" and parent.is_relative_to(root)), parent)
 
     def _refuse_copies(self, modules: Mapping[str, str]) -> None:
@@ -197,16 +196,16 @@ class OwnCode:
                 raise self._not_two(module, file, "an installed copy hides it")
 
     def _root_with(self, module: str) -> Path | None:
-        """Where projects keep their packages, the folder that has a module's; of namespaces what is in them counts."""
+        """The folder of packages that has a module, or, for a namespace, the modules in it."""
         names = module.split(".")
         if names[0] in sys.stdlib_module_names or names[0] == "pytest_tfperf":
             return None
         below = [Path(*names[:count]) for count in range(1, len(names) + 1)]
-        return next((root for root in self._roots if any(self._is_module(root / one) for one in below)), None)
+        return next((root for root in self._roots if any(self._is_module(root / path) for path in below)), None)
 
-    def _is_module(self, place: Path) -> bool:
-        found = self._checkout.folder / place
-        return (found / "__init__.py").exists() or found.with_name(f"{found.name}.py").exists()
+    def _is_module(self, below_checkout: Path) -> bool:
+        path = self._checkout.folder / below_checkout
+        return (path / "__init__.py").exists() or path.with_name(f"{path.name}.py").exists()
 
     @cached_property
     def _roots(self) -> tuple[Path, ...]:
@@ -269,7 +268,7 @@ class OwnCode:
         return self._checkout.name
 
     def lacks(self, file: Path) -> bool:
-        """Whether this side has nothing in the place of a file of the user's own folder, and did not read that file."""
+        """Whether this side lacks a file of the user's own folder, and did not read that file there."""
         below = file.relative_to(self._checkout.repository)
         is_metadata = any(part.endswith(_METADATA) for part in below.parts)
         return not is_metadata and file not in self.shared and not (self._checkout.folder / below).exists()
@@ -283,32 +282,32 @@ class OwnCode:
 
 @cache
 def _copies_from(repository: Path, packages: Path) -> dict[str, str]:
-    """Top-level names that a folder of packages has as copies from the repository -> the package's name."""
-    copies = (found for found in distributions(path=[str(packages)]) if _is_copy(found, repository))
-    return {name: found.name for found in copies for name in _names(found)}
+    """Top-level names of packages that were installed as copies from the repository -> the package's name."""
+    copies = (package for package in distributions(path=[str(packages)]) if _is_copy(package, repository))
+    return {name: package.name for package in copies for name in _names(package)}
 
 
-def _is_copy(found: Distribution, repository: Path) -> bool:
+def _is_copy(package: Distribution, repository: Path) -> bool:
     """Whether it was installed from the repository's folder or from a wheel in it, and is not editable."""
-    origin = direct_url(found)
+    origin = direct_url(package)
     url = urlsplit(origin.get("url", ""))
     if url.scheme != "file" or origin.get("dir_info", {}).get("editable"):
         return False
-    if found.name == "pytest-tfperf":  # workers run the driver's copy of it
+    if package.name == "pytest-tfperf":  # workers run the driver's copy of it
         return False
     return Path(unquote(url.path)).resolve().is_relative_to(repository)
 
 
-def _names(found: Distribution) -> set[str]:
-    """The top-level names that a package gives; its own name where it does not say."""
-    if said := (found.read_text("top_level.txt") or "").split():
-        return set(said)
-    parts = {file.parts[0].removesuffix(".py") for file in found.files or () if file.suffix == ".py"}
-    return {part for part in parts if part.isidentifier()} or {found.name.replace("-", "_")}
+def _names(package: Distribution) -> set[str]:
+    """The top-level names of a package; its own name where its metadata lists none."""
+    if listed := (package.read_text("top_level.txt") or "").split():
+        return set(listed)
+    parts = {file.parts[0].removesuffix(".py") for file in package.files or () if file.suffix == ".py"}
+    return {part for part in parts if part.isidentifier()} or {package.name.replace("-", "_")}
 
 
 def _folder_of(module: str, file: Path) -> Path:
-    """The folder of the import path in which a module was found.
+    """The folder of the import path that a module was imported from.
 
     >>> _folder_of("nets.layers", Path("/usr/lib/site-packages/nets/layers/__init__.py"))
     PosixPath('/usr/lib/site-packages')

@@ -1,7 +1,7 @@
-"""The files of the user's repository that a program reads, found while it runs.
+"""The files of the user's repository that a program reads, watched while it runs.
 
-Its Pythons report what they open (`source_hook`). Of other processes /proc tells what they run, map, hold open and get
-as arguments, so a file that such a process only opens for a moment is missed.
+Its Pythons report the files that they open (`source_hook`). Of other processes /proc shows the files that they run,
+map, hold open and get as arguments, so a file that such a process only opens for a moment is missed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _OF_PYTHON = "/lib-dynload/"  # a program of another name may have a Python insi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What a program read of the user's repository and of installed packages.
+    """The files of the user's repository, and the installed packages, that a program read.
 
     Args:
-        files: files that it read or ran -> the path by which it named them, where that leads there by a link; of a
-            cached module its source.
-        code: those of `files` that were loaded or run as compiled code.
+        files: files that it read or ran -> the path by which it named them, which may be a link; for a cached module
+            its source.
+        code: the part of `files` that was loaded or run as compiled code.
         packages: top-level names that its Pythons loaded from installed packages -> a file of each.
         pythons: the interpreters that reported.
-        programs: the files of the programs other than Python that its processes ran, wherever they are.
+        programs: the files of all other programs that its processes ran, wherever they are.
         unwatched: command line of a Python that did not report, or of another user's process; "" for none.
     """
 
@@ -47,12 +47,12 @@ class Sources:
 
 
 class SourceWatch:
-    """Watches one program.
+    """Watches a program.
 
     Args:
         scratch: a folder of the program's own, for the hook and its report.
-        trees: folders whose files are looked for, links followed.
-        moved: as in `Interpreter`; holds for the import path of its Pythons.
+        trees: folders whose files are watched, links followed.
+        moved: as in `Interpreter`, for the import path of its Pythons.
     """
 
     def __init__(self, scratch: Path, trees: Sequence[Path], moved: Mapping[Path, Path]) -> None:
@@ -70,7 +70,7 @@ class SourceWatch:
         self._ended = threading.Event()
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The program's variables, by which its Pythons find the hook."""
+        """The program's variables, with a PYTHONPATH by which its Pythons load the hook."""
         before = environment.get("PYTHONPATH", "")
         return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, [str(self._hook), before]))}
 
@@ -86,7 +86,7 @@ class SourceWatch:
             thread.join()
 
     def sources(self) -> Sources:
-        """What the program has read so far."""
+        """The files that the program has read so far."""
         files, code, packages, pythons, reported = dict(self._seen), set(self._code), {}, set(), set()
         for kind, name, path in self._reported():
             if kind == "python":
@@ -98,7 +98,7 @@ class SourceWatch:
                 files[_source(path)] = _source(name)
                 code |= {Path(path)} if kind == "code" else set()
         # Seen twice: a Python that has only just begun, or that ends at once, reports nothing.
-        silent = [line for (one, line), looks in self._must_report.items() if looks > 1 and one not in reported]
+        silent = [line for (image, line), looks in self._must_report.items() if looks > 1 and image not in reported]
         return Sources(
             files={real: given for real, given in files.items() if not real.is_dir()},
             code=frozenset(code),
@@ -153,7 +153,7 @@ def _source(path: str) -> Path:
 
 
 def _below(parent: int) -> Iterator[int]:
-    """The processes that a process has started, and those that they have started."""
+    """The descendants of a process."""
     for thread in _listed(Path(f"/proc/{parent}/task")):
         for child in map(int, _read(thread / "children").split()):
             yield child
@@ -161,7 +161,7 @@ def _below(parent: int) -> Iterator[int]:
 
 
 def _mapped(process: Path) -> Iterator[str]:
-    """The files that are mapped as code or data; of TensorFlow they are some hundred, in thousands of lines."""
+    """The files that are mapped as code or data; TensorFlow has some hundred, in thousands of lines."""
     lines = _read(process / "maps").splitlines()
     return iter({line[line.index("/") :].removesuffix(" (deleted)") for line in lines if "/" in line})
 
@@ -176,7 +176,7 @@ def _held_open(process: Path) -> Iterator[str]:
 
 
 def _named(process: Path, arguments: Sequence[str]) -> Iterator[str]:
-    """The files that its arguments name, without links, such as the script of an interpreter that has closed it."""
+    """The files that its arguments name, links followed, such as the script of an interpreter that has closed it."""
     folder = _target(process / "cwd")
     for word in arguments:
         path = os.path.join(folder, word)  # noqa: PTH118  # it may be too long for a Path
@@ -185,7 +185,7 @@ def _named(process: Path, arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _is_of_another_user(process: Path) -> bool:
-    """Whether another user runs it, as after `sudo` or setuid(2): it may neither show nor report what it reads."""
+    """Whether another user runs it, as after `sudo` or setuid(2): then its files may neither show nor be reported."""
     effective = re.search(r"^Uid:\s+\d+\s+(\d+)", _read(process / "status"), re.MULTILINE)
     return effective is not None and int(effective[1]) != os.geteuid()
 

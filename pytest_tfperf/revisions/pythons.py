@@ -1,4 +1,4 @@
-"""Another Python than the session's: found by what the user calls it, and tried before anything is measured in it."""
+"""Another Python than the session's: found by the user's name for it, and tried before anything is measured in it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _WITHOUT_GPUS: Final = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3
 
 
 def require_python(python: Path) -> None:
-    """Return if this interpreter can be run, which is all that a user's own command needs.
+    """Return if this interpreter can be run, which is enough for a user's own command.
 
     Raises:
-        TfperfError: it does not.
+        TfperfError: it can't.
     """
     if "python" not in packages_of(str(python)):
         raise TfperfError(f"{python} can't be run as a Python", next_step="Name another one")
@@ -40,11 +40,11 @@ def find_python(text: str) -> Path:
         is_folder = path.is_dir()
         if is_folder:
             path = path / "bin" / "python"
-        found, exists = shutil.which(path), path.exists()
+        program, exists = shutil.which(path), path.exists()
     except (OSError, RuntimeError) as error:  # a name that is too long, an unreadable folder, no such user's home
         raise ValueError(f"must be a Python or a virtual environment: {error}") from None
-    if found is not None:
-        return Path(os.path.abspath(found))  # noqa: PTH100  # resolve() would follow the link
+    if program is not None:
+        return Path(os.path.abspath(program))  # noqa: PTH100  # resolve() would follow the link
     if exists:
         raise ValueError("must be a Python or a virtual environment: this file is not executable")
     problem = "this folder has no bin/python" if is_folder else "there is no such file"
@@ -66,7 +66,7 @@ def try_imports(interpreter: Interpreter, functions: Collection[str] = ()) -> tu
     python = interpreter.python
     try:
         done = subprocess.run(
-            interpreter.command("pytest_tfperf.training.try_imports"),
+            [*interpreter.command("pytest_tfperf.training.process"), "--try-imports"],
             input=json.dumps({"import_paths": interpreter.import_paths(), "functions": sorted(functions)}),
             cwd=interpreter.folder(),
             env={**interpreter.environment(), **_WITHOUT_GPUS},
@@ -76,15 +76,15 @@ def try_imports(interpreter: Interpreter, functions: Collection[str] = ()) -> tu
             timeout=IMPORT_SECONDS,
             check=False,
         )
-        found = json.loads(done.stdout.splitlines()[-1])
-        faults = dict(found["faults"])
+        message = json.loads(done.stdout.splitlines()[-1])
+        faults = dict(message["faults"])
     except OSError as error:
         raise TfperfError(f"{python} can't be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
         raise TfperfError(f"{python} did not import TensorFlow within {IMPORT_SECONDS} s") from None
     except (IndexError, ValueError, TypeError, KeyError):
-        said = (done.stderr or done.stdout).strip()
-        why = said.rpartition("\n")[2] or f"it ended with status {done.returncode}"
-        raise TfperfError(f"{python} can't run workers: {why}", *last_lines(said)) from None
-    require_usable_import(found, python)
-    return str(found["imported"]["tensorflow"]), faults
+        output = (done.stderr or done.stdout).strip()
+        why = output.rpartition("\n")[2] or f"it ended with status {done.returncode}"
+        raise TfperfError(f"{python} can't run workers: {why}", *last_lines(output)) from None
+    require_usable_import(message, python)
+    return str(message["imported"]["tensorflow"]), faults

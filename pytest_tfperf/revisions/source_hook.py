@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-# Audit events of what a program reads or runs -> the position of the path among the event's arguments.
+# Audit events of reading or running a file -> the position of the path among the event's arguments.
 _PATH_IN: Final = {
     "open": 0,
     "cpython.run_file": 0,
@@ -43,19 +43,19 @@ def watch(report: str, trees: Sequence[str], moved: Mapping[str, str]) -> None:
 
 
 class _Reporter:
-    """Hears of every file that this process opens; what it says of one path is said once."""
+    """Reports each path that this process opens, once."""
 
     def __init__(self, report: str, trees: Sequence[str]) -> None:
         self._report = report
         self._trees = tuple(os.path.join(tree, "") for tree in trees)
         self._said: set[tuple[str, str]] = set()
-        # A program may open millions of files, so only folders are kept of those that are of no interest.
+        # A program may open millions of files, so of other files only the folders are kept.
         self._folders: dict[str, str] = {}  # as given -> without links
         self._roots: dict[str, str] = {}  # folder of modules -> the entry of the import path that leads there
         self._packages: set[str] = set()
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """An audit hook; an exception would stop what the program is doing."""
+        """Take an audit event; an exception would stop the program's operation."""
         position = _PATH_IN.get(event)
         if position is None:
             return
@@ -77,13 +77,13 @@ class _Reporter:
         real = os.path.join(self._folders[folder], name)
         if os.path.islink(real):
             real = os.path.realpath(real)
-        if real.startswith(self._trees) and not any(one in real.split(os.sep) for one in _LIBRARIES):
+        if real.startswith(self._trees) and not any(name in real.split(os.sep) for name in _LIBRARIES):
             self._say_once(kind, path, real)
         elif real.endswith((".py", ".pyc", ".so")):
             self._note_package(real)
 
     def _note_package(self, real: str) -> None:
-        """Say once of each package, and of each module in none, in which folder of the import path it was found."""
+        """Report each package, and each module outside of packages, with its folder on the import path, once."""
         folder = os.path.dirname(real.replace(f"{os.sep}__pycache__{os.sep}", os.sep))
         if folder not in self._roots:
             roots = {os.path.realpath(path) for path in sys.path if path}
@@ -105,7 +105,7 @@ class _Reporter:
             self.say(kind, name, real)
 
     def say(self, kind: str, name: str, real: str) -> None:
-        """Add a line to the report, which is closed again: the program may close all descriptors, or fork."""
+        """Add a line to the report and close it again: the program may close all descriptors, or fork."""
         file = os.open(self._report, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             os.write(file, f"{kind}\t{name}\t{real}\n".encode(errors="surrogateescape"))
@@ -114,7 +114,7 @@ class _Reporter:
 
 
 def image_of(process: str = "self") -> str:
-    """Where the stack of a process begins: it stays on fork, whose child reports, too, and changes on exec.
+    """The address where a process' stack begins: a forked child, which goes on to report, keeps it; exec changes it.
 
     Args:
         process: its folder in /proc.
@@ -127,16 +127,16 @@ def image_of(process: str = "self") -> str:
 
 
 def _is_written(mode: Any, flags: Any) -> bool:
-    """Whether a file is opened to be written only; `os.open` gives no mode."""
+    """Whether a file is opened for writing only; `os.open` gives no mode."""
     if isinstance(mode, str):
         return "r" not in mode and "+" not in mode
     return isinstance(flags, int) and flags & os.O_ACCMODE == os.O_WRONLY
 
 
 def _moved(path: str, moved: Mapping[str, str]) -> str:
-    """An entry of the import path; what is in a new folder, or among installed packages, stays."""
+    """The new entry of the import path; entries in a new folder, or of installed packages, stay."""
     real = os.path.realpath(path) if path else ""
-    if any(one in real.split(os.sep) for one in _LIBRARIES) or _is_in(real, moved.values()):
+    if any(name in real.split(os.sep) for name in _LIBRARIES) or _is_in(real, moved.values()):
         return path
     for old, new in moved.items():
         if _is_in(real, [old]):

@@ -1,7 +1,8 @@
-"""Virtual environments built from locks, and those that users name by a lock, made once each in a folder of ours."""
+"""Virtual environments built from locks: by uv where it is on PATH and can take over pip's settings, else by pip."""
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import os
@@ -11,13 +12,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import distributions
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.revisions.lock import Lock, read_lock
-from pytest_tfperf.revisions.uv import Uv, find_uv
 from pytest_tfperf.workers.failures import last_lines
 
 NAME_ONE: Final = "or name an environment that exists already: --tfperf-reference=PYTHON[:SOURCE_DIR]"
@@ -28,12 +30,12 @@ _INSTALLED = "installed.txt"
 
 
 def make_virtual_environment(folder: Path, requirements: Path, *, otherwise: str = NAME_ONE) -> None:
-    """A virtual environment of the lock's Python, with its packages, in `folder`; a failure leaves no folder.
+    """Make a virtual environment of the lock's Python, with its packages; a failure leaves no folder.
 
     Args:
         folder: its final place. It can't be moved later, because its scripts name the folder.
         requirements: the lock's file.
-        otherwise: what messages offer instead.
+        otherwise: another way out, for messages.
 
     Raises:
         BaselineError: the lock can't be read.
@@ -92,7 +94,7 @@ def _with_uv(uv: Uv, base: str, folder: Path, requirements: Path, otherwise: str
 
 
 def fault_of(folder: Path, requirements: Path) -> str:
-    """Why a virtual environment does not have exactly the packages of a lock's file; "" if it has."""
+    """Why a virtual environment does not have exactly the packages of a lock's file; "" if it does."""
     if not folder.exists():
         return f"{folder} is not there"
     if not (folder / _LOCK).exists():
@@ -113,41 +115,41 @@ def lock_of(folder: Path) -> Lock | None:
 
 def _installed(folder: Path) -> str:
     packages = [str(path) for path in (folder / "lib").glob("python*/site-packages")]
-    return "".join(sorted(f"{found.name}=={found.version}\n" for found in distributions(path=packages)))
+    return "".join(sorted(f"{package.name}=={package.version}\n" for package in distributions(path=packages)))
 
 
 def _interpreter(lock: Lock, requirements: Path, otherwise: str, uv: Uv | None) -> str:
-    """A Python of the lock's minor version: this one, one on PATH, or its number where uv may bring it."""
+    """A Python of the lock's minor version: this one, another on PATH, or its number where uv may install it."""
     minor, here = lock.python.rpartition(".")[0], platform.python_version()
     if minor == here.rpartition(".")[0]:
         return sys.executable
-    found = shutil.which(f"python{minor}")
-    why = "" if found is None else _not_python(found, minor)
-    if uv is not None and (found is None or why):
+    path = shutil.which(f"python{minor}")
+    why = "" if path is None else _not_python(path, minor)
+    if uv is not None and (path is None or why):
         return minor
-    if found is None or why:
+    if path is None or why:
         raise TfperfError(
             f"{requirements.name} was recorded with Python {lock.python}; this is Python {here}, and there is no "
             f"python{minor} on PATH{why}",
             next_step=f"Install Python {minor}, {otherwise}",
         )
-    return found
+    return path
 
 
-def _not_python(found: str, minor: str) -> str:
-    """What a program called pythonX.Y says if it is no such Python; "" if it is one.
+def _not_python(path: str, minor: str) -> str:
+    """Why a program called pythonX.Y is no such Python, with its output; "" if it is.
 
     Version managers such as pyenv put shims on PATH, also for versions that are not installed or not chosen.
     """
     try:
-        done = subprocess.run([found, "--version"], capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
-        return f" ({found} can't be run: {error.strerror})"
+        return f" ({path} can't be run: {error.strerror})"
     said = (done.stdout + done.stderr).strip()
     if done.returncode == 0 and said.startswith(f"Python {minor}."):
         return ""
     first_line = said.partition("\n")[0] or "nothing"
-    return f" ({found} says: {first_line})"
+    return f" ({path} says: {first_line})"
 
 
 def _run(command: list[str], fact: str, next_step: str, variables: Mapping[str, str] | None = None) -> None:
@@ -169,12 +171,12 @@ def _run(command: list[str], fact: str, next_step: str, variables: Mapping[str, 
 
 
 def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The Python of the environment with the packages of a lock; made where it is missing, which takes minutes.
+    """The Python of an environment with the packages of a lock; made if it is missing, which takes minutes.
 
     Args:
         lock: a complete list of requirements, as `pip freeze` and --update-baselines write it. Without a line
             "# python: VERSION" it is for this Python.
-        folder: of the environments.
+        folder: the folder of all environments.
         say: shows a line before uv or pip begins.
 
     Raises:
@@ -193,7 +195,7 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".gitignore").write_text("*\n", "utf-8")
         with (folder / f"{name}.lock").open("a", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # two sessions may want the same one
+            fcntl.flock(file, fcntl.LOCK_EX)  # two sessions may want the same environment
             requirements.write_text(text, "utf-8")
             if fault_of(home, requirements):
                 say(f"installing the packages of {lock} in {home}; this can take minutes")
@@ -204,3 +206,74 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
             next_step="Free some space, or name another folder with --tfperf-dir",
         ) from None
     return home / "bin" / "python"
+
+
+# uv in pip's place
+
+# uv doesn't read pip.conf and PIP_*, but must use a company's index, too: pip's setting -> uv's variable, and the
+# separator of several values there.
+_FOR_UV: Final = {
+    "index-url": ("UV_INDEX_URL", " "),
+    "extra-index-url": ("UV_EXTRA_INDEX_URL", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "constraint": ("UV_CONSTRAINT", " "),
+    "trusted-host": ("UV_INSECURE_HOST", " "),
+    "cert": ("SSL_CERT_FILE", " "),
+    "timeout": ("UV_HTTP_TIMEOUT", " "),
+    "default-timeout": ("UV_HTTP_TIMEOUT", " "),
+}
+# Settings that don't change which packages pip installs.
+_IGNORED: Final = frozenset(
+    {
+        *("break-system-packages", "cache-dir", "config-file", "disable-pip-version-check", "no-cache-dir"),
+        *("no-color", "no-input", "prefer-binary", "progress-bar", "quiet", "require-virtualenv", "retries"),
+        *("root-user-action", "verbose"),
+    }
+)
+_SECTIONS: Final = ("global", "install", ":env:")  # the later one wins
+
+
+@dataclass(frozen=True, slots=True)
+class Uv:
+    """The program uv.
+
+    Args:
+        path: where it is.
+        variables: environment variables that give it pip's settings.
+    """
+
+    path: str
+    variables: Mapping[str, str]
+
+
+def find_uv() -> Uv | None:
+    """The uv on PATH; None without it, or where pip has settings that uv lacks, such as a proxy.
+
+    The user's own settings of uv come before pip's.
+    """
+    path = shutil.which("uv")
+    settings = _pip_settings() if path else None
+    if path is None or settings is None or not settings.keys() <= _FOR_UV.keys() | _IGNORED:
+        return None
+    variables: dict[str, str] = {}
+    if settings.keys() & {"extra-index-url", "find-links"}:  # as with pip, the version may be in any of them
+        variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    for name, value in settings.items():
+        if name in _FOR_UV:
+            variable, between = _FOR_UV[name]
+            variables[variable] = between.join(value.split())
+    return Uv(path, {name: value for name, value in variables.items() if name not in os.environ})
+
+
+def _pip_settings() -> dict[str, str] | None:
+    """The settings of pip.conf and PIP_* for `pip install`; None where pip can't read them.
+
+    None apply in an environment without pip: uv made it, and has settings of its own.
+    """
+    if find_spec("pip") is None:
+        return {}
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    lines = re.findall(rf"^({'|'.join(_SECTIONS)})\.([\w-]+)=(.+)$", done.stdout, re.MULTILINE)
+    lines.sort(key=lambda line: _SECTIONS.index(line[0]))
+    return None if done.returncode else {name: str(ast.literal_eval(value)) for _, name, value in lines}

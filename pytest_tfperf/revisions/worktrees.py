@@ -15,7 +15,7 @@ from pytest_tfperf.revisions.git import commit_of, repository_of, run_git
 from pytest_tfperf.workers.failures import last_lines
 
 KEPT: Final = 4
-"""How many worktrees that no session uses are kept: a pull request's base rarely changes."""
+"""The number of unused worktrees to keep: a pull request's base rarely changes."""
 
 _READY = ".ready"  # written last: a worktree without it was interrupted
 _LOCK = ".lock"
@@ -41,20 +41,20 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
 
 def remove_worktree(repository: Path, folder: Path) -> None:
     """Delete the folder with all changes in it, and git's record of it."""
-    shutil.rmtree(folder, ignore_errors=True)  # git removes neither one that is broken nor another clone's
+    shutil.rmtree(folder, ignore_errors=True)  # git removes neither a broken worktree nor another clone's
     # Twice: git locks a worktree while it makes it, and a kill -9 leaves the lock.
     run_git(repository, "worktree", "remove", "--force", "--force", str(folder))
 
 
 @final
 class Checkouts:
-    """The worktrees in a folder, those of this process held against removal until it ends.
+    """The worktrees in a folder; the ones in use by this process are locked against removal until it ends.
 
     A kill -9 leaves a worktree that git knows of and that may be incomplete; the next `get` removes it.
 
     Args:
         repository: the repository's root.
-        folder: of ours; made where missing, and ignored by git.
+        folder: our own; made where missing, and ignored by git.
     """
 
     def __init__(self, repository: Path, folder: Path) -> None:
@@ -63,15 +63,15 @@ class Checkouts:
         self._held: dict[Path, ExitStack] = {}
 
     def get(self, commit: str, say: Callable[[str], None] = lambda _: None) -> Path:
-        """The folder with the code of a commit; a later session finds it there.
+        """The folder with the code of a commit, which later sessions use again.
 
         Args:
             commit: the hash of a commit that the repository has.
             say: shows a line before git begins.
 
         Raises:
-            TfperfError: git can't check it out, with its submodules, the disk is full, or its files were changed and
-                another session runs them.
+            TfperfError: git can't check it out, with its submodules, the disk is full, or its files were changed while
+                another session uses it.
         """
         try:
             with self._alone():
@@ -94,7 +94,7 @@ class Checkouts:
             ) from None
 
     def close(self) -> None:
-        """Let others remove them."""
+        """Unlock them."""
         for folder in list(self._held):
             self._release(folder)
 
@@ -103,7 +103,7 @@ class Checkouts:
             held.close()
 
     def _prune(self, keep: str) -> None:
-        """Remove those that were interrupted, or are in excess; not those that a session uses."""
+        """Remove unused worktrees that were interrupted, or are older than the newest few."""
         there = [path for path in self._folder.iterdir() if path.is_dir()]
         known = run_git(self._repository, "worktree", "list", "--porcelain").stdout
         there += [Path(path) for path in re.findall(r"^worktree (.+)$", known, re.MULTILINE)]
@@ -151,7 +151,7 @@ class Checkouts:
 
 
 def _is_unchanged(folder: Path) -> bool:
-    """Whether it is still the worktree of the commit that its name says; without its `.git` it is the user's own."""
+    """Whether it is still a worktree, at the commit of its name; without its `.git` it would be of the user's code."""
     return repository_of(folder) == folder.resolve() and commit_of(folder) == folder.name[:12]
 
 
@@ -166,7 +166,7 @@ def _add(repository: Path, commit: str, folder: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path, how: int) -> Iterator[None]:
+def _locked(path: Path, operation: int) -> Iterator[None]:
     with path.open("a", encoding="utf-8") as file:
-        fcntl.flock(file, how)
+        fcntl.flock(file, operation)
         yield

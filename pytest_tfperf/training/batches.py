@@ -1,4 +1,4 @@
-"""The batches that a model takes, by its Keras inputs, outputs and loss; and what a batch adds to the throughput."""
+"""The batches that a model takes, by its Keras inputs, outputs and loss; and the examples or tokens in a batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WITHOUT_AN_EMBEDDING = 2  # 0 and 1: a mask, or segment ids
 
 
 def parts_of(model: keras.Model, target: str) -> Any:
-    """(inputs, labels) as a structure of `Part`s, (inputs,) for a compiled model without a loss; None if not known.
+    """(inputs, labels) as a structure of `Part`s; (inputs,) for a compiled model without a loss; None if not known.
 
     Labels follow the loss: whole numbers for a sparse one and for a model that is not compiled, else numbers from 0 to
     1 in the shape of the outputs.
@@ -90,20 +90,20 @@ def _labels_of_logits(target: str, inputs: Any, outputs: Any) -> Part:
 def _labels_of_loss(loss: Any, outputs: Any) -> Any:
     """A structure like the outputs', for a loss in one of the ways in which `compile` takes it.
 
-    A loss stands for all outputs below it; of several losses for one output the first decides. An output without a
-    loss has a label, too. What `compile` would refuse is not refused here, because its message is clear.
+    A loss applies to all outputs below it; of several losses for an output the first decides. An output without a loss
+    has a label, too. Losses that `compile` refuses are not refused here: its message is clear.
     """
     if isinstance(loss, dict) and isinstance(outputs, dict):
         return {name: _labels_of_loss(loss.get(name), output) for name, output in outputs.items()}
     if isinstance(loss, list | tuple):
         flat = keras.tree.flatten(outputs)
-        is_flat = not any(isinstance(one, list | tuple | dict) for one in loss)
+        is_flat = not any(isinstance(each, list | tuple | dict) for each in loss)
         if is_flat and len(loss) == len(flat):  # by the order of the outputs, also where these are a dict
-            labels = [_label(one, output) for one, output in zip(loss, flat, strict=True)]
+            labels = [_label(each, output) for each, output in zip(loss, flat, strict=True)]
             return keras.tree.pack_sequence_as(outputs, labels)
         if isinstance(outputs, list | tuple) and len(loss) == len(outputs):
-            return [_labels_of_loss(one, output) for one, output in zip(loss, outputs, strict=True)]
-        loss = next((one for one in loss if one is not None), None)
+            return [_labels_of_loss(each, output) for each, output in zip(loss, outputs, strict=True)]
+        loss = next((each for each in loss if each is not None), None)
     return keras.tree.map_structure(lambda output: _label(loss, output), outputs)
 
 
@@ -119,25 +119,25 @@ def _name(loss: Any) -> str:
 
 
 class Counted(NamedTuple):
-    """What a replica's batch adds to the throughput."""
+    """The number of examples or tokens in a replica's batch, and which of them it is."""
 
     per_replica: int
     unit: str
 
 
 def count(workload: Workload, inputs: tf.data.Dataset | Batch, model: keras.Model | None = None) -> Counted:
-    """What a batch of `inputs` counts: tokens if the workload says so, else images or examples.
+    """Count a batch of `inputs`: tokens if the workload says so, else images or examples.
 
     Tokens are the elements of an input [batch, length, ...] in its first two dimensions. `tokens_of` names it; without
     a name all inputs that have a length must have the same one.
 
     Args:
-        workload: what to count.
+        workload: names the unit.
         inputs: made by `loading.load_pipeline`.
         model: names the inputs of a batch that has no names.
 
     Raises:
-        WorkloadError: tokens are to be counted, and it is not plain which array holds them.
+        WorkloadError: tokens are to be counted, and it is not clear which array holds them.
     """
     batch = spec_of_batch(inputs)
     if workload.unit is Unit.TOKENS:
@@ -174,13 +174,13 @@ def _arrays(inputs: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
 
 def _length(workload: Workload, inputs: list[_Input]) -> int:
     name, chosen = workload.tokens_of, inputs
-    shown = "the batch has " + ", ".join(f"{one.names[0]!r}: {described(one.spec)}" for one in inputs)
+    shown = "the batch has " + ", ".join(f"{each.names[0]!r}: {described(each.spec)}" for each in inputs)
     if name:
-        chosen = [one for one in inputs if name in one.names]
+        chosen = [each for each in inputs if name in each.names]
         if len(chosen) != 1:
             number = "several inputs are" if chosen else "no input is"
             raise WorkloadError(f"{number} named {name!r}, as tokens_of says; {shown}")
-    lengths = {int(one.spec.shape[1]): one.names[0] for one in chosen if len(one.spec.shape) > 1}
+    lengths = {int(each.spec.shape[1]): each.names[0] for each in chosen if len(each.spec.shape) > 1}
     if not lengths:
         raise WorkloadError(
             f"unit='tokens' counts the second dimension of an input [batch, length], and "

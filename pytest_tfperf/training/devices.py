@@ -28,7 +28,7 @@ def limit_threads(cores: int | None) -> None:
 
 
 def max_threads() -> int:
-    """How many threads of this process may compute at once."""
+    """The number of threads of this process that may compute at once."""
     return tf.config.threading.get_intra_op_parallelism_threads() or len(os.sched_getaffinity(0))
 
 
@@ -64,7 +64,7 @@ def _configure_gpus(devices: Devices, local_rank: int) -> None:
     needed = 1 if devices.split else devices.count
     _require_gpus(devices, needed, len(physical))
     before = local_rank * needed
-    if before + needed <= len(physical):  # else whoever started the ranks shows each its own
+    if before + needed <= len(physical):  # otherwise the ranks' starter shows each rank its own GPUs only
         physical = physical[before:]
     tf.config.set_visible_devices(physical[:needed], "GPU")
     if devices.split:
@@ -90,7 +90,7 @@ def require_logical(devices: Devices) -> None:
 
 
 def own_devices(kind: DeviceKind) -> list[str]:
-    """Names of this process's logical devices: of one that leads a cluster, TensorFlow lists those of all ranks."""
+    """Names of this process's logical devices; to the leader of a cluster TensorFlow lists those of all ranks."""
     with tf.device("CPU:0"):
         own = tf.DeviceSpec.from_string(tf.zeros([]).device)
 

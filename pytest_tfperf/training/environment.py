@@ -23,12 +23,12 @@ _SPEED_VARIABLES = ("TF_GPU_", "TF_CUDNN", "TF_ENABLE_", "TF_DETERMINISTIC", "NC
 
 
 def environment() -> dict[str, str]:
-    """Name -> value of everything known about this process, such as "tensorflow" -> "2.21.0".
+    """Versions and settings of this process, name -> value, such as "tensorflow" -> "2.21.0".
 
     Call it after the first step: TensorFlow loads cuDNN and NCCL when they are first used.
     """
     build = tf.sysconfig.get_build_info()
-    found = {
+    facts = {
         "python": platform.python_version(),
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
@@ -40,7 +40,7 @@ def environment() -> dict[str, str]:
         "xla_flags": "_".join(os.environ.get("XLA_FLAGS", "").split()),
         "variables": speed_variables(os.environ),
     }
-    return {name: value for name, value in found.items() if value} | loaded_libraries()
+    return {name: value for name, value in facts.items() if value} | loaded_libraries()
 
 
 def tf32_in_use(variables: Mapping[str, str]) -> str:
@@ -61,8 +61,8 @@ def speed_variables(variables: Mapping[str, str]) -> str:
 
     "none" where there are none, so that the first one shows as a difference from the baseline's environment.
     """
-    found = {n: v for n, v in variables.items() if n.startswith(_SPEED_VARIABLES) and n != "CUDA_VISIBLE_DEVICES"}
-    return ",".join(f"{name}={'_'.join(value.split())}" for name, value in sorted(found.items())) or "none"
+    names = {name for name in variables if name.startswith(_SPEED_VARIABLES)} - {"CUDA_VISIBLE_DEVICES"}
+    return ",".join(f"{name}={'_'.join(variables[name].split())}" for name in sorted(names)) or "none"
 
 
 # The start of a library's file name -> its name in the environment, and the function that gives its version.
@@ -76,16 +76,16 @@ _LIBRARIES = {
 def loaded_libraries(maps: Path = Path("/proc/self/maps")) -> dict[str, str]:
     """Name -> version as the library's own number, such as "cudnn_loaded" -> "90300"; loads none itself.
 
-    They may differ from those that TensorFlow was built with, because pip can replace them separately.
+    TensorFlow may have been built with other versions, because pip can replace them separately.
     """
     lines = maps.read_text("utf-8", "replace").splitlines()
-    found = {}
+    versions = {}
     for path in sorted({line[line.index("/") :] for line in lines if "/" in line}):
         name, function = _LIBRARIES.get(Path(path).name.partition(".so")[0], ("", ""))
         if name:
             with suppress(OSError, AttributeError):  # the file was replaced since, or lacks the function
-                found[name] = str(_version(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY), function))
-    return found
+                versions[name] = str(_version(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY), function))
+    return versions
 
 
 def _version(library: ctypes.CDLL, function: str) -> int:
@@ -98,24 +98,20 @@ def _version(library: ctypes.CDLL, function: str) -> int:
 
 
 def loaded_files(workload: Workload) -> dict[str, str]:
-    """Module -> file, links followed: of the workload's own functions, of each package, and of all that is nobody's.
+    """Module -> file, links followed: the workload's own modules, top-level modules, and all that pip did not install.
 
     Left out are modules inside of installed packages, of which there are thousands, and this package.
     """
     targets = (catalogue.resolve_model(workload.model), catalogue.resolve_pipeline(workload.input_pipeline))
     named = {target.partition(":")[0] for target in targets}
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or name.partition(".")[0] == "pytest_tfperf":
             continue
-        if name in named or "." not in name or not _is_installed(file):
-            found[name] = os.path.realpath(file)
-    return found
-
-
-def _is_installed(file: str) -> bool:
-    return file.startswith(_INSTALLED)
+        if name in named or "." not in name or not file.startswith(_INSTALLED):
+            files[name] = os.path.realpath(file)
+    return files
 
 
 _PATHS = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),)

@@ -16,7 +16,7 @@ from pytest_tfperf.lines import Line, lines_of, plain
 
 _MAX_CHARACTERS = 20_000  # TensorFlow's stack frames are long, and the cause stands below them
 
-# What TensorFlow, XLA, CUDA, cuBLAS, cuDNN and NCCL write into errors of any type if memory is short: cuDNN's "No
+# TensorFlow, XLA, CUDA, cuBLAS, cuDNN and NCCL write this into errors of any type if memory is short: cuDNN's "No
 # algorithm worked!" is a NotFoundError, a failed copy to the GPU an InternalError. oneDNN's status 1 is
 # `dnnl_out_of_memory`; its text has only the number.
 _OUT_OF_MEMORY = re.compile(
@@ -25,13 +25,12 @@ _OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 
-# What CUDA says if it has no code for the GPU: TensorFlow holds none, or PTX that the driver can't compile.
+# CUDA has no code for the GPU: TensorFlow holds none, or PTX that the driver can't compile.
 _NO_CODE = re.compile(r"CUDA_ERROR_(INVALID_PTX|INVALID_HANDLE|NO_BINARY_FOR_GPU|UNSUPPORTED_PTX_VERSION)")
 _PTX_TOO_NEW = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
 
-
-# What TensorFlow's collectives and cluster, and Horovod's Gloo, say of a rank that is gone. A pipeline that reads from
-# another machine raises errors of the same types.
+# TensorFlow's collectives and cluster, and Horovod's Gloo, write this of a rank that is gone. A pipeline that reads
+# from another machine raises errors of the same types.
 _PEER = re.compile(
     r"Collective|HorovodInternalError|Horovod (has been shut down|initialization failed)|gloo/|/job:worker/|"
     r"failed to connect to all addresses",
@@ -47,7 +46,7 @@ def failure(error: BaseException) -> dict[str, Any]:
     ours = error if isinstance(error, TfperfError) else None
     traceback.print_exception(error.__cause__ if ours and error.__cause__ else error)
     about_a_peer = is_about_a_peer(error)
-    if not about_a_peer:  # after those TensorFlow may abort any moment, and the driver would blame this rank
+    if not about_a_peer:  # after an error about a peer TensorFlow may abort, and the driver would blame this rank
         with suppress(OSError):
             os.fsync(2)  # on NFS the driver would not see it until the log is closed
     text, half = plain([Line(ours.headline), *lines_of(*ours.below)]) if ours else str(error), _MAX_CHARACTERS // 2
@@ -85,7 +84,7 @@ def hint(error: BaseException, driver_cuda: tuple[int, int] | None) -> str:
     `workers.failures` has the others.
 
     Args:
-        error: of a worker.
+        error: raised in this worker.
         driver_cuda: the newest CUDA that the driver knows; None if there is no driver.
     """
     text, build = str(error), tf.sysconfig.get_build_info()

@@ -20,7 +20,7 @@ _RESETS_PEAK = "5"  # proc(5), clear_refs: the peak of the resident set becomes 
 
 
 class WorkerFigures:
-    """Made when the worker's job has arrived, which is where its figures begin."""
+    """The figures of this worker; create it when the job has arrived, because they are counted from there."""
 
     def __init__(self) -> None:
         self._arrived = time.perf_counter()
@@ -30,11 +30,11 @@ class WorkerFigures:
         self._memory_before = _kib("VmRSS")
 
     def first_step_ended(self) -> None:
-        """The model was built, traced and compiled, and has taken a step."""
+        """Note that the model was built, traced and compiled, and has taken a step."""
         self._first_step = time.perf_counter() - self._arrived
 
     def values(self, names: Iterable[str]) -> dict[str, float | None]:
-        """The values of these figures, None for what can't be told here; call it after the last window."""
+        """The values of these figures, None where this machine does not report one; call it after the last window."""
         # The list of all objects takes memory, so the peak is read before functions are counted.
         last = sorted(names, key=lambda name: name == RETRACES)
         return {name: getattr(self, name)() for name in last}
@@ -44,7 +44,7 @@ class WorkerFigures:
         return self._first_step
 
     def peak_memory(self) -> float | None:
-        """The most memory that was needed so far, in bytes; None where neither TensorFlow nor the kernel tells it.
+        """The peak of the memory so far, in bytes; None where neither TensorFlow nor the kernel reports it.
 
         On GPUs it is the most that TensorFlow's allocator had in use, of the device with the most. On CPUs it is how
         far the resident set has grown at most: a forked worker begins with all that the fork server has imported, and a
@@ -58,12 +58,12 @@ class WorkerFigures:
         return None if peak is None or self._memory_before is None else max(0, peak - self._memory_before) * 1024
 
     def retraces(self) -> float:
-        """How often `tf.function`s were traced, in all: of those that are still alive, with the first trace of each."""
+        """The number of traces of all living `tf.function`s, with the first trace of each."""
         gc.unfreeze()  # frozen objects are in no list
         function = type(tf.function(lambda: None))
-        counts = [one.experimental_get_tracing_count() for one in gc.get_objects() if type(one) is function]
+        traced = [candidate for candidate in gc.get_objects() if type(candidate) is function]
         gc.freeze()  # a profile may follow, and a collection would disturb it
-        return float(sum(counts))
+        return float(sum(each.experimental_get_tracing_count() for each in traced))
 
 
 def _of_allocators(devices: list[str]) -> int | None:

@@ -21,15 +21,15 @@ _MOST_BYTES = 64 * 1024
 
 
 class Horovod:
-    """This process's rank in Horovod; starts it, so one for a process.
+    """This process's rank in Horovod, which it starts; make one in a process.
 
     Args:
-        workload: what will be trained.
+        workload: the workload to train.
         cluster: the ranks. Rank 0 serves Gloo's rendezvous at its address.
         on_gpus: whether gradients lie on GPUs.
 
     Attributes:
-        size: how many ranks there are.
+        size: the number of ranks.
 
     Raises:
         WorkloadError: Horovod has no NCCL, and the workload asks for it.
@@ -66,7 +66,7 @@ class Horovod:
 
     def sum(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The sum of each gradient over all ranks."""
-        # One by one: Horovod itself packs those that are ready into its fusion buffer.
+        # One by one: Horovod itself packs ready gradients into its fusion buffer.
         return [self._hvd.allreduce(g, op=self._hvd.Sum, name=f"gradient_{i}") for i, g in enumerate(gradients)]
 
     def mean(self, value: tf.Tensor) -> tf.Tensor:
@@ -106,15 +106,15 @@ class _Rendezvous(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         length = int(self.headers["Content-Length"])
-        if length > _MOST_BYTES:  # none of Gloo's
+        if length > _MOST_BYTES:  # Gloo's values are smaller
             self._answer(413)
             return
         self.values[self.path] = self.rfile.read(length)
         self._answer(200)
 
     def do_GET(self) -> None:
-        found = self.values.get(self.path)
-        self._answer(404 if found is None else 200, found or b"")
+        value = self.values.get(self.path)
+        self._answer(404 if value is None else 200, value or b"")
 
     def do_DELETE(self) -> None:
         self._answer(200)
@@ -126,7 +126,7 @@ class _Rendezvous(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: a rank asks many times a second."""
+        """Log nothing: a rank asks many times a second."""
 
 
 def _gloo_variables(cluster: Cluster) -> dict[str, str]:
@@ -151,12 +151,12 @@ def _gloo_variables(cluster: Cluster) -> dict[str, str]:
 
 
 def interface_of(address: str) -> str:
-    """The network interface that has this IP address; "" if none has."""
+    """The network interface with this IP address; "" without one."""
     import psutil  # only Horovod's ranks need it: other workers may run under a Python that has TensorFlow alone
 
     ip = socket.gethostbyname(address)
     for name, addresses in psutil.net_if_addrs().items():
-        if any(one.address == ip for one in addresses):
+        if any(own.address == ip for own in addresses):
             return name
     return ""
 

@@ -1,4 +1,4 @@
-"""What an input pipeline is asked for: the structure, shapes and types of a replica's batch."""
+"""The batch that an input pipeline must give: its structure, shapes and types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_tfperf.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One array of a batch.
+    """An array of a batch.
 
     Args:
         shape: of one example; None where the model leaves a size open.
@@ -31,20 +31,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """What a pipeline must give; each pipeline is a function of one `InputSpec`.
+    """The argument of every input pipeline: the batches that it must give.
 
     Args:
-        parts: the structure of a batch, a `Part` for each array: (inputs, labels), where inputs are what the model
-            takes. None where the model does not say: then the pipeline decides.
+        parts: the structure of a batch, a `Part` for each array: (inputs, labels), with the model's inputs. None where
+            the model does not define them: then the pipeline decides.
         batch_size: examples per replica and step.
-        replicas: how many of this process's replicas take a batch in each step.
+        replicas: the number of this process's replicas; each takes a batch in each step.
         seed: the same seed gives the same synthetic batch; each rank has a seed of its own.
-        any_labels: the model's own loss decides which labels it takes; those in `parts` are only an example.
-        any_inputs: the model's own `train_step` decides what it takes; `parts` are what its `call` takes.
-        data_dir: the folder that --tfperf-data-dir names; "" if it names none.
-        num_input_pipelines: how many ranks read, each by a pipeline of its own (`tf.distribute.InputContext` has the
-            same names).
-        input_pipeline_id: this rank's place among them, from 0.
+        any_labels: the model's own loss decides which labels it takes; the labels in `parts` are only an example.
+        any_inputs: the model's own `train_step` decides which inputs it takes; `parts` has the inputs of its `call`.
+        data_dir: the folder that --tfperf-data-dir names; "" without that option.
+        num_input_pipelines: the number of ranks, each of which reads by a pipeline of its own
+            (`tf.distribute.InputContext` has the same names).
+        input_pipeline_id: this rank among them, from 0.
     """
 
     parts: Any
@@ -59,7 +59,7 @@ class InputSpec:
 
     @classmethod
     def of_images(cls, image_shape: tuple[int, int, int], num_classes: int, **more: Any) -> InputSpec:
-        """Of float32 images [height, width, channels] in [-1, 1), the range of scaled photographs, and their labels."""
+        """Images, float32 [height, width, channels] in [-1, 1), the range of scaled photographs, and their labels."""
         images = Part(shape=image_shape, dtype=tf.float32, low=-1, name="images")
         return cls(parts=(images, Part(shape=(), dtype=tf.int32, high=num_classes, name="labels")), **more)
 
@@ -93,7 +93,7 @@ class InputSpec:
         )
 
     def synthetic(self) -> Any:
-        """One batch of random numbers, as NumPy arrays.
+        """A batch of random numbers, as NumPy arrays.
 
         Raises:
             WorkloadError: the model does not say what it takes, or leaves a size open.
@@ -131,7 +131,7 @@ class InputSpec:
 
 
 def without_lists(structure: Any) -> Any:
-    """The same structure with tuples instead of lists, because tf.data takes a list for one array."""
+    """The structure with tuples in place of lists: tf.data would make one array of a list."""
     if isinstance(structure, dict):
         return {name: without_lists(part) for name, part in structure.items()}
     if isinstance(structure, list | tuple):
@@ -143,7 +143,7 @@ def described(parts: Any) -> str:
     """A structure of parts or specs in a few words: "{'ids': int32 [128]}"."""
     if parts is None:
         return "what it does not say"
-    return str(tf.nest.map_structure(lambda one: _Word(one.dtype.name, list(one.shape)), parts))
+    return str(tf.nest.map_structure(lambda part: _Word(part.dtype.name, list(part.shape)), parts))
 
 
 class _Word:

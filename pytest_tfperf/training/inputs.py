@@ -1,4 +1,4 @@
-"""What an input pipeline returns, checked against what the model takes, and how its batches reach the replicas."""
+"""The result of an input pipeline: checked against the model's inputs, and fed to the replicas."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pytest_tfperf.errors import WorkloadError
 from pytest_tfperf.training.input_spec import InputSpec, described, without_lists
 
 Batch = Any
-"""One replica's: any structure of arrays that Keras takes, most often (inputs, labels)."""
+"""A replica's batch: any structure of arrays that Keras takes, most often (inputs, labels)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineOnly:
-    """What a pipeline returns to be measured by itself: its batches are fetched, and nothing is trained on them."""
+    """A pipeline to be measured by itself: its batches are fetched, and nothing is trained on them."""
 
     inputs: tf.data.Dataset | Batch
 
@@ -47,7 +47,7 @@ def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineO
     count = int(inputs.cardinality())
     if count >= 0:
         raise WorkloadError(f"its dataset ends after {count} batch(es); a run needs an endless one: add .repeat()")
-    if not all(found.shape.is_fully_defined() for found in tf.nest.flatten(inputs.element_spec)):
+    if not all(part.shape.is_fully_defined() for part in tf.nest.flatten(inputs.element_spec)):
         structure = inputs.element_spec
         inputs = inputs.map(lambda *batch: _with_shapes(tf.nest.flatten(batch), shapes, structure))
     # In each step tf.distribute asks a dataset that may end whether it has; a dataset asserted as endless just fails.
@@ -138,38 +138,38 @@ def _widened(part: Any) -> tf.Tensor:
     return tf.cast(tensor, tf.int64) if tensor.dtype == tf.int32 else tensor
 
 
-def _fixed_shapes(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
-    """The shapes of a batch's arrays, by what the pipeline says of them and what the model asks for.
+def _fixed_shapes(given: Any, spec: InputSpec) -> list[tf.TensorShape]:
+    """The shapes of a batch's arrays, from the pipeline's spec and the model's.
 
     Raises:
         WorkloadError: they contradict each other, or both leave a size open.
     """
-    parts = tf.nest.flatten(found)
+    parts = tf.nest.flatten(given)
     if ragged := [part for part in parts if not isinstance(part, tf.TensorSpec)]:
         raise WorkloadError(
             f"its batches hold {type(ragged[0]).__name__.removesuffix('Spec')}s, whose shape changes from batch to "
             "batch: pad them to one shape, as Dataset.padded_batch or RaggedTensor.to_tensor(shape=...) do"
         )
-    shapes = [part.shape for part in parts] if spec.parts is None else _merged(found, spec)
+    shapes = [part.shape for part in parts] if spec.parts is None else _merged(given, spec)
     if not all(shape.is_fully_defined() for shape in shapes):
         raise WorkloadError(
-            f"its batches have no fixed shape: {described(found)}",
+            f"its batches have no fixed shape: {described(given)}",
             next_step="Pad them to one shape (Dataset.padded_batch with "
             "padded_shapes), and batch with drop_remainder=True",
         )
     if not parts or shapes[0][:1] != [spec.batch_size]:
-        raise WorkloadError(f"its batches are {described(found)}, not of {spec.batch_size} examples each")
+        raise WorkloadError(f"its batches are {described(given)}, not of {spec.batch_size} examples each")
     return shapes
 
 
-def _merged(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
-    """The shapes of `found`, with what the model knows of them.
+def _merged(given: Any, spec: InputSpec) -> list[tf.TensorShape]:
+    """The shapes of the pipeline's spec, with sizes that only the model knows.
 
     Raises:
         WorkloadError: the model takes another structure, or other arrays.
     """
     wanted = spec.signature
-    inputs, labels = (found[0], found[1:]) if isinstance(found, tuple) and found else (found, ())
+    inputs, labels = (given[0], given[1:]) if isinstance(given, tuple) and given else (given, ())
     pairs = _pairs(inputs, wanted[0])
     of_labels = _pairs(labels, labels if spec.any_labels else wanted[1:])
     inputs_fit = bool(pairs) and all(_is_taken(part, want) for part, want in pairs)
@@ -177,23 +177,23 @@ def _merged(found: Any, spec: InputSpec) -> list[tf.TensorShape]:
     if inputs_fit and labels_fit:
         return [part.shape.merge_with(want.shape) for part, want in [*pairs, *of_labels]]
     if spec.any_inputs:
-        return [part.shape for part in tf.nest.flatten(found)]
+        return [part.shape for part in tf.nest.flatten(given)]
     raise WorkloadError(
         "its batches do not fit the model",
         f"  the model takes      {described(wanted[0] if spec.any_labels else wanted)}\n"
-        f"  the pipeline gives   {described(inputs if spec.any_labels else found)}",
+        f"  the pipeline gives   {described(inputs if spec.any_labels else given)}",
     )
 
 
-def _pairs(found: Any, wanted: Any) -> list[tuple[tf.TensorSpec, tf.TensorSpec]]:
-    """The arrays of two like structures; none if they differ. Keras takes a model's inputs also by their names."""
-    if isinstance(found, dict) and not isinstance(wanted, dict):
+def _pairs(given: Any, wanted: Any) -> list[tuple[tf.TensorSpec, tf.TensorSpec]]:
+    """The arrays of two equal structures, in pairs; [] if they differ. Keras takes a model's inputs by name, too."""
+    if isinstance(given, dict) and not isinstance(wanted, dict):
         wanted = {spec.name: spec for spec in tf.nest.flatten(wanted)}
     try:
-        tf.nest.assert_same_structure(found, wanted, check_types=False)
+        tf.nest.assert_same_structure(given, wanted, check_types=False)
     except (ValueError, TypeError):
         return []
-    return list(zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True))
+    return list(zip(tf.nest.flatten(given), tf.nest.flatten(wanted), strict=True))
 
 
 def _is_taken(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
@@ -203,7 +203,7 @@ def _is_taken(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
 
 
 def _is_label(part: tf.TensorSpec, wanted: tf.TensorSpec) -> bool:
-    """Whether an array is labels as `wanted` for our own cross-entropy, which takes whole numbers of any type."""
+    """Whether our own cross-entropy takes this array as the labels `wanted`: whole numbers of any type."""
     return bool(part.dtype.is_integer) and bool(part.shape.is_compatible_with(wanted.shape))
 
 

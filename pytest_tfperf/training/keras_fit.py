@@ -23,23 +23,23 @@ class FitLoop:
     """Trains `model` under `strategy` on `inputs` by one endless `model.fit`, in windows of steps.
 
     `fit` is called once, in a thread that waits at the start of a step while no window is requested; so nothing is
-    compiled, and no iterator made, between windows. What Keras does in each step is measured: its Python, its
+    compiled, and no iterator made, between windows. All that Keras does in each step is measured: its Python, its
     callbacks, its loss metric, the dispatch of one step at a time. Not measured are the ends of epochs and the progress
     bar. Once a window the loss is read. The thread waits in `on_train_batch_begin`, because a callback at a
     batch's end would make Keras wait for the loss after each step, which a plain `fit` does not do.
 
-    On one device `fit` trains without tf.distribute: what a model needs there is what it needs in a script.
+    On one device `fit` trains without tf.distribute, as in a user's script.
 
-    A model that is compiled trains as it says. Any other gets Keras' loss and optimizer with the formulas of
+    A compiled model trains as it was compiled. Any other gets Keras' loss and optimizer with the formulas of
     `CrossEntropyStep`: sparse cross-entropy, an L2 regularizer on each trainable variable, SGD. With float16 the loss
-    scale is the same constant, not the one that `fit` would adapt in each step. (Keras 3.3, of TensorFlow 2.16, sums
+    scale is the same constant; `fit` would adapt its own in each step. (Keras 3.3, of TensorFlow 2.16, sums
     the gradients of several replicas where later versions average them: the same work, another loss.)
 
     Args:
         as `TrainingLoop`.
 
     Raises:
-        WorkloadError: a compiled model that takes several steps at once, or decides what the workload asks for; one
+        WorkloadError: a compiled model that takes several steps at once, or decides what the workload sets; a model
             that `fit` can't build for several replicas.
     """
 
@@ -74,7 +74,7 @@ class FitLoop:
         self._thread = threading.Thread(target=self._fit, name="tfperf-fit", daemon=True)
 
     def begin_window(self) -> None:
-        """Forget what the metrics have summed up; the thread of `fit` waits meanwhile."""
+        """Reset the metrics' sums; the thread of `fit` waits meanwhile."""
         self._model.reset_metrics()
 
     def run(self, steps: int) -> float | None:
@@ -98,7 +98,7 @@ class FitLoop:
         return answer
 
     def _fit(self) -> None:
-        """The thread: an exception of `fit` is the answer to the window in which it was raised."""
+        """Run `fit` in the thread; its exception is the answer to the window in which it was raised."""
         keras.config.set_dtype_policy(self._dtype_policy)  # Keras has one for each thread, and may make layers here
         windows = keras.callbacks.LambdaCallback(on_train_batch_begin=self._before_step)
         try:
@@ -109,7 +109,7 @@ class FitLoop:
             self._answers.put(error)
 
     def _before_step(self, step: int, _: Any = None, **__: Any) -> None:
-        """Called by `fit` before each step, counted from 0: here a window ends and the next one begins."""
+        """End a window and begin the next; `fit` calls this before each step, counted from 0."""
         if step < self._window_ends:
             return
         if step:
@@ -138,7 +138,7 @@ class FitLoop:
 
 
 def _take_over(model: keras.Model, workload: Workload) -> None:
-    """Make a model that its user compiled ready for `fit`.
+    """Prepare a model that its user compiled for `fit`.
 
     Raises:
         WorkloadError: as `FitLoop`.
@@ -202,13 +202,13 @@ def _batches(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch, 
 
 
 def _same_batch(batch: Any) -> Iterator[Any]:
-    """One batch that stays on the devices, endlessly; a tf.data iterator would copy it in each step."""
+    """The same batch endlessly, which stays on the devices; a tf.data iterator would copy it in each step."""
     while True:
         yield batch
 
 
 def _template(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> tf.data.Dataset:
-    """The dataset that `fit` is given to build the model by: one example of zeros for each replica, endlessly."""
+    """The dataset from which `fit` builds the model: an example of zeros for each replica, endlessly."""
     replicas = strategy.num_replicas_in_sync
     zeros = tf.nest.map_structure(lambda part: tf.zeros((replicas, *part.shape[1:]), part.dtype), spec_of_batch(inputs))
     return tf.data.Dataset.from_tensors(zeros).repeat()

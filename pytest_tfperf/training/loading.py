@@ -1,4 +1,4 @@
-"""From a workload's names to a built model, an input pipeline and a loop; says what is wrong with a user's function."""
+"""From a workload's names to a built model, an input pipeline and a loop, with errors that name the user's function."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
 
 
 def load_own(workload: Workload, devices: list[str]) -> OwnLoop:
-    """The training that the model's function returns for trainer="own"; it is called with batch size and devices.
+    """Call the model's function with batch size and devices; for trainer="own" it returns the user's own training.
 
     Raises:
         WorkloadError: the function can't be found or fails, or returns an object without `run` and `examples_per_step`.
@@ -86,13 +86,13 @@ def input_spec(
 
 
 def _has_own_step(model: keras.Model) -> bool:
-    """Whether its class says what a step does with a batch: a GAN's `call` may take noise, and its step images."""
+    """Whether its class defines what a step does with a batch: a GAN's `call` may take noise, and its step images."""
     own = type(model)
     return own.train_step is not keras.Model.train_step or own.test_step is not keras.Model.test_step
 
 
 def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineOnly:
-    """What the workload's input pipeline returns for `spec`, checked.
+    """Call the workload's input pipeline with `spec`, and check the result.
 
     Raises:
         NoData, MeasurementError: it reads the data set, and there is none.
@@ -133,7 +133,7 @@ def _function(field: str, target: str) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
     except ImportError as e:
-        # It may have been found, and fail to import something else.
+        # The module may be there, and fail to import another one.
         is_missing = isinstance(e, ModuleNotFoundError) and f"{module_name}.".startswith(f"{e.name}.")
         hint = ". Is it on the import path?" if is_missing else ""
         kind = UnknownFunction if is_missing else WorkloadError

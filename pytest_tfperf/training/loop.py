@@ -19,7 +19,7 @@ from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep
 
 
 class Loop(Protocol):
-    """What a worker runs its windows with: `TrainingLoop`, `FitLoop`, `InputLoop`, `OwnLoop` or `DeviceServer`."""
+    """Runs a worker's windows: `TrainingLoop`, `FitLoop`, `InputLoop`, `OwnLoop` or `DeviceServer`."""
 
     examples_per_step: int  # of all replicas on all ranks, in units
     unit: str
@@ -43,14 +43,14 @@ class TrainingLoop:
         strategy: made by `strategies.strategy_for`.
         model: made by `loading.load_model` for that strategy. If it is compiled, its own `train_step` is a step.
         inputs: made by `loading.load_pipeline`: a dataset of endless batches, or one batch for every step.
-        workload: what the three were made for.
-        horovod: exchanges the gradients of several ranks, of which this one trains under `strategy`.
+        workload: the workload that the three were made for.
+        horovod: exchanges the gradients of several ranks, of which this process is one.
 
     Attributes:
-        window: the compiled window, from a number of steps to the last one's loss.
+        window: the compiled window, from a number of steps to the loss of the last step.
 
     Raises:
-        WorkloadError: a compiled model that can't be trained so; says what can be done.
+        WorkloadError: a compiled model that can't be trained in compiled windows; says what can be done.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class TrainingLoop:
         self.window = tf.function(self._steps, autograph=False)
 
     def without_exchange(self) -> TrainingLoop | None:
-        """The same training, except that each replica updates its own copy of the variables; None if it can't.
+        """The same training, but each replica updates its own copy of the variables; None for a compiled model.
 
-        To be run after this loop, which would go on with copies that differ.
+        Don't run this loop afterwards: the copies differ.
         """
         if self._model.compiled:
             return None
@@ -119,7 +119,7 @@ class TrainingLoop:
         )
 
     def _first_run(self, steps: int) -> float:
-        """A compiled model's first steps: as Keras creates variables in the first, the next window is traced again."""
+        """Take a compiled model's first steps: Keras creates variables in the first, and then traces again."""
         self._creates_variables = False
         first = float(self.window(tf.constant(1)))
         rest = float(self.window(tf.constant(steps - 1)))
@@ -137,7 +137,7 @@ class TrainingLoop:
         return tf.add_n([self._mean(losses), *shared])
 
     def _mean(self, losses: list[tf.Tensor]) -> tf.Tensor:
-        """Over this process's replicas, and over all ranks where they train together."""
+        """The mean over this process's replicas, and over all ranks that train one model."""
         mean = tf.add_n(losses) / len(losses)
         if self._step.is_independent:
             return mean
@@ -149,7 +149,7 @@ class TrainingLoop:
         return mean
 
     def _one_step(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """The loss of each replica on its device, and what they share, if anything."""
+        """The loss of each replica on its device, and the loss that they share, if there is one."""
         shared = self._step.shared_loss()  # of the weights before the update
         losses = self._strategy.run(self._step.on_replica, args=(self._next_batch(),))
         return list(self._strategy.experimental_local_results(losses)), [] if shared is None else [shared]
@@ -172,7 +172,7 @@ class InputLoop:
     Args:
         strategy: made by `strategies.strategy_for`.
         fetch: made by `inputs.feed`, or the `fetch` of another loop.
-        workload: what both were made for.
+        workload: the workload that both were made for.
         examples_per_step: of all replicas on all ranks, in units.
         unit: what is counted.
     """
@@ -194,7 +194,7 @@ class InputLoop:
         self._window = tf.function(self._steps, autograph=False)
 
     def begin_window(self) -> None:
-        """Nothing: there is no loss."""
+        """Do nothing: there is no loss."""
 
     def run(self, steps: int) -> None:
         """Take `steps` batches for each replica; there is no loss. Returns when the last ones are on their devices.
@@ -227,7 +227,7 @@ def _first_number(batch: Batch) -> tf.Tensor:
 
 
 def sync_devices(devices: Sequence[str]) -> None:
-    """Return when each of these devices of this process has done what it was given.
+    """Return when each of these devices of this process has finished its work.
 
     `tf.test.experimental.sync_devices` does the same, but fails where several processes train together.
     """
@@ -240,10 +240,10 @@ class OwnLoop:
     """Windows of a user's own training; meets `Loop`.
 
     Args:
-        own: what the user's function returned. It has `run(steps)`, which takes that many steps, waits for them and
+        own: the result of the user's function. It has `run(steps)`, which takes that many steps, waits for them and
             returns the loss or None, and `examples_per_step` over all devices. It may have `unit`, the word for what
             is counted.
-        devices: what it was built for.
+        devices: the devices that it was built for.
 
     Raises:
         WorkloadError: `own` lacks one of these, or its value is of the wrong kind.
@@ -254,9 +254,9 @@ class OwnLoop:
     def __init__(self, own: Any, devices: list[str]) -> None:
         examples = getattr(own, "examples_per_step", None)
         if not callable(getattr(own, "run", None)) or type(examples) is not int or examples < 1:
-            found = type(own).__name__ + ("" if examples is None else f" with examples_per_step={examples!r}")
+            returned = type(own).__name__ + ("" if examples is None else f" with examples_per_step={examples!r}")
             raise WorkloadError(
-                f"it returned {found}; trainer='own' needs an object with a method run(steps) and an attribute "
+                f"it returned {returned}; trainer='own' needs an object with a method run(steps) and an attribute "
                 "examples_per_step, a whole number above 0"
             )
         self.examples_per_step: int = examples
@@ -268,10 +268,10 @@ class OwnLoop:
         self._devices = devices
 
     def begin_window(self) -> None:
-        """Nothing: it returns a loss as it likes."""
+        """Do nothing: the user's training decides what its loss is of."""
 
     def run(self, steps: int) -> float | None:
-        """Have it take `steps` steps; returns its loss, when every device has done what it was given."""
+        """Have it take `steps` steps; returns its loss, when every device has finished its work."""
         loss = self._own.run(steps)
         sync_devices(self._devices)
         return None if loss is None else float(loss)

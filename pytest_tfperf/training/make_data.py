@@ -4,10 +4,10 @@
 
     python -m pytest_tfperf.training.make_data imagenet FOLDER IMAGES SHARDS SEED
 
-The photographs are those in colour that scikit-image ships and that are large enough to be cropped without enlarging.
-What an input pipeline costs depends on the JPEGs' sizes, in pixels and in bytes, and on their texture. What reading
-texts costs depends on the number and size of the ids, which are BERT's: 128 of a vocabulary of 30,522. Texts of class 1
-often have one word that others never have.
+The photographs are scikit-image's, in colour and large enough to be cropped without enlarging: the cost of an input
+pipeline depends on the JPEGs' sizes, in pixels and in bytes, and on their texture. The cost of reading texts depends on
+the number and size of the ids, which are BERT's: 128 of a vocabulary of 30,522. Texts of class 1 often have a word that
+other texts never have.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ def make_imagenet(folder: Path, images: int, shards: int, seed: int) -> str:
 
 
 def _photographs() -> list[Image]:
-    """In RGB; each is large enough for one of the sizes."""
+    """In RGB; each is large enough for at least one of the sizes."""
     from PIL import Image
 
-    found = find_spec("skimage")  # not imported: that takes a second, and only its files are needed
-    if found is None or found.origin is None:
+    package = find_spec("skimage")  # not imported: that takes a second, and only its files are needed
+    if package is None or package.origin is None:
         raise ImportError("No module named 'skimage'")
-    folder = Path(found.origin).parent / "data"
+    folder = Path(package.origin).parent / "data"
     return [Image.open(folder / name).convert("RGB") for name in _PHOTOGRAPHS]
 
 
@@ -115,7 +115,9 @@ def _jpeg(photograph: Image, rng: random.Random) -> bytes:
 
 
 def make_tokens(folder: Path, texts: int, shards: int, seed: int) -> str:
-    """Write `texts` records into `folder`, in `shards` files; one seed gives the same files. Returns what was written.
+    """Write `texts` records into `folder`, in `shards` files; one seed gives the same files.
+
+    Returns a sentence about what was written.
 
     Raises:
         TfperfError: impossible counts, a folder that can't be written or has such files already, or no TensorFlow.
@@ -133,7 +135,7 @@ def make_tokens(folder: Path, texts: int, shards: int, seed: int) -> str:
 
 
 def _text_examples(rng: random.Random) -> Iterator[tf.train.Example]:
-    """Endless."""
+    """Texts of random words and lengths; endless."""
     import tensorflow as tf
 
     while True:
@@ -192,7 +194,7 @@ def _write(folder: Path, data: DataSet, examples: Iterator[tf.train.Example], co
 
 
 def main(data: str, folder: str, *counts: str) -> int:
-    """Write a data set and say what was written; returns the exit status, 4 if nothing was written.
+    """Write a data set and print a sentence about it; returns the exit status, 4 if nothing was written.
 
     Args:
         data: "imagenet" or "tokens".

@@ -1,4 +1,4 @@
-"""Reads what each operation took out of a profiler's trace (an XSpace message)."""
+"""The time of each operation, read from a profiler's trace (an XSpace message)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _OPERATION = re.compile(r"(?P<name>[A-Za-z0-9.][\w.\\/>-]*):(?P<type>[A-Za-z_]\w
 # Outside of a graph an operation has a type only; functions that run there are in lower case.
 _EAGER = re.compile(r"EagerLocalExecute: (?P<type>[A-Z]\w*)")
 
-# A stage of a tf.data pipeline, with those that it feeds; repeated datasets are numbered.
+# A stage of a tf.data pipeline, with the stages that it feeds; repeated datasets are numbered.
 _STAGE = re.compile(r"Iterator::\w.*")
 _REPETITION = re.compile(r"\[\d+\]")
 
-# The window's loop, and the replica: the operation is the same one in all of them.
+# The window's loop, and the replica: the same operation runs in all of them.
 _LOOP = re.compile(r"(^|/)(while/(body|cond)/_\d+|while|replica_\d+)(?=/)")
 
-# TensorFlow and XLA count operations of one kind up, so that one more layer would rename those of all later ones.
+# TensorFlow and XLA number operations of a kind, so that an added layer would rename the operations of all later ones.
 _NUMBER = re.compile(r"(?<=\w)[._]\d+$")
 
 # oneDNN's kernels compute the same operations.
@@ -61,7 +61,7 @@ class _Event(NamedTuple):
 
 
 def op_times(xspace: bytes, steps: int, *, has_gpus: bool = False) -> tuple[OpTime, ...]:
-    """Each operation that ran, in no order; times and counts are those of one step.
+    """Each operation that ran, in no order, with its time and count in a step.
 
     Where an operation ran on a GPU its kernels count, and not the time that the host took to launch them.
 
@@ -96,7 +96,7 @@ def _compiled_by_xla(space: Any) -> dict[tuple[str, str], _Op]:
 
         programs = [stat.bytes_value for about in plane.event_metadata.values() for stat in about.stats]
         for module in (hlo_pb2.HloProto.FromString(program).hlo_module for program in programs):
-            for instruction in (one for computation in module.computations for one in computation.instructions):
+            for instruction in (each for computation in module.computations for each in computation.instructions):
                 metadata = instruction.metadata
                 if metadata.op_name and metadata.op_type:
                     compiled[module.name, instruction.name] = _named(metadata.op_name, metadata.op_type)
@@ -136,7 +136,7 @@ def _events(space: Any, planes: str, compiled: Mapping[tuple[str, str], _Op]) ->
 
 
 def _without_inner(events: Iterable[_Event]) -> Iterator[tuple[_Op, int]]:
-    """Events of one thread or stream, by their begin; an outer one comes before those inside it."""
+    """Each event of a thread or stream without the time of events inside it; give outer events before inner ones."""
     open_events: list[tuple[_Event, int]] = []  # with the picoseconds of what is inside
 
     def close(until: float) -> Iterator[tuple[_Op, int]]:
@@ -156,7 +156,7 @@ def _without_inner(events: Iterable[_Event]) -> Iterator[tuple[_Op, int]]:
 def _op_of(
     event: Any, name: str, stats: Mapping[int, str], compiled: Mapping[tuple[str, str], _Op], *, is_on_gpu: bool
 ) -> _Op | None:
-    """What an event computes; None if that is no operation. A GPU's event is one, if only a copy from the host."""
+    """The operation that an event is of, if any; each event of a GPU is of one, if only a copy from the host."""
     op = _op_of_name(name)
     if op is None and (stats or is_on_gpu):
         texts = _texts(event, stats)
@@ -175,7 +175,7 @@ def _op_of_name(name: str) -> _Op | None:
 
 
 def _xla_op(stats: Mapping[str, str], compiled: Mapping[tuple[str, str], _Op]) -> _Op | None:
-    """What an event of XLA's computes; None for other events."""
+    """The operation that an event of XLA's is of; None for other events."""
     if not (instruction := stats.get("hlo_op")):
         return None
     return compiled.get((stats.get("hlo_module", ""), instruction)) or _named(instruction, "XLA")
@@ -191,12 +191,12 @@ def _texts(event: Any, names: Mapping[int, str]) -> dict[str, str]:
 
 
 def _named(name: str, kind: str) -> _Op:
-    """Without the loop, the replica and the number, and with the type that oneDNN's kernel stands for."""
+    """The name without loop, replica and number, and the type, that of the operation for a kernel of oneDNN's."""
     return _NUMBER.sub("", _LOOP.sub("", name).removeprefix("/")), _ONEDNN.sub("", kind)
 
 
 MOST_BYTES = 60 * 1024 * 1024
-"""Of a trace in base64: a message of the wire may have 64 MiB."""
+"""The most of a trace in base64: a message of the wire may have 64 MiB."""
 
 _SUFFIX = ".xplane.pb"
 
@@ -205,7 +205,7 @@ def trace_steps(loop: Loop, steps: int, most_bytes: int = MOST_BYTES) -> Trace:
     """Take `steps` steps of a loop that is warmed up, under the profiler.
 
     Python functions are not traced: it would take longer than the steps of a small model. A rank that lends its devices
-    takes no steps, so its trace may lack what rank 0 had it compute.
+    takes no steps, so its trace may lack the operations that it computes for rank 0.
 
     Raises:
         tf.errors.OpError: the profiler runs already, or can't write to the temporary folder.

@@ -26,7 +26,7 @@ _RECORDS_IN_A_ROW = 16
 _READ_BUFFER_BYTES = 1 << 20
 
 _SHUFFLED = 1024
-"""Records among which the next one is drawn: 110 MB of them; tf_cnn_benchmarks' 10,000 take a gigabyte."""
+"""Records in the shuffle buffer: 110 MB of them; tf_cnn_benchmarks' 10,000 take a gigabyte."""
 
 _BATCHES_AHEAD_EACH = 2
 _METHODS = ("bilinear", "nearest", "bicubic", "area")
@@ -51,10 +51,10 @@ def photographs(
     """Endless batches of the data set's photographs.
 
     Args:
-        spec: what is asked for.
+        spec: the batches to give.
         distortions: change brightness, saturation, hue and contrast.
         consistent: resize by bilinear, nearest, bicubic and area in turn, not by bilinear alone.
-        cached: one photograph again and again.
+        cached: give the same photograph again and again.
 
     Raises:
         NoData, MeasurementError: there is no data set, see `data_sets.shards`.
@@ -89,7 +89,7 @@ def process(
         seed = tf.stack([tf.constant(spec.seed, tf.int64), index])
         jpeg, label, boxes = _parsed(record)
         image = tf.image.decode_and_crop_jpeg(jpeg, _crop(jpeg, boxes, seed), channels=3)
-        # All of a photograph's random numbers in one operation: each one costs as much as a small resize.
+        # All of a photograph's random numbers in one operation, which costs as much as a small resize.
         flip, *draws = tf.unstack(tf.random.stateless_uniform([5], seed))
         image = tf.cond(flip < 0.5, lambda: image, lambda: tf.reverse(image, [1]))
         if distortions or consistent:
@@ -105,9 +105,9 @@ def process(
 
 @contextmanager
 def naming_corrupt(spec: InputSpec) -> Iterator[None]:
-    """If TensorFlow stops in the block at a corrupt record of the data set, say which record and shard it was.
+    """Name the record and its shard if TensorFlow stops at a corrupt record of the data set in this block.
 
-    TensorFlow's error names neither; so the shards are read again, for at most a minute, until one fails.
+    TensorFlow's error names neither; so the shards are read again, for at most a minute, until a record fails.
 
     Raises:
         MeasurementError: the record was found; gives TensorFlow's text and the schema.
@@ -121,11 +121,11 @@ def naming_corrupt(spec: InputSpec) -> Iterator[None]:
 
 
 def _first_corrupt(spec: InputSpec) -> str:
-    """Shard, record and TensorFlow's text of the first record that can't be read, parsed, cropped or decoded whole."""
+    """Shard, number and TensorFlow's text of the first record that can't be read, parsed, cropped or decoded."""
     work = process(spec)
 
     def check(index: tf.Tensor, record: tf.Tensor) -> tuple[Any, tf.Tensor]:
-        # Whole as well, because the crop that failed may have been another one.
+        # The whole image as well, because another crop of it may have failed.
         return work(index, record), tf.shape(tf.io.decode_jpeg(_parsed(record)[0], channels=3))
 
     ends = time.monotonic() + _SEARCH_SECONDS
@@ -167,8 +167,8 @@ def _parsed(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """JPEG, label, and boxes [1, n, (ymin, xmin, ymax, xmax)]."""
     box_side = tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)
     features = {IMAGE: tf.io.FixedLenFeature([], tf.string), LABEL: tf.io.FixedLenFeature([], tf.int64)}
-    found = tf.io.parse_single_example(record, features | dict.fromkeys(BOX, box_side))
-    return found[IMAGE], found[LABEL], tf.stack([found[side] for side in BOX], axis=-1)[tf.newaxis]
+    parsed = tf.io.parse_single_example(record, features | dict.fromkeys(BOX, box_side))
+    return parsed[IMAGE], parsed[LABEL], tf.stack([parsed[side] for side in BOX], axis=-1)[tf.newaxis]
 
 
 def _crop(jpeg: tf.Tensor, boxes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -206,7 +206,7 @@ def _resized(image: tf.Tensor, size: tuple[int, int], position: tf.Tensor | None
 
 
 def _distorted(image: tf.Tensor, draws: list[tf.Tensor], position: tf.Tensor) -> tf.Tensor:
-    """From 0 to 255 to -1 to 1, with changed colours; contrast comes last at even positions, second at odd ones."""
+    """From [0, 255] to [-1, 1], with changed colours; contrast changes last at even positions, second at odd ones."""
     brightness, saturation, hue, contrast = draws
     image = image * (1 / 255) + (brightness * 2 - 1) * (32 / 255)
 
@@ -226,6 +226,6 @@ def _distorted(image: tf.Tensor, draws: list[tf.Tensor], position: tf.Tensor) ->
 
 
 def _label(label: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """1 to 1000 unchanged if class 0 is the background (1001 classes), from 0 for 1000 classes; fewer share labels."""
+    """The label 1 to 1000 where class 0 is the background (1001 classes), 0 to 999 for 1000 classes, else modulo."""
     first = 1 if num_classes == 1000 else 0
     return tf.cast(tf.math.floormod(label - first, num_classes), tf.int32)

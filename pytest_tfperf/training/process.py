@@ -2,11 +2,15 @@
 
 Run as a module it is a fresh interpreter that becomes one worker: the launcher gives the driver's address in
 TFPERF_ADDRESS and the worker's number in TFPERF_NUMBER. The other way to a worker is a fork of `server`.
+
+With `--try-imports` it imports what a worker would, and prints a line of JSON: see `try_imports`.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import importlib
+import json
 import os
 import signal
 import sys
@@ -42,7 +46,7 @@ def import_tensorflow() -> dict[str, Any]:
 
 
 def call_driver(address: str, number: int) -> tuple[Channel, dict[str, Any]]:
-    """Connect to the driver as the worker of this number, and become what its message says; returns that, too."""
+    """Connect to the driver as the worker of this number, and become the worker that its message describes."""
     channel = connect(address)
     channel.send({"hello": "worker", "number": number})
     message = channel.receive()
@@ -100,7 +104,7 @@ def find_modules_in(folders: Sequence[str]) -> None:
 
 
 def _moved(path: str, moved: Mapping[str, str]) -> str:
-    """The same folder of the other checkout; a virtual environment that lies in the repository stays."""
+    """The same folder in the other checkout; a virtual environment that lies in the repository stays."""
     real, prefix = Path(path).resolve(), Path(sys.prefix).resolve()
     for old, new in moved.items():
         is_library = Path(old) in prefix.parents and real.is_relative_to(prefix)
@@ -110,23 +114,51 @@ def _moved(path: str, moved: Mapping[str, str]) -> str:
 
 
 def main() -> int:
-    """Do one job of the driver's; returns the process's exit status."""
+    """Do one job for the driver; returns the process's exit status."""
     die_with_parent(int(os.environ.pop("TFPERF_PARENT")))
     return import_and_work(*call_driver(os.environ.pop("TFPERF_ADDRESS"), int(os.environ.pop("TFPERF_NUMBER"))))
 
 
 def import_and_work(channel: Channel, message: dict[str, Any]) -> int:
     """Import TensorFlow, tell the driver, and do its job; returns the process's exit status."""
-    found = import_tensorflow()
-    channel.send(found)
-    if "failed" in found:
-        return 1
+    versions = import_tensorflow()
+    channel.send(versions)
+    return 1 if "failed" in versions else work(channel, message)
+
+
+def work(channel: Channel, message: dict[str, Any]) -> int:
+    """Do the driver's job in this process, which has imported TensorFlow; returns the process's exit status."""
     from pytest_tfperf.training import worker
 
+    find_modules_in(message["import_paths"])
     return worker.work(channel, message)
 
 
+def try_imports() -> int:
+    """Import TensorFlow, then the user's functions; takes and prints JSON, for `revisions/pythons.py`.
+
+    Standard input has "import_paths" and "functions" ("package.module:function"). The output is the message of
+    `import_tensorflow`, with "faults": function -> why it can't be imported.
+    """
+    request = json.load(sys.stdin)
+    pin_compute_settings()
+    message = import_tensorflow()
+    find_modules_in(request["import_paths"])
+    faults = {target: fault for target in request["functions"] if (fault := _import_fault(target))}
+    print("\n" + json.dumps(message | {"faults": faults}))
+    return 0
+
+
+def _import_fault(target: str) -> str:
+    name, _, function = target.partition(":")
+    try:
+        module = importlib.import_module(name)
+    except BaseException as error:  # a module may also exit
+        return f"importing {name!r} raises {type(error).__name__}: {error}"
+    return "" if callable(getattr(module, function, None)) else f"module {name!r} has no function {function!r}"
+
+
 if __name__ == "__main__":
-    status = main()
+    status = try_imports() if sys.argv[1:] == ["--try-imports"] else main()
     sys.stdout.flush()
     os._exit(status)  # TensorFlow's exit handlers have been seen to hang while a dataset was open

@@ -3,12 +3,13 @@
     python -m pytest_tfperf.training.rank             # one job
     python -m pytest_tfperf.training.rank --repeat    # one job after another, until the driver is gone
 
-It calls TFPERF_ADDRESS ("host:port"), with the key in the file that TFPERF_KEY_FILE names. Which rank it is, `place`
-finds out. It calls before it imports TensorFlow, so that the driver knows early which ranks have not started.
+It calls TFPERF_ADDRESS ("host:port"), with the key in the file that TFPERF_KEY_FILE names, before it imports
+TensorFlow: so the driver knows early which ranks have not started. Its rank is in variables that its starter set.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import select
@@ -21,11 +22,10 @@ import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_tfperf.core.job import digest
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.training.place import find_place
 from pytest_tfperf.training.process import become_worker, import_and_work
 from pytest_tfperf.workers.process_group import die_with_parent
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect, read_key
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def call() -> tuple[Channel, dict[str, Any]]:
-    """Call the driver and say who this is; returns its answer, once all ranks have called.
+    """Call the driver with this rank's numbers; returns its answer, which comes once all ranks have called.
 
     Raises:
         TfperfError: the environment does not say whom to call, or which rank this is.
@@ -77,19 +77,83 @@ def call() -> tuple[Channel, dict[str, Any]]:
         lacks = "TFPERF_KEY_FILE" if address else "TFPERF_ADDRESS"
         raise TfperfError(f"{lacks} is not set, or empty: whoever starts a rank must give it")
     key = read_key(Path(key_file))
-    place = find_place(os.environ)
+    numbers = find_rank(os.environ)
     hello = {
         "hello": "rank",
         "job": os.environ.get("TFPERF_JOB", ""),
-        "rank": place.rank,
-        "size": place.size,
+        "rank": numbers.rank,
+        "size": numbers.size,
         "host": platform.node(),
         "pid": os.getpid(),
         "versions": {"pytest-tfperf": digest(), "tensorflow": tensorflow_version()},
     }
     channel = connect(f"{address}:{key}")
-    channel.send(hello)  # at once: who says nothing is taken for a stranger
+    channel.send(hello)  # at once: the driver closes connections that stay silent
     return channel, channel.receive()
+
+
+class RankNumbers(NamedTuple):
+    """A rank, from 0, and how many there are."""
+
+    rank: int
+    size: int
+
+
+# Variables for rank and size, in the order in which they are believed: the nearest starter first.
+_VARIABLES = (
+    ("TFPERF_RANK", "TFPERF_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI
+    ("PMI_RANK", "PMI_SIZE"),  # MPICH, Intel MPI
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun
+    ("PET_NODE_RANK", "PET_NNODES"),  # Kubeflow Trainer
+    ("JOB_COMPLETION_INDEX", "TFPERF_SIZE"),  # a Kubernetes Job of completion mode "Indexed"
+)
+
+
+def find_rank(environment: Mapping[str, str]) -> RankNumbers:
+    """The rank and size that TF_CONFIG or a starter's variables give.
+
+    Raises:
+        TfperfError: none gives them, or one gives something impossible; names the variables.
+    """
+    if environment.get("TF_CONFIG"):
+        return _from_tf_config(environment["TF_CONFIG"])
+    for names in _VARIABLES:
+        if all(name in environment for name in names):
+            given = ", ".join(f"{name}={environment[name]}" for name in names)
+            try:
+                numbers = RankNumbers(*(int(environment[name]) for name in names))
+            except ValueError:
+                raise TfperfError(f"{given}: rank and size must be whole numbers") from None
+            if not 0 <= numbers.rank < numbers.size:
+                raise TfperfError(f"{given}: the rank must be from 0 to below the size")
+            return numbers
+    known = "; ".join(" with ".join(names) for names in _VARIABLES)
+    raise TfperfError(
+        "this process can't tell which rank it is", next_step=f"Set TFPERF_RANK and TFPERF_SIZE. Known: {known}"
+    )
+
+
+def _from_tf_config(text: str) -> RankNumbers:
+    """The rank among chief and workers: a chief is rank 0. Parameter servers and evaluators are no ranks of ours."""
+    try:
+        config: Any = json.loads(text)
+        is_sparse = "sparseCluster" in config  # Kubeflow writes it in place of "cluster"
+        cluster = config.get("cluster", {}) if is_sparse else config["cluster"]
+        kind, index = str(config["task"]["type"]), int(config["task"]["index"])
+        sizes = {name: len(cluster.get(name, ())) for name in ("chief", "worker")}
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        raise TfperfError(
+            f"TF_CONFIG={text[:200]} is not a cluster with a task, as in "
+            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
+        ) from None
+    if is_sparse or isinstance(cluster.get("worker"), dict):
+        raise TfperfError("TF_CONFIG holds a sparse cluster, which does not name all ranks: give all of them")
+    if kind not in sizes:
+        raise TfperfError(f"TF_CONFIG: a task of type {kind!r} is no rank: start ranks only as chief and worker")
+    if not 0 <= index < sizes[kind]:
+        raise TfperfError(f"TF_CONFIG: there is no {kind} {index}: its cluster has {sizes[kind]}")
+    return RankNumbers(index + (sizes["chief"] if kind == "worker" else 0), sum(sizes.values()))
 
 
 def environment_of(given: Mapping[str, str], scratch: str, own: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -98,7 +162,7 @@ def environment_of(given: Mapping[str, str], scratch: str, own: Mapping[str, str
     Args:
         given: the driver's: the GPUs that the test took, where they are this machine's.
         scratch: the folder of temporary files. TensorFlow removes its own in an exit handler, which never runs.
-        own: those that the rank was started with.
+        own: the variables that the rank was started with.
     """
     environment = {**own, **given, "TMPDIR": scratch}
     if "CUDA_VISIBLE_DEVICES" not in environment:
@@ -132,7 +196,7 @@ def end_with_driver(connection: int, scratch: str) -> None:
 
 
 def repeat() -> int:
-    """One process for each job: TensorFlow can join only one cluster."""
+    """Run each job in a process of its own: TensorFlow can join only one cluster."""
     until = time.monotonic() + _FIRST_SECONDS
     while time.monotonic() < until:
         done = subprocess.run([sys.executable, "-m", "pytest_tfperf.training.rank"], check=False)

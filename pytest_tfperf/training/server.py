@@ -13,13 +13,10 @@ import signal
 import socket
 import traceback
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
-from pytest_tfperf.training.process import (
-    call_driver,
-    import_tensorflow,
-    pin_compute_settings,
-)
+from pytest_tfperf.training.process import call_driver, import_tensorflow, pin_compute_settings, work
 from pytest_tfperf.workers.process_group import die_with_parent, kill_group
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
@@ -32,12 +29,11 @@ def main() -> None:
     channel = connect(address)
     channel.send({"hello": "server"})
     pin_compute_settings()
-    found = import_tensorflow()  # once for all workers
-    channel.send(found)
-    if "failed" in found:
+    versions = import_tensorflow()  # once for all workers
+    channel.send(versions)
+    if "failed" in versions:
         return
-    from pytest_tfperf.training import worker  # noqa: F401
-
+    import_module("pytest_tfperf.training.worker")  # once for all workers, too
     gc.collect()
     gc.freeze()  # imported modules stay shared with every worker instead of being copied by a collection
     channel.send({"ready": True})
@@ -111,9 +107,7 @@ class _Server:
             for end in (self._wake_reader, self._wake_writer, self._channel):
                 end.close()
             die_with_parent(server)
-            from pytest_tfperf.training import worker
-
-            status = worker.work(*call_driver(self._address, number))
+            status = work(*call_driver(self._address, number))
         except BaseException:  # the traceback belongs in the worker's log, not in the server's loop
             traceback.print_exc()
         finally:

@@ -1,6 +1,6 @@
-"""What a worker measures of its own step after the last window; see `pytest_tfperf.core.profile`.
+"""A worker's measurements of its own step after the last window; see `pytest_tfperf.core.profile`.
 
-How much its pipeline gives, how many multiply-adds its model needs, and how many a second its device reaches.
+The pipeline's rate, the model's multiply-adds, and the multiply-adds a second that the device reaches.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PRODUCTS_SECONDS = 0.5
 _ALONE_SECONDS, _ALONE_WINDOWS = 0.15, 5
 _WINDOW_SECONDS = 0.005  # ten times what a call costs, and less than most waits
 _PRODUCT_WINDOWS = 5
-_PRODUCT_SECONDS = 0.01  # of one product
+_PRODUCT_SECONDS = 0.01  # for a product
 _SMALLEST_SIDE, _LARGEST_SIDE = 512, 8192
 
 
@@ -47,12 +47,12 @@ def profile_step(
     """The profile of one worker; a figure that fails is None, and the log says why.
 
     Args:
-        loop: one that has run and will not run again, because batches are taken from its pipeline.
-        strategy, model, workload: what it was made of.
+        loop: a loop that has run and will not run again, because batches are taken from its pipeline.
+        strategy, model, workload: the arguments that the loop was made with.
         matrix_products: also time matrix products, on the first device.
         multiply_adds: also count the model's multiply-adds.
         host: this rank's host if several ranks train: then steps without the exchange are timed too; "" otherwise.
-        pipeline_seconds, products_seconds: about how long each may take.
+        pipeline_seconds, products_seconds: the time for each, about.
     """
     if isinstance(loop, InputLoop):
         return StepProfile(input=Input.ALONE)
@@ -88,7 +88,7 @@ def _exchanges(strategy: tf.distribute.Strategy, loop: Loop, workload: Workload)
 
 
 def seconds_alone(loop: TrainingLoop) -> float:
-    """Seconds that one rank takes for a step without the exchange; the median of some windows."""
+    """Seconds of this rank's step without the exchange; the median of some windows."""
     loop.run(1)  # traces
     started = time.perf_counter()
     loop.run(1)
@@ -102,7 +102,7 @@ def seconds_alone(loop: TrainingLoop) -> float:
 
 
 class PipelineRate(NamedTuple):
-    """What a pipeline gives while nothing is trained, and the CPU time that it needs."""
+    """A pipeline's rate while nothing is trained, and the CPU time that it needs."""
 
     examples_per_sec: float
     core_seconds_per_example: float
@@ -149,8 +149,8 @@ def _between_waits(loop: InputLoop, seconds: float, steps: int) -> list[_Window]
     windows: list[_Window] = []
     while True:
         windows.append(_window(loop, steps))
-        spent, longest = sum(one.seconds for one in windows), max(one.seconds for one in windows)
-        waits = [index for index, one in enumerate(windows) if one.seconds > longest / 2]
+        spent, longest = sum(window.seconds for window in windows), max(window.seconds for window in windows)
+        waits = [index for index, window in enumerate(windows) if window.seconds > longest / 2]
         if spent >= seconds and (len(waits) > 1 or spent >= seconds + 2.5 * longest):
             return windows[waits[0] + 1 : waits[-1] + 1] or windows
 
@@ -164,7 +164,7 @@ def _tried(measure: Callable[[], T]) -> T | None:
 
 
 def forward_multiply_adds(model: keras.Model) -> int:
-    """Multiply-adds of one example's forward pass, in convolutions and matrix products; other operations have very few.
+    """Multiply-adds of an example's forward pass, in convolutions and matrix products; other operations have very few.
 
     Traces the model once. Operations inside loops and conditions are not counted.
 
@@ -173,8 +173,8 @@ def forward_multiply_adds(model: keras.Model) -> int:
             functions elsewhere than expected.
     """
     forward = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
-    one = keras.tree.map_structure(lambda part: tf.TensorSpec((1, *part.shape[1:]), part.dtype), ends_of(model)[0])
-    return _in_graph(forward.get_concrete_function(one).graph)
+    example = keras.tree.map_structure(lambda part: tf.TensorSpec((1, *part.shape[1:]), part.dtype), ends_of(model)[0])
+    return _in_graph(forward.get_concrete_function(example).graph)
 
 
 def _in_graph(graph: tf.Graph) -> int:
@@ -215,7 +215,7 @@ def matrix_product_rate(device: str, dtype: str, seconds: float = 0.5) -> float:
     Args:
         device: "GPU:0".
         dtype: of the factors: "float32", "float16", "bfloat16".
-        seconds: about how long this may take.
+        seconds: the time for all windows, about.
     """
     ends = time.perf_counter() + seconds
     side = _SMALLEST_SIDE
@@ -234,7 +234,7 @@ def matrix_product_rate(device: str, dtype: str, seconds: float = 0.5) -> float:
 
 
 def _seconds_of_product(device: str, dtype: str, side: int, products: int) -> float:
-    """Seconds of one product, after another in which the device's libraries choose their algorithm."""
+    """Seconds of a product, after a first one in which the device's libraries choose their algorithm."""
     with tf.device(device):
         factor = tf.cast(tf.random.normal((side, side)), dtype)
         tf.linalg.matmul(factor, factor)

@@ -1,4 +1,4 @@
-"""What one replica does in one step: tf_cnn_benchmarks' training, or the `train_step` of a compiled model.
+"""A replica's step: tf_cnn_benchmarks' training, or the `train_step` of a compiled model.
 
 tf_cnn_benchmarks' is gradient descent on softmax cross-entropy plus weight decay, in two operations a variable. The
 step is `w - rate * (sum(g) / n + decay * w)`, with the gradients g of the cross-entropies of n replicas. It is
@@ -67,10 +67,10 @@ class GradientDescent:
     """Updates `variables` by the replicas' gradients; momentum's velocities are made in `strategy`'s scope.
 
     Args:
-        strategy: in whose scope the variables were made.
-        variables: what is trained.
+        strategy: the strategy in whose scope the variables were made.
+        variables: the trained variables.
         optimizer: plain descent, or tf_cnn_benchmarks' momentum (0.9, Nesterov).
-        loss_scale: what the loss is multiplied by before the backward pass; None: nothing.
+        loss_scale: the factor for the loss before the backward pass; None for none.
         independent: each replica's gradients update its own copy of the variables; nothing is exchanged, and n is 1.
         horovod: sums the gradients of all ranks.
     """
@@ -102,14 +102,14 @@ class GradientDescent:
         if self._horovod is not None:
             replicas *= self._horovod.size
         start = tf.constant(self._scale / replicas, loss.dtype)
-        found = tape.gradient(loss, self._variables, output_gradients=start)
-        if unused := [v.name for v, gradient in zip(self._variables, found, strict=True) if gradient is None]:
+        gradients = tape.gradient(loss, self._variables, output_gradients=start)
+        if unused := [v.name for v, gradient in zip(self._variables, gradients, strict=True) if gradient is None]:
             raise WorkloadError(
                 f"the model's logits do not depend on these of its trainable variables: {', '.join(unused)}; "
                 "leave them out, or make them trainable=False"
             )
         # The gradient of an embedding has the rows of a batch only; weight decay changes all rows.
-        return [tf.convert_to_tensor(gradient) for gradient in found]
+        return [tf.convert_to_tensor(gradient) for gradient in gradients]
 
     def step(self, scaled: Sequence[tf.Tensor]) -> None:
         """Take one step with the gradients of all replicas; call it in replica context.
@@ -158,7 +158,7 @@ class CrossEntropyStep:
     Args:
         strategy: made by `strategies.strategy_for`.
         model: from one structure of inputs to logits [..., classes].
-        workload: what both were made for.
+        workload: the workload that both were made for.
         horovod: exchanges the gradients of several ranks.
         independent: each replica updates its own copy of the variables.
 
@@ -212,11 +212,11 @@ class CrossEntropyStep:
         return weight_penalty(self._variables) if self.shared_devices else None
 
     def loss_of_window(self, loss: float) -> float | None:
-        """What to report of a window whose last step had this loss."""
+        """The loss to report for a window whose last step had this loss."""
         return loss
 
     def begin_window(self) -> None:
-        """Nothing: a loss is the last step's."""
+        """Do nothing: a window's loss is that of its last step."""
 
     def _loss_and_gradients(self, inputs: Any, labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         if self._workload.forward_only:
@@ -234,11 +234,11 @@ class CompiledModelStep:
     Args:
         strategy: made by `strategies.strategy_for`.
         model: its `compile` has been called.
-        workload: what both were made for.
+        workload: the workload that both were made for.
         batch: a `tf.TensorSpec` for each array of a replica's batch.
 
     Raises:
-        WorkloadError: it can't be compiled into a window, or the workload asks for what the model decides itself.
+        WorkloadError: it can't be compiled into a window, or the workload sets something that the model decides.
     """
 
     is_independent = False
@@ -259,8 +259,8 @@ class CompiledModelStep:
                 "exchange gradients by NCCL only: use all_reduce='nccl' on GPUs, return the model without compiling "
                 "it, or leave xla out"
             )
-        # As `fit` does. What this can't build, such as a model without `call`, Keras makes in the first step; several
-        # replicas of one rank could not run that step, because TensorFlow can't initialise their variables in it.
+        # As `fit` does. If this fails, as without a `call`, Keras makes the variables in the first step, which several
+        # replicas of a rank could not run, because TensorFlow can't initialise their variables in it.
         with strategy.scope(), suppress(Exception):
             model._symbolic_build(data_batch=batch)
         self._model = model
@@ -294,12 +294,12 @@ class CompiledModelStep:
         return loss if self._has_loss else None
 
     def begin_window(self) -> None:
-        """Forget what the metrics have summed up."""
+        """Reset the metrics' sums."""
         self._model.reset_metrics()
 
 
 def require_own_training(workload: Workload) -> None:
-    """Check that the workload asks for nothing that a compiled model decides itself.
+    """Refuse a workload that sets something that a compiled model decides itself.
 
     Raises:
         WorkloadError: names the option to leave out.

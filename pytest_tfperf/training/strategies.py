@@ -38,7 +38,7 @@ def _central_storage(workload: Workload, devices: list[str]) -> tf.distribute.St
     if devices == [parameter_device]:
         return tf.distribute.OneDeviceStrategy(parameter_device)
     strategy = tf.distribute.experimental.CentralStorageStrategy(devices, parameter_device=parameter_device)
-    # TensorFlow sums gradients on the host, wherever the parameters are; tf_cnn_benchmarks sums them where those are.
+    # TensorFlow sums gradients on the host, wherever the parameters are; tf_cnn_benchmarks sums them beside these.
     strategy.extended._cross_device_ops = tf.distribute.ReductionToOneDevice(reduce_to_device=parameter_device)
     return strategy
 
@@ -57,7 +57,7 @@ def _cross_device_ops(workload: Workload, devices: list[str]) -> tf.distribute.C
 
 
 class _CopyInTurn(tf.distribute.CrossDeviceOps):  # type: ignore[misc]  # TensorFlow ships no types
-    """Sums a step's gradients on the devices in turn: the first on the first device, and so on.
+    """Sums the gradients of a step on the devices in turn: the first gradient on the first device, and so on.
 
     As tf_cnn_benchmarks does with its parameters on GPUs. ReductionToOneDevice would sum all of them on the first GPU,
     whose links would then carry everything.
@@ -90,7 +90,7 @@ def _collective(workload: Workload, devices: list[str], cluster: Cluster | None)
     if cluster is not None and cluster.size > 1:
         ranks = tf.train.ClusterSpec({"worker": list(cluster.addresses)})
         resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(ranks, task_type="worker", task_id=cluster.rank)
-        timeout = cluster.timeout_seconds  # without one, a rank waits for ever for a rank that is gone
+        timeout = cluster.timeout_seconds  # otherwise a rank waits for ever for a rank that is gone
     options = tf.distribute.experimental.CommunicationOptions(implementation=implementation, timeout_seconds=timeout)
     with _local_devices(devices):
         return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
@@ -126,7 +126,7 @@ def is_plain_fit(workload: Workload, strategy: tf.distribute.Strategy) -> bool:
 
 @contextmanager
 def model_scope(workload: Workload, strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """What the workload's model is made in: `variable_scope`, or nothing for a plain `fit`."""
+    """The scope in which the workload's model is made: `variable_scope`, or none for a plain `fit`."""
     if is_plain_fit(workload, strategy):
         yield
     else:
@@ -161,7 +161,7 @@ def connect(cluster: Cluster, devices: list[str]) -> list[str]:
 
     Args:
         cluster: all ranks; the others lend their devices.
-        devices: of each rank, as `devices.configure` names them.
+        devices: the devices of each rank, as `devices.configure` names them.
     """
     tf.config.experimental_connect_to_cluster(_spec(cluster), job_name=_JOB, task_index=0)
     return [f"/job:{_JOB}/replica:0/task:{rank}/device:{name}" for rank in range(cluster.size) for name in devices]
@@ -172,9 +172,9 @@ class DeviceServer:
 
     Args:
         cluster: all ranks.
-        devices: what this one lends.
-        workload: what rank 0 trains.
-        threads: that its operations may use; None: as many as there are cores.
+        devices: the devices that this rank lends.
+        workload: the workload that rank 0 trains.
+        threads: the number of threads for its operations; None for one a core.
     """
 
     def __init__(self, cluster: Cluster, devices: Devices, workload: Workload, threads: int | None) -> None:
@@ -194,10 +194,10 @@ class DeviceServer:
         self._server = tf.distribute.Server(_spec(cluster), _JOB, cluster.rank, config=config)
 
     def begin_window(self) -> None:
-        """Nothing: it has no loss."""
+        """Do nothing: it has no loss."""
 
     def run(self, steps: int) -> None:
-        """Nothing: rank 0 takes the steps."""
+        """Do nothing: rank 0 takes the steps."""
 
 
 def _spec(cluster: Cluster) -> tf.train.ClusterSpec:

@@ -34,17 +34,14 @@ from pytest_tfperf.training.loading import input_spec, load_model, load_own, loa
 from pytest_tfperf.training.loop import Loop, OwnLoop
 from pytest_tfperf.training.op_times import trace_steps
 from pytest_tfperf.training.photographs import naming_corrupt
-from pytest_tfperf.training.place import reserve_port
-from pytest_tfperf.training.process import find_modules_in
 from pytest_tfperf.training.step_profile import profile_step
 from pytest_tfperf.training.strategies import DeviceServer, connect, strategy_for
-from pytest_tfperf.workers.wire import Channel, ConnectionLost
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, reserve_port
 
 
 def work(channel: Channel, message: Mapping[str, Any]) -> int:
     """Do the job of the driver's message (a `Job` under "job"); returns the process's exit status."""
     figures = WorkerFigures()
-    find_modules_in(message["import_paths"])
     try:
         _work(channel, build(Job, message["job"], "job"), figures)
     except ConnectionLost:
@@ -77,12 +74,12 @@ def _work(channel: Channel, job: Job, figures: WorkerFigures) -> None:
     if job.workload.trainer is Trainer.OWN:
         _train_own(channel, job, devices, figures)
     else:
-        set_up = _SET_UPS[job.workload.variable_update]
-        _train(channel, job, set_up(channel, job, devices, cluster), figures)
+        make_set_up = _SET_UPS[job.workload.variable_update]
+        _train(channel, job, make_set_up(channel, job, devices, cluster), figures)
 
 
 class SetUp(NamedTuple):
-    """What a mode trains with.
+    """A strategy, and what it needs beside it.
 
     Args:
         strategy: over the devices that this process trains on.
@@ -139,7 +136,7 @@ _SET_UPS = {
 
 def _lend(channel: Channel, job: Job, cluster: Cluster, cores: int, figures: WorkerFigures) -> None:
     """Lend this rank's devices to rank 0, which trains on them."""
-    configure(job.devices, local_rank=cluster.local_rank)  # what asks for the peak memory must not touch other GPUs
+    configure(job.devices, local_rank=cluster.local_rank)  # the request for the peak memory must not touch other GPUs
     server = DeviceServer(cluster, job.devices, job.workload, cores)
     _answer(channel, server, job, 0.0, {}, lambda **_: StepProfile(input=Input.RESIDENT), figures)
 
@@ -155,24 +152,24 @@ def _train_own(channel: Channel, job: Job, devices: list[str], figures: WorkerFi
     _answer(channel, own, job, seconds, environment(), lambda **_: StepProfile(input=Input.OWN), figures)
 
 
-def _train(channel: Channel, job: Job, with_: SetUp, figures: WorkerFigures) -> None:
+def _train(channel: Channel, job: Job, set_up: SetUp, figures: WorkerFigures) -> None:
     """Build model and pipeline, compile a step, and answer requests."""
-    workload, strategy, cluster = job.workload, with_.strategy, with_.cluster
+    workload, strategy, cluster = job.workload, set_up.strategy, set_up.cluster
     channel.send({"phase": "model"})
     model = load_model(workload, strategy, job.seed)
-    if with_.horovod is not None:
-        with_.horovod.broadcast(model)
+    if set_up.horovod is not None:
+        set_up.horovod.broadcast(model)
     channel.send({"phase": "input pipeline"})
     spec = input_spec(workload, model, strategy, job.seed, job.data_dir, cluster)
     inputs = load_pipeline(workload, spec)
     channel.send({"phase": "compile"})
-    loop = loop_for(workload, strategy, model, inputs, with_.horovod)
+    loop = loop_for(workload, strategy, model, inputs, set_up.horovod)
     with naming_corrupt(spec) if catalogue.data_set_of(workload.input_pipeline) is IMAGES else nullcontext():
         with _showing_batches(inputs):
             seconds = _first_step(loop)
         host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
         profile = partial(profile_step, loop, strategy, model, workload, host=host)
-        software = environment() | (with_.horovod.environment if with_.horovod else {})
+        software = environment() | (set_up.horovod.environment if set_up.horovod else {})
         _answer(channel, loop, job, seconds, software, profile, figures)
 
 
@@ -185,7 +182,7 @@ def _first_step(loop: Loop) -> float:
 
 @contextmanager
 def _showing_batches(inputs: Any) -> Iterator[None]:
-    """Have an error of the first step also say what the pipeline gives: most often they do not fit each other."""
+    """Add the pipeline's spec to an error of the first step: most often model and pipeline do not fit each other."""
     try:
         yield
     except (ValueError, TypeError, KeyError, tf.errors.InvalidArgumentError) as error:
@@ -209,7 +206,7 @@ def _answer(
         "unit": loop.unit,
         "replicas": loop.replicas,
         "compile_seconds": compile_seconds,
-        "fetches": loop.fetch is not None or isinstance(loop, OwnLoop),  # one's own training may read data
+        "fetches": loop.fetch is not None or isinstance(loop, OwnLoop),  # a user's own training may read data
         "environment": software,
         "modules": loaded_files(job.workload) if job.reports_modules else {},
     }
@@ -229,7 +226,7 @@ def _answer(
 
 
 def _join(channel: Channel) -> tuple[Cluster, socket.socket]:
-    """Reserve a port for this rank, and learn from the driver where all ranks are; also returns what holds the port."""
+    """Reserve a port for this rank, and receive the addresses of all; the socket holds the port while it is open."""
     port, address = reserve_port(channel.own_host)
     channel.send({"address": address})
     cluster = build(Cluster, channel.receive()["cluster"], "cluster")

@@ -1,1 +1,1 @@
-"""How training starts and ends: launchers, the wire to the workers, failures."""
+"""The start and the end of training on this machine: launchers, the wire to the workers, failures."""

@@ -1,4 +1,4 @@
-"""Why a worker failed, as an error for the user: the fault, the phase, and the last 20 lines of the worker's log."""
+"""Errors for failed workers: the fault, the phase, and the last 20 lines of the worker's log."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pytest_tfperf.lines import Line, LineKind
 _PACKAGE = Path(__file__).parent.parent
 
 SHOWN_LINES = 20
-"""How many of a log's last lines an error shows."""
+"""The number of a log's last lines that an error shows."""
 
 _COLUMNS = 300
-_LAST_SIGNAL = 31  # of those with names; real-time signals follow
+_LAST_SIGNAL = 31  # the last signal with a name; real-time signals follow
 _MOST_BYTES = 256 * 1024  # a worker may have written to its log for hours
 
 # After a failed allocation native code aborts, or it does not check and crashes. An allocator that only warns that it
@@ -26,10 +26,10 @@ _NATIVE_OUT_OF_MEMORY = re.compile(
     r"std::bad_alloc|out of memory(?!.*not a failure)|RESOURCE_EXHAUSTED|_ALLOC_FAILED", re.IGNORECASE
 )
 
-# What TensorFlow writes if it tried a faster algorithm that needs more memory than there was, and went on without it.
+# TensorFlow writes this if it lacked the memory for a faster algorithm, and went on without it.
 _LESS_MEMORY = "this may mean that there could be performance gains if more memory were available"
 
-# What an error's text or a log's end shows, and its likely cause. The first that matches counts.
+# A pattern in an error's text or at a log's end, and the likely cause. The first match counts.
 _HINTS = (
     (
         # XLA's, in the log above cuDNN's error: another package of the environment may pin an older one.
@@ -66,7 +66,7 @@ _HINTS = (
     ),
 )
 
-# In a worker without GPUs TensorFlow writes that it found none, which would look like the cause.
+# In a worker on CPUs TensorFlow writes that it found no GPU, which would look like the cause.
 _ABOUT_GPUS = re.compile(
     r"WARNING: All log messages before absl::InitializeLog|"
     r"([IWE]\d{4} \d\d:|\d{4}-\d\d-\d\d .*: [IWE] ).*(cuda|gpu|cuInit|cuDNN|cuBLAS|cuFFT|TensorRT)",
@@ -87,7 +87,7 @@ _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib(64)?/python\d+\.\d+/|/__auto
 
 
 def kernel_oom_kills() -> int:
-    """How many processes the kernel's out-of-memory killer has ended since boot; 0 if the kernel does not say."""
+    """The kernel's counter of processes that its out-of-memory killer has ended since boot; 0 without a counter."""
     try:
         counters = Path("/proc/vmstat").read_text(encoding="ascii")
     except OSError:
@@ -96,13 +96,13 @@ def kernel_oom_kills() -> int:
 
 
 class Failures:
-    """Makes the error for each way in which one worker can fail; create it when the worker starts.
+    """The errors for all ways in which a worker can fail; create it when the worker starts.
 
     Args:
         pid: the worker's process id.
         log: its log file.
         on_cpus: it has no GPUs.
-        name: how messages name the worker, if it is one of several.
+        name: the worker's name in messages.
         oom_kills: reads the kernel's counter of out-of-memory kills.
     """
 
@@ -123,7 +123,7 @@ class Failures:
         self._oom_kills_before = oom_kills()
 
     def raised(self, error: Mapping[str, Any], phase: str) -> MeasurementError:
-        """The worker sent an `error` message and ended."""
+        """The error for a worker that sent an `error` message and ended."""
         message = error["message"]
         text = f"{read_end(self._log)}\n{message}" if "DNN" in message else message
         hint = error["hint"] or _hint(text)
@@ -150,7 +150,7 @@ class Failures:
         return kind(first + during, *more, *last)
 
     def died(self, status: int | None, phase: str) -> MeasurementError:
-        """The connection broke; `status` is the exit status, negative for a signal, None if the process still runs."""
+        """The error for a broken connection; `status` is negative for a signal, None if the process still runs."""
         kind = MeasurementError
         status = None if status is None else _as_signal(status)
         how = "closed its connection" if status is None else describe_exit(status)
@@ -164,12 +164,12 @@ class Failures:
         return kind(fact + ("" if self._on_cpus else _hint(log)), *self._log_end(), brief=brief)
 
     def hung(self, seconds: float, phase: str, stacks: str, *, by_setting: bool = True) -> Hung:
-        """The worker sent nothing for `seconds`.
+        """The error for a worker that sent nothing for `seconds`.
 
         Args:
-            seconds: how long it was silent.
-            phase: what it was doing.
-            stacks: what faulthandler added to its log: the stack of every thread.
+            seconds: the silence.
+            phase: of the worker.
+            stacks: the stacks of all threads, which faulthandler added to the log.
             by_setting: the limit is the ini value's.
         """
         limit = "; ini value tfperf_timeout sets a longer limit" if by_setting else ""
@@ -192,9 +192,9 @@ def had_less_memory(log: str) -> bool:
 
 
 def of_program(output: str) -> tuple[type[MeasurementError], str]:
-    """Which error a program's own output shows, and its likely cause as `_hint` has it.
+    """The kind of error that a program's output shows, and its likely cause as of `_hint`.
 
-    Its own fault, unless a GPU or the memory was lacking: then the same code may run the next time.
+    It is the program's own fault, unless it lacked a GPU or memory: then the same code may run the next time.
     """
     if _NATIVE_OUT_OF_MEMORY.search(output):
         return OutOfMemory, ""
@@ -214,8 +214,8 @@ def first_line(text: str) -> str:
     'assertion failed: [no]'
     """
     lines = [line for line in _COLOURS.sub("", text).splitlines() if line.strip()] or [""]
-    found = (line for line in lines if not _AROUND_THE_CAUSE.match(line))
-    return _shortened(next(found, lines[-1]).strip())
+    causes = (line for line in lines if not _AROUND_THE_CAUSE.match(line))
+    return _shortened(next(causes, lines[-1]).strip())
 
 
 def last_lines(text: str, *, on_cpus: bool = False) -> list[Line]:
@@ -223,19 +223,19 @@ def last_lines(text: str, *, on_cpus: bool = False) -> list[Line]:
 
     Args:
         text: the log, or its end.
-        on_cpus: leave out what TensorFlow writes about GPUs.
+        on_cpus: leave out TensorFlow's lines about GPUs.
     """
     lines = [line for line in text.splitlines() if line.strip() and not (on_cpus and _ABOUT_GPUS.match(line))]
     return log_lines(lines[-SHOWN_LINES:] or ["(empty)"])
 
 
 def log_lines(texts: Iterable[str]) -> list[Line]:
-    """Lines that a worker or a program has written."""
+    """Lines of a worker's or a program's output."""
     return [Line(_shortened(text), kind=LineKind.LOG) for text in texts]
 
 
 def last_line(text: str) -> str:
-    """The last line of a log, where a program says what ended it; "its log is empty" without one."""
+    """The last line of a log, where a program names the cause of its end; "its log is empty" without one."""
     return next((_shortened(line.strip()) for line in reversed(text.splitlines()) if line.strip()), "its log is empty")
 
 
@@ -251,7 +251,7 @@ def read_end(log: Path, begin: int = 0) -> str:
 
 def user_frames(lines: Iterable[str]) -> list[str]:
     """The frames of a traceback or of threads' stacks that are neither in a library nor in this package."""
-    return [line for line in map(str.strip, lines) if (found := _FRAME.match(line)) and not _in_library(found["file"])]
+    return [line for line in map(str.strip, lines) if (frame := _FRAME.match(line)) and not _in_library(frame["file"])]
 
 
 def describe_exit(status: int) -> str:
@@ -270,9 +270,9 @@ def describe_exit(status: int) -> str:
 
 
 def _as_signal(status: int) -> int:
-    """The status as subprocess says it: -9 for 137, which a shell, mpirun or srun gives for a process killed by 9.
+    """The status as subprocess gives it: -9 for 137, by which a shell, mpirun or srun reports a process killed by 9.
 
-    A program may itself exit with such a status, but hardly does.
+    A program could itself exit with such a status, but that is rare.
     """
     return 128 - status if 128 < status <= 128 + _LAST_SIGNAL else status
 

@@ -1,4 +1,4 @@
-"""The Python that runs workers: how it runs our modules and finds the user's, and whether its TensorFlow is usable."""
+"""The Python that runs workers: its commands, folders and variables, and whether its TensorFlow is usable."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ runpy.run_module(module, run_name="__main__")
 _VERSIONS = """
 import json, platform
 from importlib import metadata
-found = {"python": platform.python_version()}
+versions = {"python": platform.python_version()}
 for name in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "jaxlib", "numpy"):
     try:
-        found[name] = metadata.version(name)
+        versions[name] = metadata.version(name)
     except metadata.PackageNotFoundError:
         pass
-print(json.dumps(found))
+print(json.dumps(versions))
 """
 _COVERAGE = ("COV_CORE_", "COVERAGE_PROCESS_")  # pytest-cov and coverage would trace workers and slow them down
 
 IMPORT_SECONDS = 300
-"""How long TensorFlow may take to import: from a cold network disk it takes minutes."""
+"""The most that importing TensorFlow may take: from a cold network disk it takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Interpreter:
 
     Args:
         python: its path.
-        moved: folders of the user's code that workers take from another place, old -> new: the project's folder ->
-            its checkout at the reference environment's commit.
-        variable: gives the value that a variable of this process has there, from its name and its value here.
+        moved: folders whose code workers take from another folder, old -> new: the project's -> its checkout at the
+            reference environment's commit.
+        variable: returns the value of an environment variable for workers, from its name and its value here.
     """
 
     python: str
@@ -75,7 +75,7 @@ class Interpreter:
         return [self.python, "-c", _BOOTSTRAP, _PACKAGE, module]
 
     def folder(self) -> Path:
-        """Where workers run: pytest's folder, or the same folder of the other checkout, or that checkout's top."""
+        """The working folder of workers: pytest's, the same folder of the other checkout, or that checkout's top."""
         here = Path(self._move(str(Path.cwd())))
         return here if here.is_dir() else next(new for new in self.moved.values() if here.is_relative_to(new))
 
@@ -88,18 +88,18 @@ class Interpreter:
         return [self.python if word == sys.executable else word for word in argv]
 
     def user_folder(self, folder: str) -> Path:
-        """Where a user's command runs: this folder, or the same folder of the other checkout."""
+        """The working folder of a user's command: this folder, or the same folder of the other checkout."""
         return Path(self._move(folder)) if folder else self.folder()
 
     def facts(self, command: Command) -> dict[str, str]:
-        """What a user's command runs with: its digest and, if this Python runs it, versions of packages that train."""
+        """A user command's digest and, if this Python runs it, the versions of packages that it may train with."""
         packages = packages_of(self.python) if command.runs_this_python else {}
         return {"command": command.digest, **packages}
 
     def environment(self) -> dict[str, str]:
         """This process's environment variables, as `variable` gives them, with PYTHONPATH leading into moved folders.
 
-        Left out are the history's password and what starts coverage in subprocesses.
+        Left out are the history's password and the variables that start coverage in subprocesses.
         """
         folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         kept = {
@@ -110,9 +110,9 @@ class Interpreter:
         return {**kept, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
 
     def import_paths(self) -> list[str]:
-        """Folders in which pytest finds the tests' own modules, in its order, and then the working folder.
+        """The folders of pytest's import path with the tests' own modules, and then the working folder.
 
-        Folders of installed packages are left out: this interpreter has its own.
+        Folders of installed packages are left out: workers have their interpreter's.
         """
         libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
         installed = [Path(path) for path in (*libraries, *site.getsitepackages(), site.getusersitepackages()) if path]

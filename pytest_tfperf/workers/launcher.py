@@ -1,4 +1,4 @@
-"""How training starts: a `Launcher` turns a `Job` into a `TrainingRun`, which runs windows of steps on request.
+"""The start of training: a `Launcher` turns a `Job` into a `TrainingRun`, which runs windows of steps on request.
 
 To support another way of starting processes on several nodes, write an engine (`features/cluster/engine.py`).
 
@@ -38,20 +38,20 @@ from pytest_tfperf.workers.worker_run import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommand:
-    """All that it takes to start a user's command.
+    """All that is needed to start a user's command.
 
     Args:
         argv: the program and its arguments.
         environment: its environment variables.
-        folder: where it runs.
-        log: file for what it prints.
-        silence_seconds: how long it may go without a reading.
-        facts: what it runs with, for the measurement's environment.
-        scratch: folder of its temporary files, removed at the end; None if it has none.
-        cancel: called when it has ended, to end what an engine left behind.
+        folder: its working folder.
+        log: the file for its output.
+        silence_seconds: the most that it may go without a reading.
+        facts: its software, for the measurement's environment.
+        scratch: folder of its temporary files, removed at the end; None without one.
+        cancel: called when it has ended, to end processes that an engine left behind.
         terminal: it prints into a terminal of its own, and not into a pipe.
-        proof: watches the processes below a pid while its block runs, and raises at the end where they ran another code
-            than they should.
+        proof: watches the processes below a pid while its block runs, and raises at the end if they ran other code than
+            they should.
     """
 
     argv: Sequence[str]
@@ -85,12 +85,12 @@ class Launcher(Protocol):
         """
 
     def prepare_command(self, command: Command, devices: Devices, nodes: int) -> PreparedCommand:
-        """What starts a user's command.
+        """Prepare the start of a user's command.
 
         Args:
-            command: what to start.
+            command: the command.
             devices: the devices that it sees on each node.
-            nodes: on how many nodes it runs.
+            nodes: the number of nodes that it runs on.
 
         Raises:
             MeasurementError: its log can't be written.
@@ -99,11 +99,11 @@ class Launcher(Protocol):
 
 
 class Nodes(Protocol):
-    """Starts tests on several nodes; one for a session."""
+    """The nodes of a session, and the start of tests on several of them."""
 
     @property
     def most_nodes(self) -> int | None:
-        """How many nodes there are; None if that is not known here."""
+        """The number of nodes; None if it is not known here."""
 
     @property
     def link(self) -> str:
@@ -113,37 +113,37 @@ class Nodes(Protocol):
         """Return if tests can be started on other nodes.
 
         Raises:
-            TfperfError, MeasurementError: they can't; says what is missing.
+            TfperfError, MeasurementError: they can't be; says what is missing.
         """
 
     def launcher(self, local: Launcher, interpreter: Interpreter) -> Launcher:
-        """What starts jobs on several nodes under a Python, and all others by `local`."""
+        """A launcher that starts jobs on several nodes under a Python, and all other jobs by `local`."""
 
     def close(self) -> None:
         """Stop waiting for ranks."""
 
 
 class References(Protocol):
-    """The environments in which baselines were recorded; one for a session."""
+    """The environments in which a session's baselines were recorded."""
 
     @property
     def serves_any(self) -> bool:
         """Whether `check` found a usable environment of any baseline."""
 
     def check(self, rows: Iterable[Baseline]) -> Sequence[str]:
-        """Find out which environments can be used, each once; says for how many rows there is none, and why."""
+        """Check each environment once; returns sentences on rows without a usable environment, with the reasons."""
 
     def launcher_for(self, row: Baseline | None) -> Launcher | None:
-        """What starts workers in the environment of a baseline; None if `check` found none that is usable."""
+        """The launcher for the environment of a baseline; None if `check` found no usable one."""
 
     def before_recording(self, commit: str) -> str:
-        """Why environments of what is recorded at this commit can't be built again; "" where they can."""
+        """Why environments of baselines recorded at this commit can't be built again; "" if they can."""
 
     def lock(self, row: Baseline) -> Baseline:
-        """The new row with what its environment is built from."""
+        """The new row, with the lock that its environment will be built from."""
 
     def recorded(self, row: Baseline, rows: Iterable[Baseline]) -> Sequence[str]:
-        """Forget what no row of the machine needs any more; says how the row's environment will differ."""
+        """Delete files that no row of the machine needs any more; returns how the row's environment will differ."""
 
 
 _LOGS_KEPT_SECONDS = 30 * 86_400.0
@@ -189,9 +189,9 @@ class WorkerFiles:
 
 
 def _is_older(path: Path, seconds: float) -> bool:
-    """Whether it belongs to this user and was last written to longer ago than this."""
+    """Whether it belongs to this user and was last written longer ago than this."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return False
-    return found.st_uid == os.getuid() and found.st_mtime < time.time() - seconds
+    return status.st_uid == os.getuid() and status.st_mtime < time.time() - seconds

@@ -31,14 +31,14 @@ PROBE = Workload(model="trivial", batch_size=1)
 
 
 class UnresponsiveDevices:
-    """Which devices a worker hung on, and on which of them the probe hung too; one for a launcher."""
+    """The devices of a launcher on which a worker hung, and those of them on which the probe hung, too."""
 
     def __init__(self) -> None:
         self._suspected: set[str] = set()
-        self._reasons: dict[str, str] = {}  # device -> how the probe hung on it
+        self._reasons: dict[str, str] = {}  # device -> the probe's error
 
     def suspect(self, devices: Devices) -> None:
-        """Note that a worker hung on these devices; either the worker or a device is at fault."""
+        """Note that a worker hung on these devices; the worker or a device is at fault."""
         self._suspected |= _names(devices)
 
     def check(self, devices: Devices, probe: Callable[[], None]) -> None:
@@ -54,7 +54,7 @@ class UnresponsiveDevices:
             except Hung as error:
                 self._reasons |= dict.fromkeys(names & self._suspected, error.brief)
             except MeasurementError:
-                return  # they answer; the worker itself will explain best what is wrong
+                return  # the devices answer; the worker's own error will explain more
             self._suspected -= names
         if dead := sorted(names & self._reasons.keys()):
             raise MeasurementError(
@@ -83,7 +83,7 @@ _READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", 
 
 
 class _Worker(NamedTuple):
-    """A process that was started, its number, and the message that it gets when it calls."""
+    """A started process, its number, and the message that answers its call."""
 
     run: WorkerRun
     number: int
@@ -97,7 +97,7 @@ class LocalLauncher:
         logs: folder for the workers' log files; made where missing.
         silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
         fresh: start a new interpreter for each worker instead of forking.
-        interpreter: what runs them; this Python if None.
+        interpreter: their Python; None for this one.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class LocalLauncher:
         self._listener.close()
 
     def _probe(self, job: Job, progress: Progress) -> None:
-        """One step of the smallest workload, on the same devices."""
+        """Take a step of the smallest workload, on the same devices."""
         progress("probe")
         devices = replace(job.devices, count=len(job.devices.gpu_uuids) or job.devices.count)  # the GPUs of all ranks
         run = self._start(replace(job, workload=PROBE, nodes=1, devices=devices, slowdown=0.0), progress)
@@ -200,7 +200,7 @@ class LocalLauncher:
             raise next(run for run in runs if run.has_ended()).lost() from None
 
     def _worker(self, job: Job, rank: int, undo: ExitStack) -> _Worker:
-        """Start the process of one rank of a job, or of a job without ranks."""
+        """Start the process of a rank, or of a job without ranks."""
         own = job.for_rank(rank)
         self._started += 1
         log = self._files.worker_log(self._started)

@@ -1,4 +1,4 @@
-"""Ends processes together, so that a killed pytest leaves none behind: one with its parent, or a group at once.
+"""The end of processes with their parent, and of whole groups, so that a killed pytest leaves none behind.
 
 Run as a module with the parent's process id and a command: becomes that command, and gets SIGTERM when the parent dies.
 """
@@ -25,7 +25,7 @@ def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> Non
 
 
 def kill_group(pid: int) -> None:
-    """SIGKILL to a process and to its group: TensorFlow's preemption notifier swallows SIGTERM."""
+    """Send SIGKILL to a process and to its group: TensorFlow's preemption notifier swallows SIGTERM."""
     for kill in (os.killpg, os.kill):  # a worker that has just been forked has no group of its own yet
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)

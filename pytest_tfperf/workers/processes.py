@@ -1,4 +1,4 @@
-"""Worker processes: how they start, forked or as fresh interpreters, and how they end."""
+"""Worker processes: their start, forked or as fresh interpreters, and their end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 _ANSWER_SECONDS = 60
 
 KILL_SECONDS = 60.0
-"""How long a killed process may take to end: the driver frees its GPU's memory first, which the next worker needs."""
+"""The most that a killed process may take to end: the driver frees its GPU's memory, which the next worker needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LocalProcess:
 
     def end(self) -> None:
         """Kill it unless it has ended, with all that it started in its group, and wait for its end; never raises."""
-        # Once its end is known, its pid may belong to another process. If the server is gone, nobody else kills it.
+        # Once its end is known, its pid may belong to another process. Without the server, nobody else would kill it.
         if self.exit_status(0) is None:
             kill_group(self.pid)
             self.exit_status(KILL_SECONDS)
@@ -51,8 +51,8 @@ class RemoteProcess:
 
     Args:
         pid: its process id, perhaps on another machine.
-        exit_status: as in `LocalProcess`, of the engine's command: that of a rank is not known.
-        is_here: whether the process id is one of this machine's.
+        exit_status: as in `LocalProcess`, of the engine's command: a rank's is not known.
+        is_here: whether the process id is of this machine.
     """
 
     pid: int
@@ -60,7 +60,7 @@ class RemoteProcess:
     is_here: bool
 
     def end(self) -> None:
-        """Do nothing: a rank ends when its connection closes, and the engine ends those that do not."""
+        """Do nothing: a rank ends when its connection closes, and the engine ends ranks that do not."""
 
 
 def start_process(
@@ -68,7 +68,7 @@ def start_process(
 ) -> LocalProcess:
     """Start a module of this package in a session of its own, so that only pytest gets Ctrl-C of the terminal.
 
-    Its environment says how to call the driver, and as which worker.
+    Its environment has the driver's address and the worker's number.
     """
     environment = {"TF_CPP_MIN_LOG_LEVEL": "1", **interpreter.environment(), "TFPERF_NUMBER": str(number)}
     environment |= {"TFPERF_ADDRESS": listener.address, "TFPERF_PARENT": str(os.getpid())}
@@ -147,7 +147,7 @@ class ForkServer:
             except ConnectionLost:
                 raise self._gone() from None
             except Silence:
-                # A late answer would be taken for the answer to the next request.
+                # A late answer would look like the answer to the next request.
                 error = self._gone()
                 self.process.end()
                 raise error from None

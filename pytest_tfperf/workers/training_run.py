@@ -1,4 +1,4 @@
-"""A training run in one worker process, or in several that train together: the ranks."""
+"""A training run in a worker process, or in several that train together: the ranks."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
 
-# When one rank has failed, how long the driver waits for errors of the others. Healthy ranks fail within a second.
+# After a rank has failed, the driver waits so long for errors of the others. Healthy ranks fail within a second.
 _BLAME_SECONDS = 3.0
 
-# An exchange fails when it takes longer than this part of the time that a rank may be silent. So the healthy ranks
-# report an error before the driver gives up on all of them, and the silent rank is known.
+# An exchange fails after this part of the time that a rank may be silent. So the healthy ranks report an error before
+# the driver gives up on all of them, and the silent rank is known.
 _EXCHANGE_FRACTION = 0.75
 
-# A rank is to blame if it has been silent for this long, or for this part of the time that it may be silent. One that
-# was heard later may just be slow to notice that another is gone. TensorFlow misses the heartbeats of a stopped rank
-# after 10 s.
+# A rank is to blame if it has been silent for this long, or for this part of the time that it may be silent. A rank
+# that was heard later may just be slow to notice that another is gone: TensorFlow misses the heartbeats of a stopped
+# rank after 10 s.
 _SILENT_SECONDS, _SILENT_FRACTION = 7.0, 0.25
 
 # A pipeline that ends or stalls during a profile must not delay the session: the windows are already measured.
 _PROFILE_SECONDS = 60.0
 
-# How far two ranks' losses may differ. They are the same mean of the same numbers, but GPUs may round differently.
+# The relative difference of two ranks' losses: both are the mean of the same numbers, but GPUs may round differently.
 _SAME_LOSS = 1e-3
 
 
 class OfRank(NamedTuple):
-    """A value of one rank.
+    """A rank's value of a figure.
 
     Args:
-        value: in the unit of its figure.
-        rank: which rank's; "" where there is only one worker.
+        value: in the figure's unit.
+        rank: the rank's name; "" for a single worker.
     """
 
     value: float
@@ -49,7 +49,7 @@ class OfRank(NamedTuple):
 
 
 class TrainingRun:
-    """Training that is compiled and ready, in one worker or in several ranks, and runs windows of steps on request.
+    """Training that is compiled and ready, in a worker or in several ranks, and runs windows of steps on request.
 
     All ranks take the same windows, and the slowest one counts. Always request the next window before you read an
     answer. While a worker is idle, its input pipeline fills its buffers, and the next window would be too fast.
@@ -57,18 +57,18 @@ class TrainingRun:
     Args:
         workers: the processes, by rank; each has called and got its job.
         hosts: the name of each rank's host.
-        job: what they train together.
-        silence_seconds: how long a rank may send nothing.
+        job: their common job.
+        silence_seconds: the most that a rank may send nothing.
         end: called after all workers have been closed.
 
     Attributes:
         examples_per_step: batch size times replicas, over all nodes, in units.
-        unit: what is counted: "images", "tokens", ...
+        unit: "images", "tokens", ...
         compile_seconds: duration of the first call: tracing, compiling and one step.
         fetches: whether each step fetches its batch from an input pipeline.
         environment: versions and settings that the worker runs with, by name.
         modules: module -> the file that it was loaded from, where the job asks for it.
-        log: path of the log file, of rank 0 if there are several.
+        log: path of the log file, of rank 0 if there are ranks.
 
     Raises:
         MeasurementError: as `receive`.
@@ -95,15 +95,17 @@ class TrainingRun:
             worker.begin("steps")
         # A rank that only lends its devices to rank 0 sees no batch, so it can't count the tokens.
         counting = ready[:1] if self._lends else ready
-        self.examples_per_step: int = self._agreed("examples per step", [one["examples_per_step"] for one in counting])
-        replicas = self._agreed("replicas", [one["replicas"] for one in ready])
+        self.examples_per_step: int = self._agreed(
+            "examples per step", [each["examples_per_step"] for each in counting]
+        )
+        replicas = self._agreed("replicas", [each["replicas"] for each in ready])
         if job.is_distributed and replicas != job.nodes * job.devices.count:
             raise MeasurementError(
                 f"{replicas} replicas train together, not one on each of {job.nodes} x {job.devices.count} devices: "
                 f"some did not join",
                 next_step=f"The log of rank 0: {self.log}",
             )
-        self.compile_seconds: float = max(one["compile_seconds"] for one in ready)
+        self.compile_seconds: float = max(each["compile_seconds"] for each in ready)
         self.unit: str = ready[0]["unit"]
         self.fetches: bool = ready[0]["fetches"]
         self.environment: Mapping[str, str] = ready[0]["environment"]
@@ -111,7 +113,7 @@ class TrainingRun:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of those of its processes that run on this machine."""
+        """Ids of its processes on this machine."""
         return tuple(pid for worker in self._workers for pid in worker.pids)
 
     def request(self, steps: int) -> None:
@@ -139,7 +141,7 @@ class TrainingRun:
         )
 
     def profile_step(self, *, matrix_products: bool, multiply_adds: bool) -> StepProfile:
-        """What one step spends its time on; None for what the workers cannot find out.
+        """The profile of a step; a fact that the workers can't measure is None.
 
         Call it after the last window was read: windows that are still queued are dropped. It may be called again.
 
@@ -157,22 +159,22 @@ class TrainingRun:
             worker.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
         profiles = [build(StepProfile, answer, "step profile") for answer in self._answers("step_profile")]
         first = profiles[0]
-        pipelines = _known(one.pipeline_examples_per_sec for one in profiles)
-        core_seconds = _known(one.pipeline_core_seconds_per_example for one in profiles)
-        products = _known(one.products_multiply_adds_per_sec for one in profiles)
+        pipelines = _known(profile.pipeline_examples_per_sec for profile in profiles)
+        core_seconds = _known(profile.pipeline_core_seconds_per_example for profile in profiles)
+        products = _known(profile.products_multiply_adds_per_sec for profile in profiles)
         return StepProfile(
             input=first.input,
-            # Each rank reports what all would fetch together if they were as fast as this one.
+            # Each rank reports the rate of all ranks together as if they were as fast as itself.
             pipeline_examples_per_sec=min(pipelines, default=None),
             pipeline_core_seconds_per_example=sum(core_seconds) if core_seconds else None,
             forward_multiply_adds=first.forward_multiply_adds,
             products_multiply_adds_per_sec=sum(products) if products else None,
             exchanges=first.exchanges,
-            ranks=tuple(one.ranks[0] for one in profiles) if all(one.ranks for one in profiles) else (),
+            ranks=tuple(profile.ranks[0] for profile in profiles) if all(profile.ranks for profile in profiles) else (),
         )
 
     def figures(self, names: Sequence[str]) -> Mapping[str, OfRank]:
-        """The largest value of each figure among the ranks; one that a rank can't tell is left out.
+        """The largest value of each figure among the ranks; a figure that a rank can't measure is left out.
 
         Call it after the last window was read, as `profile_step`.
 
@@ -239,7 +241,7 @@ class TrainingRun:
     def _silent(self, waiting: Sequence[WorkerRun]) -> MeasurementError:
         """The error when none of these ranks answers any more: the one that has been silent longest is to blame.
 
-        A rank that lends its devices to rank 0 can block rank 0 although it has answered, so it is asked again.
+        A rank that lends its devices to rank 0 can block rank 0 although it has answered, so ask it again.
         """
         lending = self._workers[1:] if self._lends else ()
         gone = [worker for worker in lending if not self._answers_at_once(worker)]
@@ -249,7 +251,7 @@ class TrainingRun:
         return error.at("", f"nor did {_names(others)}; it was heard last") if others else error
 
     def _most(self, values: Sequence[float]) -> OfRank:
-        """The largest of the ranks' values, and whose it is where there are several."""
+        """The largest value, with its rank if there are several."""
         value = max(values)
         return OfRank(float(value), self._workers[values.index(value)].name if len(values) > 1 else "")
 
@@ -259,7 +261,7 @@ class TrainingRun:
         return math.isclose(loss, first, rel_tol=_SAME_LOSS)
 
     def _answers_at_once(self, worker: WorkerRun) -> bool:
-        """Whether a rank that only lends its devices is healthy: then it answers at once, having nothing else to do."""
+        """Whether a rank that only lends its devices is healthy: then it is idle, and answers at once."""
         while _readable([worker], 0):
             worker.poll()
         worker.send({"steps": 1})
@@ -305,7 +307,7 @@ class TrainingRun:
 
 
 def _readable(workers: Sequence[WorkerRun], seconds: float) -> list[WorkerRun]:
-    """Wait until some of these have sent something or are gone, at most so many seconds; returns them."""
+    """Wait until some workers have sent something or are gone, at most so many seconds; returns these workers."""
     if read := [worker for worker in workers if worker.channel.has_message]:
         return read
     by_file = {worker.channel.fileno(): worker for worker in workers}
@@ -328,5 +330,5 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def rank_name(rank: int, ranks: int, host: str) -> str:
-    """How messages name a rank."""
+    """A rank's name in messages."""
     return f"rank {rank} of {ranks} on {host}"

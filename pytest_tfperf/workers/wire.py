@@ -1,8 +1,9 @@
-"""How driver and workers talk: JSON messages over TCP, each signed with the session's key.
+"""The messages of driver and workers: JSON over TCP, each signed with the session's key.
 
 A frame is 4 bytes of length, 32 bytes of HMAC-SHA256, and UTF-8 JSON. The signature covers the direction and a running
 number, so that within a connection a frame can't be forged, reordered or replayed. Nothing is ever unpickled. Each
-session makes a new key, unless the user gives one.
+session makes a new key, unless the user gives one. Ranks talk to each other by TensorFlow's own protocols, at ports
+that `reserve_port` holds for them.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ _MAX_BYTES = 64 * 1024 * 1024  # our messages are shorter; no memory is allocate
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 
 _CONNECT_SECONDS = 30.0
-_HELLO_SECONDS = 5.0  # a worker says who it is as soon as it is connected
-_GREET_SECONDS = 0.2  # how often to check that the awaited process still runs
+_HELLO_SECONDS = 5.0  # a worker sends its first message as soon as it is connected
+_GREET_SECONDS = 0.2  # between checks that the awaited process still runs
 _HELLO_BYTES = 64 * 1024
-_MOST_UNKNOWN = 1024  # connections that have not said who they are; of more, the oldest are closed
+_MOST_UNKNOWN = 1024  # connections without a first message; of more, the oldest are closed
 
 
 class ConnectionLost(Exception):
@@ -51,7 +52,7 @@ class Silence(Exception):
 
 
 class Channel:
-    """One end of a signed connection; not shared between threads."""
+    """An end of a signed connection; not shared between threads."""
 
     def __init__(self, sock: socket.socket, key: str, *, ours: bytes, theirs: bytes) -> None:
         # If the other machine loses power or its network, only keep-alive probes notice it.
@@ -148,7 +149,7 @@ class Channel:
 class Listener:
     """The driver's end, which workers call.
 
-    Callers are served at the same time: one that does not know the key, or says nothing, does not delay the others.
+    Callers are served at the same time: a caller without the key, or a silent one, does not delay the others.
 
     Args:
         host: the address to listen at; by default only this machine can call.
@@ -159,11 +160,11 @@ class Listener:
     def __init__(self, host: str = "127.0.0.1", port: int = 0, key: str | None = None) -> None:
         self._socket = socket.create_server((host, port), backlog=512)
         self._key = key or secrets.token_hex(32)
-        self._unknown: dict[Channel, float] = {}  # callers that have not said who they are -> their deadline
+        self._unknown: dict[Channel, float] = {}  # callers without a first message -> their deadline
 
     @property
     def address(self) -> str:
-        """What a worker needs to call, "host:port:key"; it gets it in its environment."""
+        """The address for workers, "host:port:key", which they get in their environment."""
         host, port = self._socket.getsockname()[:2]
         return f"{host}:{port}:{self._key}"
 
@@ -187,7 +188,7 @@ class Listener:
                 if (hello := self._heard(caller)) is not None:
                     return caller, hello
             if self._socket.fileno() in readable:
-                self._accept()  # last: it may close one of those that were readable
+                self._accept()  # last: it may close a readable connection
         raise Silence(f"no call within {timeout_seconds:g} s")
 
     def _accept(self) -> None:
@@ -235,11 +236,11 @@ class Listener:
         """The channels of several callers, in this order; as `wait_for`."""
         deadline = time.monotonic() + timeout_seconds
         with ExitStack() as undo:
-            found: dict[int, Channel] = {}
-            while len(found) < len(callers):
+            channels: dict[int, Channel] = {}
+            while len(channels) < len(callers):
                 if time.monotonic() >= deadline:
                     silence = Silence(f"no call within {timeout_seconds:g} s")
-                    silence.missing = tuple(index for index in range(len(callers)) if index not in found)
+                    silence.missing = tuple(index for index in range(len(callers)) if index not in channels)
                     raise silence
                 try:
                     channel, hello = self.greet(min(timeout_seconds, _GREET_SECONDS))
@@ -249,13 +250,13 @@ class Listener:
                     continue
                 undo.callback(channel.close)
                 for index, caller in enumerate(callers):
-                    if index not in found and caller.items() <= hello.items():
-                        found[index] = channel
+                    if index not in channels and caller.items() <= hello.items():
+                        channels[index] = channel
                         break
                 else:
                     channel.close()
             undo.pop_all()
-            return [found[index] for index in range(len(callers))]
+            return [channels[index] for index in range(len(callers))]
 
     def close(self) -> None:
         """Stop listening; open channels stay."""
@@ -276,6 +277,18 @@ def connect(address: str) -> Channel:
     except OSError as error:
         raise ConnectionLost(f"{host}:{port}: {error}") from error
     return Channel(sock, key, ours=b"worker", theirs=b"driver")
+
+
+def reserve_port(host: str) -> tuple[socket.socket, str]:
+    """A port of this machine that no other process gets while the socket lives, and its address "host:port".
+
+    The socket is bound and does not listen: with SO_REUSEADDR, TensorFlow's server can then bind the same port. It
+    listens on all addresses of the machine, so the port must be free on all of them.
+    """
+    reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("", 0))
+    return reserved, f"{host}:{reserved.getsockname()[1]}"
 
 
 def read_key(path: Path) -> str:
@@ -306,7 +319,7 @@ def new_key_file(folder: Path, key: str) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     _remove_left_files(folder)
     path = folder / f"key-{secrets.token_hex(6)}"
-    unlocked = path.with_name(f".{path.name}")  # nobody looks for it before it is locked
+    unlocked = path.with_name(f".{path.name}")  # hidden from other sessions until it is locked
     try:
         unlocked.touch(0o600, exist_ok=False)
         with unlocked.open("r+", encoding="ascii") as file:
@@ -330,5 +343,5 @@ def _remove_left_files(folder: Path) -> None:
 
 
 def _lock(file: int) -> None:
-    with suppress(OSError):  # without locks, nobody can take the file for one that was left either
+    with suppress(OSError):  # without locks, no other session can remove the file either
         fcntl.flock(file, fcntl.LOCK_EX)

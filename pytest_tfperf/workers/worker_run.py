@@ -1,4 +1,4 @@
-"""One worker process of a training run, which the driver talks to over a channel."""
+"""A worker process of a training run, and the driver's channel to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STACKS_SECONDS = 3.0
 
 
 class Fault(IntEnum):
-    """How a worker failed. If several ranks fail, the one with the lowest value is to blame."""
+    """The way in which a worker failed. If several ranks fail, the rank with the lowest value is to blame."""
 
     RAISED = 0
     LOST = 1
@@ -36,7 +36,7 @@ class Fault(IntEnum):
 
 
 class WorkerRun:
-    """One worker process of a `TrainingRun`.
+    """A worker process of a `TrainingRun`.
 
     Args:
         process: the worker; it may not have called yet.
@@ -47,12 +47,12 @@ class WorkerRun:
         on_cpus: it has no GPUs.
         silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
         on_hang: called when the worker hung.
-        name: how messages name the worker, if it is one of several.
+        name: the worker's name in messages.
 
     Attributes:
         channel: the connection to it, once it has called.
-        fault: how it failed; None if it has not.
-        silence_seconds: how long it may send nothing now.
+        fault: the way in which it failed; None if it has not.
+        silence_seconds: the most that it may send nothing now.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class WorkerRun:
         return self._process.exit_status(0) is not None
 
     def begin(self, phase: str, silence_seconds: float = math.inf) -> None:
-        """Note what the worker does from now on; it may then send nothing for at most this long."""
+        """Note the worker's phase from now on, in which it may send nothing for at most this long."""
         self._phase = phase
         self.silence_seconds = min(self._timeout_seconds, silence_seconds)
 
@@ -114,7 +114,7 @@ class WorkerRun:
             self.channel.send(message)
 
     def poll(self) -> dict[str, Any] | None:
-        """The answer that has arrived; None if only a part of one has, or a phase of the start.
+        """The answer that has arrived; None if it is incomplete, or a phase of the start.
 
         Raises:
             MeasurementError: as `TrainingRun.receive`, except that silence is no error.
@@ -154,7 +154,7 @@ class WorkerRun:
         return self._failures.died(self._process.exit_status(seconds), self._phase)
 
     def _stacks(self) -> str:
-        """Make faulthandler add every thread's stack to the log; returns what it added."""
+        """Make faulthandler add every thread's stack to the log; returns the stacks."""
         log = Path(self.log)
         begin = log.stat().st_size if log.exists() else 0
         with suppress(ProcessLookupError, PermissionError):

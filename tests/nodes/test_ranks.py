@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from building import assert_same
 
-from pytest_tfperf.training.place import reserve_port
+from pytest_tfperf.workers.wire import reserve_port
 from tests.helpers.patience import PATIENCE_SECONDS
 
 HERE = Path(__file__).parent

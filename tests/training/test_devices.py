@@ -112,7 +112,7 @@ from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.devices import own_devices
-from pytest_tfperf.training.place import reserve_port
+from pytest_tfperf.workers.wire import reserve_port
 from pytest_tfperf.training.strategies import DeviceServer, connect
 
 ports = [reserve_port("127.0.0.1") for _ in range(2)]

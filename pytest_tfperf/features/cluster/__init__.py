@@ -1,5 +1,5 @@
 """Several nodes.
 
 For teams that train on more than one machine.
-It gives a session what starts ranks there (`--tfperf-launcher`): mpirun, Slurm, Ray, or something outside of pytest.
+It starts a session's ranks there (`--tfperf-launcher`): by mpirun, Slurm, Ray, or something outside of pytest.
 """

@@ -1,9 +1,9 @@
-"""What starts the ranks of a job on several nodes, and the engines by name, as `--tfperf-launcher` gives them.
+"""Engines, which start the ranks of a job on several nodes, by the names that `--tfperf-launcher` takes.
 
 To add a launcher, write its engine: one class that meets `Engine`, in a file of `engines/`; nothing else lists it. For
-`--tfperf-launcher="pbs OPTIONS"` that is the class `Pbs` in `pbs.py`, which is made with the options. It only says
-which command starts the ranks: `rank_launcher.py` runs it, and talks to the ranks. If it tells them their numbers in
-variables of its own, in place of TFPERF_RANK, `training/place.py` has to know those.
+`--tfperf-launcher="pbs OPTIONS"` that is the class `Pbs` in `pbs.py`, which is made with the options. It only gives the
+command that starts the ranks: `rank_launcher.py` runs it, and talks to the ranks. If the command gives ranks their
+numbers in variables of its own, in place of TFPERF_RANK, add these to `training/rank.py`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pytest_tfperf.workers.process_group import kill_group
 
 
 class Engine(Protocol):
-    """Starts ranks; one for a session.
+    """Starts a session's ranks.
 
     Attributes:
-        most_nodes: how many nodes there are; None if only the engine itself knows.
+        most_nodes: the number of nodes; None if only the engine itself knows it.
         starts_ranks: False if something else starts the ranks.
-        runs_programs: whether it can run a user's own program, and passes on what that prints.
+        runs_programs: whether it can run a user's own program, and passes on its output.
     """
 
     most_nodes: int | None
@@ -42,15 +42,15 @@ class Engine(Protocol):
         """The command that starts all ranks and ends when they have ended; empty if it starts none.
 
         Args:
-            nodes: on how many nodes.
-            ranks_per_node: how many ranks on each.
-            rank: the command of one rank; it finds out its number by itself (`training/place.py`).
+            nodes: the number of nodes.
+            ranks_per_node: the number of ranks on each.
+            rank: the command of a rank, which finds out its number by itself (`training/rank.py`).
             variables: names of the environment variables that each rank needs.
-            gpus: that the ranks of a node need together, where the engine chooses the nodes.
+            gpus: the number of GPUs that the ranks of a node need together, where the engine chooses the nodes.
         """
 
     def cancel(self) -> None:
-        """End what the command left behind, after it was killed; never raises."""
+        """End processes that the killed command left behind; never raises."""
 
 
 LOCAL: Final = "local"
@@ -58,7 +58,7 @@ NAMES: Final = sorted(path.stem for path in (Path(__file__).parent / "engines").
 
 
 def is_empty(option: str) -> bool:
-    """Whether an option lacks its value, as where a variable in it is not set: "--host=", or nothing at all."""
+    """Whether an option lacks its value, because a variable in it is not set: "--host=", or an empty word."""
     return not option.strip() or (option.startswith("--") and option.endswith("="))
 
 
@@ -105,9 +105,9 @@ class EngineProcess:
 
     Args:
         engine: cleans up after the command was killed.
-        command: what to run; empty if something else starts the ranks.
+        command: the command; empty if something else starts the ranks.
         environment: the command's environment variables.
-        log: file for what the command prints.
+        log: the file for the command's output.
     """
 
     def __init__(self, engine: Engine, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:

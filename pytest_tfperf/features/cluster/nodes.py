@@ -1,4 +1,4 @@
-"""The other nodes, as a session sees them: how many there are, and what starts jobs there."""
+"""The nodes of a session: their number, the network between them, and the launcher for them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class ClusterNodes:
     Args:
         engine: starts the ranks.
         named: the launcher as the user gave it.
-        interface: at which ranks call; "" for the one that leads to other machines.
-        port: at which they call; 0 for any that is free.
+        interface: the network interface that ranks call; "" for the interface that leads to other machines.
+        port: the port that they call; 0 for any free port.
         key_file: the key of ranks that something else starts; None for a new key.
         folder: the session's, for logs and a new key.
-        silence_seconds: how long a rank may take to call, and may send nothing.
+        silence_seconds: the most that a rank may take to call, and may send nothing.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class ClusterNodes:
 
     @property
     def link(self) -> str:
-        """The network at which ranks call."""
+        """The network that ranks call by."""
         return link_name(self._address)
 
     def require(self) -> None:
         """See `Nodes.require`."""
         if not self._engine.starts_ranks and not (self._port and self._key_file):
             raise TfperfError(
-                f"--tfperf-launcher={self._named}: ranks that something else starts must know before where to "
-                "call, and the key: set the ini values tfperf_port and tfperf_key_file"
+                f"--tfperf-launcher={self._named}: ranks that something else starts must know the port and the key "
+                "before: set the ini values tfperf_port and tfperf_key_file"
             )
         if self._key_file is not None:
             read_key(self._key_file)
@@ -85,17 +85,17 @@ class ClusterNodes:
 
     def close(self) -> None:
         """See `Nodes.close`."""
-        if "_rank_listener" in self.__dict__:  # it was made
+        if "_rank_listener" in self.__dict__:  # it has been made
             self._rank_listener.close()
 
     @cached_property
     def _address(self) -> str:
-        """At which ranks on other nodes call."""
+        """This machine's address for ranks on other nodes."""
         return find_address(self._interface)
 
     @cached_property
     def _rank_listener(self) -> RankListener:
-        """Where ranks connect; made for the first job with ranks."""
+        """The listener for ranks; made for the first job with ranks."""
         return RankListener(self._address, self._port, self._key_file, self._folder)
 
 
@@ -103,26 +103,26 @@ def find_address(interface: str = "") -> str:
     """The IPv4 address at which other machines reach this one.
 
     Args:
-        interface: its name, or an address or host name of this machine; "": the one that the host's name stands for,
-            else the one that leads to the default route.
+        interface: its name, or an address or host name of this machine; "" for the address of the host's name, else
+            that of the default route.
 
     Raises:
-        TfperfError: there is no such interface or address here; lists those that there are.
+        TfperfError: there is no such interface or address here; lists this machine's.
     """
     own = {
-        name: [one.address for one in addresses if one.family is socket.AF_INET]
+        name: [each.address for each in addresses if each.family is socket.AF_INET]
         for name, addresses in psutil.net_if_addrs().items()
     }
     own_addresses = [address for addresses in own.values() for address in addresses]
     if interface:
-        found = own[interface][0] if own.get(interface) else _resolved(interface)
-        if found not in own_addresses:
+        address = own[interface][0] if own.get(interface) else _resolved(interface)
+        if address not in own_addresses:
             known = ", ".join(f"{name} {' '.join(addresses)}" for name, addresses in sorted(own.items()) if addresses)
             raise TfperfError(
                 f"tfperf_interface: this machine has no network interface {interface!r} with an IPv4 address; it has "
                 f"{known}"
             )
-        return found
+        return address
     named = _resolved(socket.gethostname())
     if named in own_addresses and not named.startswith("127."):
         return named
@@ -141,7 +141,7 @@ def link_name(address: str, root: Path = ROOT) -> str:
     `root` is the folder above sys.
     """
     for name, addresses in psutil.net_if_addrs().items():
-        if any(one.address == address for one in addresses):
+        if any(each.address == address for each in addresses):
             stats = psutil.net_if_stats().get(name)
             megabits = 0 if stats is None or _is_made_up(root / "sys/class/net" / name) else stats.speed
             return f"{megabits / 1000:g}gbe" if megabits >= 1000 else ""
@@ -149,7 +149,7 @@ def link_name(address: str, root: Path = ROOT) -> str:
 
 
 def _is_made_up(interface: Path) -> bool:
-    """Whether an interface is no device, as in a container: Linux's veth always reports 10,000 Mb/s."""
+    """Whether an interface is virtual, as in a container, where veth always reports 10,000 Mb/s."""
     is_of_devices = (interface / "bonding").exists() or "DEVTYPE=vlan" in text_of(interface / "uevent")
     return "virtual" in interface.resolve().parts and not is_of_devices
 

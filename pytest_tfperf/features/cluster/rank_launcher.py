@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.2
 
 
 class RankCall(NamedTuple):
-    """A rank that has called, and what it said about itself."""
+    """The first message of a rank, and its channel."""
 
     channel: Channel
     rank: int
@@ -59,10 +59,10 @@ def wait_for_ranks(
 
     Args:
         listener: where they call.
-        job: what they will do.
+        job: their job.
         name: the job's name in the session.
-        silence_seconds: how long to wait for all of them.
-        engine: what starts them.
+        silence_seconds: the most to wait for all of them.
+        engine: the process that starts them.
 
     Raises:
         MeasurementError: a rank never called, called twice, or fits neither the job nor the other ranks.
@@ -85,12 +85,11 @@ def wait_for_ranks(
                 channel.close()  # a rank of an earlier job that was given up
                 continue
             undo.callback(channel.close)
-            said = (hello[key] for key in ("rank", "size", "host", "pid", "versions"))
-            call = RankCall(channel, *said)
+            call = RankCall(channel, *(hello[key] for key in ("rank", "size", "host", "pid", "versions")))
             if fault := _fault(job, call, calls):
-                for one in (call, *calls.values()):
+                for refused in (call, *calls.values()):
                     with suppress(ConnectionLost):
-                        one.channel.send({"refused": fault})  # it ends
+                        refused.channel.send({"refused": fault})  # it ends
                 raise engine.failure(fault)
             calls[call.rank] = call
         undo.pop_all()
@@ -100,7 +99,7 @@ def wait_for_ranks(
 def _fault(job: Job, call: RankCall, earlier: Mapping[int, RankCall]) -> str:
     """Why a rank can't join those that have called earlier; "" if it can."""
     before = earlier.get(call.rank)
-    # One that called, ended and was started again while the driver waited for others may join.
+    # A rank that called, ended and was started again while the driver waited for others may join.
     if before is not None and not before.channel.is_closed:
         return (
             f"rank {call.rank} was started twice: pid {before.pid} on {before.host}, and pid {call.pid} on {call.host}"
@@ -125,7 +124,7 @@ def _fault(job: Job, call: RankCall, earlier: Mapping[int, RankCall]) -> str:
 
 _VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
-# What changes how TensorFlow, its libraries and Horovod compute, or where they are found.
+# Variables that change the computations of TensorFlow, its libraries and Horovod, or their search paths.
 _PASSED_ON = (
     *("TF_", "KERAS_", "XLA_", "NCCL_", "HOROVOD_", "OMP_", "ONEDNN_", "MKL_", "LD_LIBRARY_PATH"),
     *("CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_OVERRIDE"),
@@ -134,13 +133,13 @@ _OWN = {"TF_CONFIG", "CUDA_VISIBLE_DEVICES", *_VARIABLES}  # each node has its o
 
 
 class RankListener:
-    """Where the ranks of a session call, and the key that they need; one for all launchers of a session.
+    """The listener for a session's ranks, and their key; all launchers of a session share it.
 
     Args:
         host: this machine's address, as ranks on other nodes reach it.
         port: to listen on; 0 for any free port.
-        key_file: a file that already holds the key, for ranks that something else starts; None for a new key.
-        key_folder: where a new key is kept in a file of mode 600, while ranks read it.
+        key_file: a file with the key, for ranks that something else starts; None for a new key.
+        key_folder: the folder for a new key, in a file of mode 600, while ranks read it.
 
     Raises:
         MeasurementError: nothing can listen there.
@@ -161,7 +160,7 @@ class RankListener:
         self._jobs = count(1)
 
     def key_file(self) -> AbstractContextManager[Path]:
-        """The file that ranks read the key from before they call; a new key's file lasts as long as the block."""
+        """The file with the key, which ranks read before they call; a new key's file lasts as long as the block."""
         return nullcontext(self._key_file) if self._key_file else new_key_file(self._key_folder, self._key)
 
     def new_job(self) -> int:
@@ -179,9 +178,9 @@ class ClusterLauncher:
     Args:
         engine: starts the ranks.
         local: starts jobs of one process.
-        rank_listener: returns where ranks call; first called when there are any.
+        rank_listener: returns the listener for ranks; first called for the first job with ranks.
         logs: folder for the ranks' logs. A rank on a node without this folder writes to the engine's output.
-        silence_seconds: how long a rank may take to call, and may send nothing.
+        silence_seconds: the most that a rank may take to call, and may send nothing.
         interpreter: runs the ranks.
     """
 
@@ -307,7 +306,7 @@ class ClusterLauncher:
 
 
 def _visible(command: Command, devices: Devices) -> dict[str, str]:
-    """Which GPUs a program sees on each node: the first of those that the user shows, else of all, by index.
+    """The variables with a program's GPUs on each node: the first that the user shows, else the first of all, by index.
 
     Other nodes' GPUs have other UUIDs. A program on CPUs must not take a GPU's memory.
 
@@ -331,5 +330,5 @@ def _visible(command: Command, devices: Devices) -> dict[str, str]:
 
 
 def _settings() -> list[str]:
-    """Names of this process's environment variables that ranks need because they change how TensorFlow works."""
+    """Names of this process's variables that change TensorFlow's computations, and so must be the same for ranks."""
     return sorted({name for name in os.environ if name.startswith(_PASSED_ON)} - _OWN)

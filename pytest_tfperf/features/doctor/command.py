@@ -48,8 +48,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if not 0.1 <= arguments.seconds <= 3600:
         raise TfperfError(f"--seconds={arguments.seconds:g}: give 0.1 to 3600, as the kernel counts ticks of 10 ms")
-    host, seen = read_host(), observe(arguments.seconds)
-    findings = host_findings(seen, arguments.dir, free_bytes=_free_bytes(arguments.dir))
+    host, observed = read_host(), observe(arguments.seconds)
+    findings = host_findings(observed, arguments.dir, free_bytes=_free_bytes(arguments.dir))
     findings += gpu_findings(other_process=process_name if gives_our_pids() else None, build=installed_build())
     is_fit = all(finding.level is not Level.UNFIT for finding in findings)
     if arguments.json:
@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Free space on the disk of the folder, which may not exist yet."""
+    """Free space on the disk of a folder, which may not exist yet."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     return shutil.disk_usage(there).free
 
@@ -95,7 +95,7 @@ _SUBJECT = max(map(len, Check)) + 2
 
 
 def render(machine: str, findings: Sequence[Finding]) -> str:
-    """All findings, then one line that says whether the machine is fit."""
+    """All findings, and then the conclusion in a line."""
     in_order = sorted(findings, key=lambda finding: tuple(Level).index(finding.level))
     lines = [machine, "", *(line for finding in in_order for line in _lines(finding)), "", conclusion(findings)]
     return "\n".join(lines)

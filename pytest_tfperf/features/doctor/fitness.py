@@ -13,11 +13,11 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.hardware.host import ROOT, cpu_quota, host_facts, text_of
 from pytest_tfperf.hardware.host_usage import HostUsage, cpu_numbers, known, pid_in
-from pytest_tfperf.reports.numbers import whole_percent
+from pytest_tfperf.reports.numbers import counted, whole_percent
 
 
 class Level(StrEnum):
-    """How bad a finding is, the worst first; the values are what a report shows."""
+    """The severity of a finding, the worst first; reports show the values."""
 
     UNFIT = "UNFIT"
     WARNING = "warning"
@@ -27,7 +27,7 @@ class Level(StrEnum):
 
 
 class Check(StrEnum):
-    """What was looked at; `command.WHY` says why each matters."""
+    """The subject of a finding; `command.WHY` says why each matters."""
 
     OTHER_PROCESSES = "other processes"
     LOAD = "load"
@@ -52,14 +52,14 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One subject.
+    """The state of a subject.
 
     Args:
-        subject: what was looked at.
+        subject: the checked part of the machine.
         level: UNFIT: a measurement would be discarded or wrong; WARNING: it would be noisier, or may not last;
             UNKNOWN: the machine does not report it.
-        fact: what was found, with figures.
-        fix: the command that fixes it, or what to do where no command can; "" for none.
+        fact: its state, with figures.
+        fix: the command that fixes it, or advice where no command can; "" for none.
     """
 
     subject: Check
@@ -69,8 +69,8 @@ class Finding:
 
 
 _LIMITS = DisturbanceLimits()
-_NOTABLE = 0.05  # of CPU time: below, it is what any machine does besides
-_LEAST_NAMED = 0.01  # of CPU time: a process that used less is not named
+_NOTABLE = 0.05  # of CPU time: any machine uses less for itself
+_LEAST_NAMED = 0.01  # of CPU time: processes below are not named
 _FLAGS, _KERNEL_THREAD = 6, 0x00200000  # proc(5): the field of stat after the name, and PF_KTHREAD in it
 _LEAST_MEMORY = 0.1  # of all memory
 _LEAST_DISK_BYTES = 100 * 2**20
@@ -81,14 +81,14 @@ _NETWORK_FUSE = ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What a host did for some seconds.
+    """The use of a host during some seconds.
 
     Args:
         telemetry: as in a run.
         memory_bytes: all memory.
         swap_used_bytes: of the whole machine.
         busy: CPU -> fraction of the time that it was busy.
-        throttled: how often the control group's quota held this process's group back meanwhile.
+        throttled: the number of times that a quota held our control group back.
     """
 
     telemetry: Telemetry
@@ -116,12 +116,12 @@ def observe(seconds: float) -> Observed:
 
 
 def host_findings(
-    seen: Observed, history: Path, *, free_bytes: int, root: Path = ROOT, affinity: Collection[int] | None = None
+    observed: Observed, history: Path, *, free_bytes: int, root: Path = ROOT, affinity: Collection[int] | None = None
 ) -> list[Finding]:
-    """What was found of the host.
+    """All findings about the host.
 
     Args:
-        seen: what it did.
+        observed: its use.
         history: the folder of the history, which need not exist yet.
         free_bytes: free space there.
         root: the folder above proc and sys.
@@ -129,18 +129,18 @@ def host_findings(
     """
     cpus = sorted(os.sched_getaffinity(0) if affinity is None else affinity)
     return [
-        *_usage(seen, root),
+        *_usage(observed, root),
         *_settings(root),
-        _quota(cpu_quota(root), len(cpus), seen.throttled),
-        _siblings(cpus, seen.busy, root),
+        _quota(cpu_quota(root), len(cpus), observed.throttled),
+        _siblings(cpus, observed.busy, root),
         _disk(history, free_bytes),
         _file_system(history, root),
     ]
 
 
-def _usage(seen: Observed, root: Path) -> Iterator[Finding]:
-    now = seen.telemetry
-    cores = f"{now.usable_cores} core{'' if now.usable_cores == 1 else 's'}"
+def _usage(observed: Observed, root: Path) -> Iterator[Finding]:
+    now = observed.telemetry
+    cores = counted(now.usable_cores, "core")
     yield _others(now, cores, root)
     if now.load_average_mean is not None:
         high = now.load_average_mean > now.usable_cores
@@ -152,10 +152,10 @@ def _usage(seen: Observed, root: Path) -> Iterator[Finding]:
         fact = f"the hypervisor gave {whole_percent(now.steal_fraction_mean)} of {cores} to other virtual machines"
         fix = "" if level is Level.OK else "use a machine that is not shared (a dedicated or metal instance)"
         yield Finding(Check.STEAL, level, fact, fix)
-    yield _swap(seen)
+    yield _swap(observed)
     if now.memory_available_bytes_min is not None:
-        few = now.memory_available_bytes_min < _LEAST_MEMORY * seen.memory_bytes
-        fact = f"{_gib(now.memory_available_bytes_min)} of {_gib(seen.memory_bytes)} available"
+        few = now.memory_available_bytes_min < _LEAST_MEMORY * observed.memory_bytes
+        fact = f"{_gib(now.memory_available_bytes_min)} of {_gib(observed.memory_bytes)} available"
         fix = "ps -eo pid,user,rss,args --sort=-rss | head   # end what is not needed" if few else ""
         yield Finding(Check.MEMORY, Level.WARNING if few else Level.OK, fact, fix)
 
@@ -166,7 +166,7 @@ def _others(now: Telemetry, cores: str, root: Path) -> Finding:
         return Finding(Check.OTHER_PROCESSES, Level.UNKNOWN, "the kernel does not report CPU time")
     level = _level(used, unfit=_LIMITS.other_cpu_fraction, notable=_NOTABLE)
     if level is Level.UNFIT and (now.idle_fraction_mean or 0.0) > _LIMITS.idle_fraction:
-        level = Level.WARNING  # they take nothing that a run needs
+        level = Level.WARNING  # enough idle cores are left for a run
     fact = f"used {whole_percent(used)} of {cores}"
     if level is Level.OK:
         return Finding(Check.OTHER_PROCESSES, level, fact)
@@ -187,15 +187,15 @@ def _can_end(pid: str, root: Path) -> bool:
     return pid != "1" and not (len(fields) > _FLAGS and int(fields[_FLAGS]) & _KERNEL_THREAD)
 
 
-def _swap(seen: Observed) -> Finding:
-    rate = seen.telemetry.swap_bytes_per_sec_mean
+def _swap(observed: Observed) -> Finding:
+    rate = observed.telemetry.swap_bytes_per_sec_mean
     if rate is None:
         return Finding(Check.SWAP, Level.UNKNOWN, "the kernel does not report swapping")
-    fact = f"{_gib(seen.swap_used_bytes)} in use, {rate / 2**20:.1f} MiB/s in and out"
+    fact = f"{_gib(observed.swap_used_bytes)} in use, {rate / 2**20:.1f} MiB/s in and out"
     fix = "free memory, then: sudo swapoff -a"
     if rate > _LIMITS.swap_bytes_per_sec:
         return Finding(Check.SWAP, Level.UNFIT, fact, fix)
-    if seen.swap_used_bytes > _NOTABLE * seen.memory_bytes:
+    if observed.swap_used_bytes > _NOTABLE * observed.memory_bytes:
         return Finding(Check.SWAP, Level.WARNING, fact, fix)
     return Finding(Check.SWAP, Level.OK, fact)
 
@@ -226,7 +226,7 @@ def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
 
 
 def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Finding:
-    """Foreign hardware threads on our cores: what runs there slows us, and our CPUs look idle."""
+    """Other processes on our cores' second threads slow a run, although our CPUs look idle."""
     folder = root / "sys/devices/system/cpu"
     shared = {cpu: _cpu_list(text_of(folder / f"cpu{cpu}/topology/thread_siblings_list")) for cpu in cpus}
     if not any(shared.values()):
@@ -264,29 +264,29 @@ def _file_system(folder: Path, root: Path) -> Finding:
 
 
 def _mounted(path: Path, mounts: str) -> tuple[str, str]:
-    """The type and mount point of the file system that holds a path: the longest mount point above it, the last one."""
-    found = ("", "")
+    """The type and mount point of a path's file system: the last of the longest mount points above the path."""
+    nearest = ("", "")
     for line in mounts.splitlines():
         words = line.split()
         # A blank in a path is written \\040.
         mount = words[1].replace("\\040", " ") if len(words) > 2 else ""
-        if mount and path.is_relative_to(mount) and len(mount) >= len(found[1]):
-            found = (words[2], mount)
-    return found
+        if mount and path.is_relative_to(mount) and len(mount) >= len(nearest[1]):
+            nearest = (words[2], mount)
+    return nearest
 
 
 def _cpu_list(text: str) -> list[int]:
     """The numbers of "0,32" or "0-1"."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         if first.isdecimal() and (last or first).isdecimal():
-            found += range(int(first), int(last or first) + 1)
-    return found
+            numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def _times_throttled() -> int:
-    """How often a quota held our control group back; 0 where the kernel does not count it."""
+    """The number of times that a quota held our control group back; 0 where the kernel does not count them."""
     for file in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
         for line in text_of(Path(file)).splitlines():
             name, _, count = line.partition(" ")

@@ -20,6 +20,7 @@ from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.hardware.host_usage import pid_in, process_name
 from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
 from pytest_tfperf.hardware.sampler import handles_of, read_gpus
+from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.telemetry import slowed_down
 
 _LIMITS = DisturbanceLimits()
@@ -27,12 +28,12 @@ _LIMITS = DisturbanceLimits()
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What TensorFlow's package holds for GPUs.
+    """The code for GPUs in TensorFlow's package.
 
     Args:
         cuda: its version of CUDA, (12, 5).
-        targets: the compute capabilities that it has finished code for.
-        compiled_by_drivers: those that it has PTX for, from which a driver makes code for later GPUs.
+        targets: the compute capabilities with finished code.
+        compiled_by_drivers: the compute capabilities with PTX, from which a driver compiles code for later GPUs.
     """
 
     cuda: tuple[int, int]
@@ -48,16 +49,16 @@ def gpu_findings(
     build: Build | None = None,
     settle_seconds: float = 1.5,
 ) -> list[Finding]:
-    """What was found of the driver and of each visible GPU; a fact that the driver does not report is left out.
+    """All findings about the driver and the visible GPUs; facts that the driver does not report are left out.
 
     Args:
         root: the folder above sys and dev.
         nvml: pynvml or a stand-in; None imports pynvml.
-        other_process: the name of a process by its pid; "" where it can't be seen. None where NVML's pids mean nothing.
-        environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter; CUDA_CACHE_PATH and HOME say
-            where the driver keeps compiled code.
-        build: what TensorFlow is made of; None where none is installed for GPUs.
-        settle_seconds: after which a GPU is looked at again that seems to be in use by processes that can't be seen.
+        other_process: returns the name of a process; "" where it can't be seen. None where NVML's pids are not valid.
+        environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter; CUDA_CACHE_PATH and HOME lead to
+            the driver's compiled code.
+        build: of the installed TensorFlow; None without one for GPUs.
+        settle_seconds: the wait before a second look at a GPU that seems to be in use by processes that can't be seen.
     """
     if driver_hangs(root):
         fact = "it does not answer"
@@ -66,57 +67,53 @@ def gpu_findings(
         with session(nvml, root) as opened:
             version = ask(opened, "nvmlSystemGetDriverVersion") or "unknown"
             cards, notes = read_cards(opened, root)
-            found = [Finding(Check.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
-            found += found or [Finding(Check.DRIVER, Level.OK, f"version {version}, {_gpus(len(cards))}")]
+            findings = [Finding(Check.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
+            findings = findings or [Finding(Check.DRIVER, Level.OK, f"version {version}, {counted(len(cards), 'GPU')}")]
             visible = visible_gpus(cards, environ)
             driver = ask(opened, "nvmlSystemGetCudaDriverVersion") or 0
             for card in cards:
                 if shown := [gpu.uuid for gpu in card.usable if gpu in visible]:
                     if build is not None:
-                        found += _code(card, build, (driver // 1000, driver % 1000 // 10), environ)
-                    found += _of_card(opened, card, _seen(opened, shown, other_process, settle_seconds))
-            return found
+                        findings += _code(card, build, (driver // 1000, driver % 1000 // 10), environ)
+                    findings += _of_card(opened, card, _states(opened, shown, other_process, settle_seconds))
+            return findings
     except NvmlError as error:
         if error.fault:
             return [Finding(Check.DRIVER, Level.UNFIT, str(error), "nvidia-smi")]
         return [Finding(Check.DRIVER, Level.ABSENT, f"tests run on CPUs only: {error}")]
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'' if count == 1 else 's'}"
-
-
-def _seen(
+def _states(
     nvml: Any, uuids: Sequence[str], other_process: Callable[[int], str] | None, settle_seconds: float
 ) -> Sequence[GpuTelemetry]:
     """The state of a GPU, or of its MIG devices."""
     handles = handles_of(nvml, uuids)
-    now = read_gpus(nvml, handles, other_process)
-    if any(_is_in_use_unseen(one) for one in now):
-        # Without persistence mode it slept until we asked, and seems to be in use for a moment after it wakes.
+    states = read_gpus(nvml, handles, other_process)
+    if any(map(_is_in_use_unseen, states)):
+        # Without persistence mode this query wakes it, and it seems to be in use for a moment.
         time.sleep(settle_seconds)
-        now = read_gpus(nvml, handles, other_process)
-    return now
+        states = read_gpus(nvml, handles, other_process)
+    return states
 
 
 def _is_in_use_unseen(now: GpuTelemetry) -> bool:
     return now.other_processes is None and (now.utilisation_fraction_mean or 0.0) > _LIMITS.gpu_utilisation_fraction
 
 
-def _of_card(nvml: Any, card: Card, seen: Sequence[GpuTelemetry]) -> Iterator[Finding]:
-    """Of a GPU, of which `seen` is the state, or that of its MIG devices: only processes differ between these."""
+def _of_card(nvml: Any, card: Card, states: Sequence[GpuTelemetry]) -> Iterator[Finding]:
+    """Findings about a GPU in this state; of its MIG devices' states only the processes differ."""
     index = card.gpu.index
     yield from _compute_mode(nvml, card.handle, index)
     yield from _persistence(nvml, card.handle, index)
     yield from _power_limit(nvml, card.handle, index)
-    yield from _clocks(nvml, card.handle, index, seen[0])
-    for now in seen:
+    yield from _clocks(nvml, card.handle, index, states[0])
+    for now in states:
         yield from _processes(index, now)
     yield from _errors(nvml, card.handle, index)
 
 
 def _compiled_code(environ: Mapping[str, str]) -> Path:
-    """Where the driver keeps what it compiled (CUDA C++ Programming Guide, CUDA environment variables)."""
+    """The folder of the driver's compiled code (CUDA C++ Programming Guide, CUDA environment variables)."""
     return Path(environ.get("CUDA_CACHE_PATH") or Path(environ.get("HOME", "/"), ".nv/ComputeCache"))
 
 
@@ -161,7 +158,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def installed_build() -> Build | None:
-    """Of the TensorFlow that this Python has, without the seconds of an import; None without one for GPUs."""
+    """The build of this Python's TensorFlow, without the seconds of an import; None without one for GPUs."""
     spec = find_spec("tensorflow")
     for folder in (spec.submodule_search_locations if spec is not None else None) or ():
         file = Path(folder) / "python/platform/build_info.py"
@@ -170,17 +167,17 @@ def installed_build() -> Build | None:
 
 
 def parsed_build(text: str) -> Build | None:
-    """What TensorFlow's build_info.py says; None if that is not of a build for NVIDIA's GPUs."""
+    """The build in a text of TensorFlow's build_info.py; None for a build without NVIDIA's GPUs."""
     cuda = re.search(r"'cuda_version', '(\d+)\.(\d+)", text)
     listed = re.search(r"'cuda_compute_capabilities', (\[[^]]*\])", text)
     if cuda is None or listed is None:
         return None
-    found: dict[str, list[tuple[int, int]]] = {"sm": [], "compute": []}
+    capabilities: dict[str, list[tuple[int, int]]] = {"sm": [], "compute": []}
     for name in ast.literal_eval(listed[1]):
         kind, _, digits = str(name).partition("_")
-        if kind in found and digits.isdecimal():
-            found[kind].append((int(digits[:-1]), int(digits[-1])))
-    return Build((int(cuda[1]), int(cuda[2])), tuple(found["sm"]), tuple(found["compute"]))
+        if kind in capabilities and digits.isdecimal():
+            capabilities[kind].append((int(digits[:-1]), int(digits[-1])))
+    return Build((int(cuda[1]), int(cuda[2])), tuple(capabilities["sm"]), tuple(capabilities["compute"]))
 
 
 def _compute_mode(nvml: Any, handle: Any, index: int) -> Iterator[Finding]:

@@ -1,5 +1,5 @@
 """Old packages and code, kept runnable.
 
-For everybody: a suspected slowdown is confirmed beside the environment in which its baseline was recorded.
-It gives a session these environments, and `tfperf reference` builds, lists and removes them.
+For everybody: suspected slowdowns are confirmed beside the environments in which the baselines were recorded.
+It provides these environments to a session, and `tfperf reference` builds, lists and removes them.
 """

@@ -85,7 +85,8 @@ def _create(arguments: argparse.Namespace) -> int:
     for row in {(row.lock, row.commit): row for row in rows}.values():
         try:
             environment = store.create(row, show)
-            if any(isinstance(parse_subject(one.key.workload), Workload) for one in rows if one.lock == row.lock):
+            subjects = [parse_subject(other.key.workload) for other in rows if other.lock == row.lock]
+            if any(isinstance(subject, Workload) for subject in subjects):
                 tensorflow, _ = check(environment, [], root())
                 show(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
             else:  # a user's program need not use TensorFlow

@@ -1,4 +1,4 @@
-"""The Python and the user's code that a baseline was recorded with, kept runnable, and its launchers in a session."""
+"""Reference environments, the packages and code that baselines were recorded with, and their launchers in a session."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pytest_tfperf.workers.launcher import Launcher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceEnvironment:
-    """An interpreter with the packages, and the user's code at the commit, that baselines were recorded with.
+    """An interpreter with the packages, and the user's code at the commit, of recorded baselines.
 
     Args:
         name: its name in `tfperf reference list`, or the text given to --tfperf-reference.
         python: the interpreter, an absolute path.
         source: folder of the user's code; None for the current code.
-        replaces: the folder that `source` is another copy of; None for pytest's rootdir.
+        replaces: the folder in whose place `source` is used; None for pytest's rootdir.
     """
 
     name: str
@@ -65,24 +65,24 @@ def parse_reference(text: str) -> ReferenceEnvironment:
         ValueError: PYTHON can't be run, or SOURCE_DIR is no folder.
     """
     python, colon, folder = text.partition(":")
-    found = find_python(python)
+    interpreter = find_python(python)
     if not colon:
-        return ReferenceEnvironment(name=text, python=found)
+        return ReferenceEnvironment(name=text, python=interpreter)
     source = Path(folder).expanduser().absolute()
     if not folder or not source.is_dir():
         raise ValueError(f"must name a folder of source code after the colon, and {folder!r} is none")
-    return ReferenceEnvironment(name=text, python=found, source=source)
+    return ReferenceEnvironment(name=text, python=interpreter, source=source)
 
 
 def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root: Path) -> tuple[str, dict[str, str]]:
     """Check that the Python imports TensorFlow, and that the code has the workloads' models and pipelines.
 
-    Takes as long as importing TensorFlow, and trains nothing. Returns TensorFlow's version, and why a workload can't be
-    used, by id, for each whose model or pipeline is missing, there or here.
+    Takes as long as importing TensorFlow, and trains nothing. Returns TensorFlow's version, and id -> reason for each
+    workload whose model or pipeline is missing, there or here.
 
     Args:
-        environment: to be checked.
-        workloads: what is to be measured in it.
+        environment: the environment to check.
+        workloads: the workloads to be measured in it.
         root: pytest's rootdir.
 
     Raises:
@@ -123,13 +123,13 @@ def _own_functions(workload: Workload) -> list[str]:
 
 
 class ReferenceLaunchers:
-    """The reference environments that a session's baselines name; one for a session.
+    """The reference environments of a session's baselines.
 
     Args:
         find: returns the environment that serves a baseline; raises TfperfError if there is none.
         launch: returns a launcher that starts workers in an environment.
         root: pytest's rootdir.
-        baselines: the folder that holds the locks of new baselines.
+        baselines: the folder for the locks of new baselines.
     """
 
     def __init__(
@@ -150,8 +150,7 @@ class ReferenceLaunchers:
     def check(self, rows: Iterable[Baseline]) -> list[str]:
         """Check the environments of these baselines, each once, because it imports TensorFlow.
 
-        Returns a sentence for each reason why baselines have no reference environment, with their number. Those are
-        judged without one.
+        Returns a sentence for each reason why baselines have no reference environment, with their number.
         """
         by_lock: dict[tuple[str, str], list[Baseline]] = {}
         for row in rows:
@@ -185,25 +184,25 @@ class ReferenceLaunchers:
         return self._launchers[environment]
 
     def before_recording(self, commit: str) -> str:
-        """Why environments of what is recorded at this commit can't be built again; "" where they can."""
+        """See `References.before_recording`."""
         return unrepeatable_commit(commit)
 
     def lock(self, row: Baseline) -> Baseline:
-        """The new row with the lock of the packages that are installed here, which is written beside the baselines."""
+        """The new row, with a lock of the packages installed here, written beside the baselines."""
         if row.machine not in self._locks:  # the packages stay the same, and listing them is slow
             self._locks[row.machine] = write_lock(self._baselines, row.machine, root=self._root)
         return replace(row, lock=self._locks[row.machine])
 
     def recorded(self, row: Baseline, rows: Iterable[Baseline]) -> list[str]:
-        """Delete locks that no row of the machine names; says how the row's environment will differ."""
-        forget_locks(self._baselines, row.machine, {one.lock for one in rows})
+        """Delete locks that no row of the machine names; returns how the row's environment will differ."""
+        forget_locks(self._baselines, row.machine, {other.lock for other in rows})
         return [text for text in (unrepeatable(row), *read_lock(self._baselines / row.lock).warnings) if text]
 
     def _try(self, environment: ReferenceEnvironment, rows: list[Baseline]) -> Counter[str]:
-        """Note which rows can be measured in the environment; returns why others can't, with their number."""
+        """Note the rows that can be measured in the environment; returns the reasons why others can't, with numbers."""
         subjects = {row.key.workload: parse_subject(row.key.workload) for row in rows}
-        workloads = [one for one in subjects.values() if isinstance(one, Workload)]
-        commands = [one.id for one in subjects.values() if not isinstance(one, Workload)]
+        workloads = [subject for subject in subjects.values() if isinstance(subject, Workload)]
+        commands = [subject.id for subject in subjects.values() if not isinstance(subject, Workload)]
         faults: dict[str, str] = {}
         if commands:  # they may train with any package
             try:
@@ -215,6 +214,6 @@ class ReferenceLaunchers:
                 _, unknown = check(environment, workloads, self._root)
                 faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
             except TfperfError as error:
-                faults |= dict.fromkeys([one.id for one in workloads], str(error))
+                faults |= dict.fromkeys([workload.id for workload in workloads], str(error))
         self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in faults}
         return Counter(faults[row.key.workload] for row in rows if row.key.workload in faults)

@@ -27,12 +27,12 @@ StatusCallback = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One environment as `tfperf reference list` shows it.
+    """An environment as `tfperf reference list` shows it.
 
     Args:
-        name: what `tfperf reference remove` takes.
-        fault: why it can't be used, and what to do; "" if it can.
-        lock: what it was built from; None if its creation was interrupted.
+        name: the argument of `tfperf reference remove`.
+        fault: why it can't be used, and the next step; "" if it can.
+        lock: the lock of its packages; None if its creation was interrupted.
         commits: the commits whose code it has.
         rows: number of baselines that it serves.
         bytes: its size on disk.
@@ -80,7 +80,7 @@ class ReferenceStore:
         return self._environment(row, repository_of(self._root) or self._root)
 
     def create(self, row: Baseline, progress: StatusCallback) -> ReferenceEnvironment:
-        """Build what the row's environment lacks, and reuse the rest; a failure leaves nothing incomplete.
+        """Build the missing parts of the row's environment; a failure leaves nothing incomplete.
 
         Raises:
             TfperfError: the row names no lock or commit, the commit is gone, its Python is missing, the packages can't
@@ -170,7 +170,7 @@ class ReferenceStore:
         return ""
 
     def _build_it(self, home: Path) -> str:
-        """The command that builds it, for the current folder."""
+        """The next step: the command that builds it from the current folder."""
         folder, baselines = (shlex.quote(os.path.relpath(path)) for path in (self._folder.parent, self._baselines))
         machine = home.name.rpartition("-")[0]
         return f"Build it: tfperf reference create --machine={machine} --dir={folder} --baselines={baselines}"

@@ -118,18 +118,18 @@ def _request(arguments: argparse.Namespace) -> Request:
 def _report(done: Replay) -> str:
     measurements = [judged.measurement for judged in done.judged]
     columns = width()
-    judged = [one for one in done.judged if one.measurement.verdict]
-    messages = ["\n".join([*rendered(message(one.measurement, hint=one.hint), columns), ""]) for one in judged]
+    judged = [each for each in done.judged if each.measurement.verdict]
+    messages = ["\n".join([*rendered(message(each.measurement, hint=each.hint), columns), ""]) for each in judged]
     refused = [f"{len(done.refused)} not judged"] if done.refused else []
     counted = ", ".join(filter(None, [counts(measurements), *refused]))
     return "\n".join([*messages, *map(str, measurement_table(measurements, columns)), "", counted])
 
 
 def _status(done: Replay) -> int:
-    verdicts = [one.measurement.verdict for one in done.judged if one.measurement.verdict]
+    verdicts = [judged.measurement.verdict for judged in done.judged if judged.measurement.verdict]
     outcomes = {verdict.outcome for verdict in verdicts if verdict.if_slower is Consequence.FAILS}
     # Figures keep the verdicts that they were recorded with.
-    outcomes |= {figure.outcome for one in done.judged for figure in one.measurement.figures if figure.outcome}
+    outcomes |= {figure.outcome for judged in done.judged for figure in judged.measurement.figures if figure.outcome}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
     if done.refused and not done.judged:

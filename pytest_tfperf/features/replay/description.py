@@ -1,4 +1,4 @@
-"""What a log is of: the user names it, and nothing that the log's header states may contradict that."""
+"""The workload and topology of a log: the user names them, and the log's header must not contradict them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _UPDATES = {update.value: update for update in VariableUpdate} | {
     "collective_all_reduce": VariableUpdate.COLLECTIVE,
     "distributed_all_reduce": VariableUpdate.COLLECTIVE,
 }
-"""Our names for tf_cnn_benchmarks' values; we have no name for its other ones."""
+"""tf_cnn_benchmarks' values with a name of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogDescription:
-    """What a log is of.
+    """A log with its workload and topology.
 
     Args:
         log: the log.
-        workload: what was trained.
+        workload: the trained workload.
         topology: nodes x devices per node, as in "2x4".
     """
 
@@ -41,18 +41,18 @@ class LogDescription:
 
 
 def describe(log: Log, workload: Workload, topology: str | None) -> LogDescription:
-    """The description of a log.
+    """Check the user's workload and topology against a log.
 
     Args:
         log: the log.
-        workload: what the user says was trained; no header states all of it, such as the precision.
+        workload: the user's; no header states all of it, such as the precision.
         topology: nodes x devices per node as the user gave them, checked before; None to use the header's.
 
     Raises:
         TfperfError: the log's header contradicts the user, or does not state the topology.
     """
-    if found := list(_contradictions(log.header, workload, topology)):
-        raise TfperfError(f"{log.name} is of something else: {'; '.join(found)}", next_step="Correct the options")
+    if faults := list(_contradictions(log.header, workload, topology)):
+        raise TfperfError(f"{log.name} is of something else: {'; '.join(faults)}", next_step="Correct the options")
     topology = topology or log.header.topology
     if topology is None:
         raise TfperfError(
@@ -72,7 +72,7 @@ def _contradictions(stated: Header, workload: Workload, topology: str | None) ->
 
 
 def _compared(stated: Header, workload: Workload) -> Iterator[tuple[str, str, bool]]:
-    """For each fact about the workload in the log: its name, our value, and whether the two agree."""
+    """For each fact about the workload in the log: its name, our value, and whether they agree."""
     if model := stated.get(header.MODEL):
         yield header.MODEL, workload.model, _plain(model) == _plain(workload.model.rpartition(":")[2])
     if mode := stated.get(header.MODE):
@@ -82,9 +82,8 @@ def _compared(stated: Header, workload: Workload) -> Iterator[tuple[str, str, bo
         yield header.BATCH, str(workload.batch_size), batch == workload.batch_size
     if update := stated.get(header.VARIABLES):
         yield header.VARIABLES, workload.variable_update.value, _UPDATES.get(update) is workload.variable_update
-    if (
-        workload.variable_update is VariableUpdate.REPLICATED and stated.device_count != 1
-    ):  # one device has no all-reduce
+    exchanges = workload.variable_update is VariableUpdate.REPLICATED and stated.device_count != 1
+    if exchanges:  # a single device has no all-reduce
         for name, nccl in ((header.ALL_REDUCE, "nccl"), (header.USE_NCCL, "True")):
             if sums := stated.get(name):
                 ours = workload.all_reduce
@@ -102,7 +101,7 @@ def _compared(stated: Header, workload: Workload) -> Iterator[tuple[str, str, bo
 
 
 def _same_data(dataset: str, workload: Workload) -> bool:
-    """tf_cnn_benchmarks makes synthetic images once, on the device; a user's own pipeline may read anything."""
+    """Whether the input agrees: tf_cnn_benchmarks' synthetic images are on the device; a user's may be anything."""
     pipeline = workload.input_pipeline
     if dataset.endswith("(synthetic)"):
         return pipeline not in catalogue.pipelines() or not catalogue.data_set_of(pipeline)

@@ -27,16 +27,15 @@ from pytest_tfperf.stores.baselines import BaselineStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """How files are judged.
+    """The user's options for files to judge.
 
     Args:
         machine: name of the machine whose baselines count; "" for the machine that measured. A log does not name it.
-        workload: what the logs are of; None without logs, because no log states all of it.
-        topology: nodes x devices per node of the logs, as in "2x4"; None to use what their headers say.
+        workload: of the logs; None without logs, because no log states all of it.
+        topology: nodes x devices per node of the logs, as in "2x4"; None to use their headers'.
         store: the baselines; None to use the row that each measurement was judged against when it was measured.
-        tolerance: the accepted change; None to use the store's row, then what the measurement was judged with, then
-            the default.
-        only_training: leave out what an evaluation printed into a log.
+        tolerance: the accepted change; None to use that of the store's row, then the measurement's, then the default.
+        only_training: leave out an evaluation's lines in a log.
 
     Raises:
         TfperfError: the topology is not two numbers from 1.
@@ -64,37 +63,37 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The judged measurements in the order of the files, and why others could not be judged."""
+    """The judged measurements in the order of the files, and the errors of other files."""
 
     judged: tuple[Judged, ...]
     refused: tuple[TfperfError, ...]
 
 
 def replay(files: Iterable[Path], request: Request) -> Replay:
-    """Judge logs and exported measurements; each file is read once, so that pipes can be replayed.
+    """Judge logs and exported measurements; reads each file once, so that pipes can be replayed.
 
     Raises:
         TfperfError: nothing can be judged: a log without a machine or workload, or baselines that can't be read.
     """
-    found: list[LogDescription | Measurement | TfperfError] = []
+    entries: list[LogDescription | Measurement | TfperfError] = []
     for path in files:
         try:
             read = _read(path, request)
         except TfperfError as error:
-            found.append(error)
+            entries.append(error)
             continue
-        found += [_described(read, request)] if isinstance(read, Log) else read
-    logs = sum(isinstance(one, LogDescription) for one in found)
+        entries += [_described(read, request)] if isinstance(read, Log) else read
+    logs = sum(isinstance(entry, LogDescription) for entry in entries)
     judged: list[Judged] = []
     refused: list[TfperfError] = []
-    for one in found:
+    for entry in entries:
         try:
-            if isinstance(one, TfperfError):
-                refused.append(one)
-            elif isinstance(one, LogDescription):
-                judged.append(_judged_log(one, request, tests=logs))
+            if isinstance(entry, TfperfError):
+                refused.append(entry)
+            elif isinstance(entry, LogDescription):
+                judged.append(_judged_log(entry, request, tests=logs))
             else:
-                judged.append(_judged_measurement(one, request))
+                judged.append(_judged_measurement(entry, request))
         except TfperfError as error:
             refused.append(error)
     return Replay(tuple(judged), tuple(refused))
@@ -103,12 +102,12 @@ def replay(files: Iterable[Path], request: Request) -> Replay:
 def _read(path: Path, request: Request) -> Log | list[Measurement]:
     text, name = files.read(path), files.shown(path)
     if measurement_file.is_measurement_file(text):
-        return [replace(one, file=name) for one in measurement_file.parse(text, name)]
+        return [replace(measurement, file=name) for measurement in measurement_file.parse(text, name)]
     return tf_cnn_log.parse(text, name, only_training=request.only_training)
 
 
 def _described(log: Log, request: Request) -> LogDescription | TfperfError:
-    """What a log is of, or why that can't be known.
+    """The description of a log, or the error why there is none.
 
     Raises:
         TfperfError: no machine or no workload was named, so no log can be judged.
@@ -127,18 +126,18 @@ def _described(log: Log, request: Request) -> LogDescription | TfperfError:
 
 
 def _judged_log(described: LogDescription, request: Request, *, tests: int) -> Judged:
-    """Judge a log. It holds one run, and nothing can be measured again to confirm a slowdown.
+    """Judge a log. It holds a single run, and nothing can be measured again to confirm a slowdown.
 
-    `tests` is the number of logs that are judged together, which share the false alarms.
+    `tests` is the number of logs that are judged together, which share the false-alarm rate.
     """
     assert request.store is not None, "_described has refused a log without a machine, which has a store"
     run = described.log.run(described.examples_per_step)
-    found = _reference(request.store, request.machine, Key(described.workload.id, described.topology))
+    reference = _reference(request.store, request.machine, Key(described.workload.id, described.topology))
     stated = described.log.header
-    if stated.on_cpus and found.baseline is not None and found.baseline.gpu:
+    if stated.on_cpus and reference.baseline is not None and reference.baseline.gpu:
         raise TfperfError(
             f"{described.log.name}: {stated.facts[DEVICES]}, and the baseline of {request.machine} is of "
-            f"{found.baseline.gpu}",
+            f"{reference.baseline.gpu}",
             next_step="Name the machine that the log is of with --machine=NAME",
         )
     measurement = Measurement(
@@ -150,15 +149,16 @@ def _judged_log(described: LogDescription, request: Request, *, tests: int) -> J
         devices=described.topology,
         runs=(run,),
         throughput=summarise([run]),
-        document=found.document,
+        document=reference.document,
     )
-    accepted = found.tolerance(request.tolerance, Tolerance())
-    measurement = replace(measurement, verdicts=(_judged(measurement, found, accepted, max_runs=1, tests=tests),))
+    accepted = reference.tolerance(request.tolerance, Tolerance())
+    verdict = _judged(measurement, reference, accepted, max_runs=1, tests=tests)
+    measurement = replace(measurement, verdicts=(verdict,))
     return Judged(measurement, _next_step(measurement, request.store))
 
 
 def _next_step(measurement: Measurement, store: BaselineStore | None) -> str:
-    """What to do if a replay found no baseline; "" if it found one.
+    """The next step for a measurement without a baseline; "" with one.
 
     `store` is None if the measurement was judged against the row that it holds.
     """
@@ -179,25 +179,25 @@ def _no_rows(machine: str, store: BaselineStore) -> str:
 
 
 def _judged_measurement(recorded: Measurement, request: Request) -> Judged:
-    """Judge an exported measurement again, from all of its runs; one that was only measured stays as it is."""
+    """Judge an exported measurement again, from all of its runs; without a verdict it stays as it is."""
     then, store = recorded.verdict, request.store
     if store is not None:
         recorded = replace(recorded, machine=request.machine or recorded.machine)
-        found = _reference(store, recorded.machine, recorded.key, recorded)
+        reference = _reference(store, recorded.machine, recorded.key, recorded)
     elif then is not None:
-        found = Reference(then.baseline, then.is_floor, then.noise, recorded.document)
+        reference = Reference(then.baseline, then.is_floor, then.noise, recorded.document)
     else:
         return Judged(recorded)
-    accepted = found.tolerance(request.tolerance, (then and then.tolerance) or Tolerance())
-    measurement, verdict = _decided(recorded, found, accepted)
-    measurement = replace(measurement, document=found.document, verdicts=(verdict, *recorded.figures))
+    accepted = reference.tolerance(request.tolerance, (then and then.tolerance) or Tolerance())
+    measurement, verdict = _decided(recorded, reference, accepted)
+    measurement = replace(measurement, document=reference.document, verdicts=(verdict, *recorded.figures))
     return Judged(measurement, _next_step(measurement, store))
 
 
-def _decided(recorded: Measurement, found: Reference, tolerance: Tolerance) -> tuple[Measurement, Verdict]:
-    """The verdict, and the measurement with the runs that it rests on; no further run is possible."""
+def _decided(recorded: Measurement, reference: Reference, tolerance: Tolerance) -> tuple[Measurement, Verdict]:
+    """The verdict, and the measurement with the runs that it is based on; no further run is possible."""
     if recorded.runs:
-        verdict = _judged(recorded, found, tolerance)
+        verdict = _judged(recorded, reference, tolerance)
         if verdict.is_decided:
             return replace(recorded, throughput=summarise(recorded.runs)), verdict
     undisturbed = tuple(run for run in recorded.runs if run.disturbance is None)
@@ -205,11 +205,11 @@ def _decided(recorded: Measurement, found: Reference, tolerance: Tolerance) -> t
     if gave_up or not undisturbed:
         return recorded, invalid(None)
     measurement = replace(recorded, runs=undisturbed, throughput=summarise(undisturbed))
-    return measurement, _judged(measurement, found, tolerance, max_runs=len(undisturbed))
+    return measurement, _judged(measurement, reference, tolerance, max_runs=len(undisturbed))
 
 
 def _reference(store: BaselineStore, machine: str, key: Key, of: Measurement | None = None) -> Reference:
-    """What is judged against. Only a measurement knows its GPUs' rates, which a floor needs."""
+    """The baseline to judge against. Only a measurement has its GPUs' rates, which a floor needs."""
     return reference_for(
         store.load(machine),
         store.published_like(key),
@@ -221,18 +221,18 @@ def _reference(store: BaselineStore, machine: str, key: Key, of: Measurement | N
 
 
 def _judged(
-    measurement: Measurement, found: Reference, tolerance: Tolerance, *, max_runs: int | None = None, tests: int = 1
+    measurement: Measurement, reference: Reference, tolerance: Tolerance, *, max_runs: int | None = None, tests: int = 1
 ) -> Verdict:
     """The verdict on the measurement's runs; pairs and drift count only if it is judged against the same row again."""
     then = measurement.verdict
-    if found.baseline is not None:
-        require_same_unit(found.baseline, measurement.throughput.unit)
+    if reference.baseline is not None:
+        require_same_unit(reference.baseline, measurement.throughput.unit)
     evidence = Evidence(
-        throughput=summarise(measurement.runs), reference=found, tolerance=tolerance, tests=tests, max_runs=max_runs
+        throughput=summarise(measurement.runs), reference=reference, tolerance=tolerance, tests=tests, max_runs=max_runs
     )
     if then is not None:
         evidence = replace(evidence, tests=then.tests, suspects=then.tests)
-    if then is not None and then.baseline == found.baseline:
+    if then is not None and then.baseline == reference.baseline:
         evidence = replace(
             evidence,
             pairs=measurement.pairs,

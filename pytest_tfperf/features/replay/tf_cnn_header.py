@@ -1,7 +1,7 @@
-"""The header in which tf_cnn_benchmarks says what it runs: model, mode, batch size, devices, variables.
+"""The header of tf_cnn_benchmarks' logs: model, mode, batch size, devices, variables.
 
 Format: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py, `print_info`. Under Horovod every worker
-prints it. The precision is not in it. Where the log shows the command line too, that is read for it.
+prints it. The precision is not in it, but in the command line, where the log shows that, too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _FALSE = ("0", "f", "false", "n", "no")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that the header states, and the log's line that does."""
+    """A fact of the header, and its line in the log."""
 
     name: str
     value: str
@@ -66,7 +66,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a log states about its run; a log without header states nothing."""
+    """The facts that a log states about its run; none without a header."""
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class Header:
 
     @property
     def has_all_devices(self) -> bool:
-        """Whether `devices` are all of the run; with parameter servers they are one worker's."""
+        """Whether `devices` are all of the run; with parameter servers they are a single worker's."""
         over_all = all("horovod" in device for device in self.devices)
         local = not any("job:" in device for device in self.devices) and self.get(VARIABLES) != "horovod"
         return bool(self.devices) and (over_all or local)
@@ -120,7 +120,7 @@ class Header:
 
 
 def facts_of(line: str, number: int) -> Iterator[Fact]:
-    """What one line states; several facts where workers' lines ran into each other."""
+    """The facts in a line; several where workers' lines ran into each other."""
     if not _LIKELY.search(line):
         return
     for name, pattern in _PATTERNS.items():
@@ -129,31 +129,31 @@ def facts_of(line: str, number: int) -> Iterator[Fact]:
 
 
 def header_of(facts: Iterable[Fact], name: str, *, only_training: bool = False) -> Header:
-    """The header of one run, from the facts of all workers in the order of their lines.
+    """The header of a run, from the facts of all workers in the order of their lines.
 
     Args:
-        facts: those of `facts_of`.
+        facts: by `facts_of`.
         name: the log, for messages.
         only_training: leave out a header whose mode is evaluation.
 
     Raises:
         DocumentError: two facts contradict each other, so the file holds several runs; names both lines.
     """
-    found: dict[str, Fact] = {}
+    by_name: dict[str, Fact] = {}
     for block in _blocks(facts):
         if only_training and {fact.value for fact in block if fact.name == MODE} == {EVALUATION}:
             continue
         for fact in block:
-            first = found.setdefault(fact.name, fact)
+            first = by_name.setdefault(fact.name, fact)
             if _comparable(first.value) != _comparable(fact.value):
                 raise DocumentError(
                     f"{name}: {first}, and {fact}: the log holds several runs", next_step=_one_run(first, fact)
                 )
-    return Header(found)
+    return Header(by_name)
 
 
 def _blocks(facts: Iterable[Fact]) -> list[list[Fact]]:
-    """The facts cut before each model's name, with which a header begins."""
+    """The facts of each header, which begins with the model's name."""
     blocks: list[list[Fact]] = [[]]
     for fact in facts:
         if fact.name == MODEL:
@@ -171,7 +171,7 @@ def _plain(name: str, match: re.Match[str]) -> str:
 
 
 def _comparable(value: str) -> str:
-    """Workers of one job name their devices by their own task."""
+    """A value without task numbers: each worker of a job names its devices by its own."""
     return re.sub(r"task:?\d+", "task", value)
 
 

@@ -1,4 +1,4 @@
-"""The lines that tf_cnn_benchmarks prints, read from any log that holds them, or refused.
+"""The lines of tf_cnn_benchmarks, read from any log that holds them, or refused.
 
 Formats: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py. The speeds of a step line are one worker's,
 averaged since the first timed step; a total is over all workers. Under Horovod every worker prints all lines, without a
@@ -40,7 +40,7 @@ _MESSAGES = ("log", "message", "msg", "MESSAGE", "textPayload", "text", "line")
 
 
 def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each line that was printed, with the number of the log's line that it stands in, from 1."""
+    """Each printed line, with the number of its line in the log, from 1."""
     text = text.replace("\0", "")  # a log that was emptied while a program wrote to it begins with zeros
     for number, line in enumerate(_LINE_ENDS.split(text), start=1):
         for printed in _LINE_ENDS.split(_unwrapped(line)):
@@ -48,7 +48,7 @@ def numbered_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _unwrapped(line: str) -> str:
-    """What a JSON object says was printed; the line itself where it is no such object."""
+    """The message in a JSON object of a log; any other line as it is."""
     if not line.lstrip().startswith("{"):
         return line
     try:
@@ -64,7 +64,7 @@ def _unwrapped(line: str) -> str:
 _REAL = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{1,15})?|nan|inf)", re.ASCII | re.IGNORECASE)
 _LOSS = re.compile(r"[+-]?\d{1,310}(?:\.\d{1,15})?(?:e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
 _NOT_FINITE = re.compile(r"(?<![\w-])[+-]?(?:nan|inf)(?![\w-])", re.ASCII | re.IGNORECASE)
-# A launcher may put a label or a time before it.
+# A launcher may add a label or a time before it.
 _STEP = re.compile(rf"{TF_CNN_STEP}(?P<rest>.*)".replace("UNIT", "images"), re.ASCII | re.IGNORECASE)
 # A part of a step line is enough: one that was wrapped or changed could hide a loss that is NaN.
 _LIKE_A_STEP = re.compile(r"\d\s+images/sec:|images/sec:.*(?:\+/-|±)|\(jitter\s*=")
@@ -80,8 +80,8 @@ _LONG = 10_000  # characters of a line in which a reason is looked for
 _SAME_RUN = 1.05  # workers stop their clocks within a step or two of each other
 _RULE = "-" * 64
 
-# The last step line and the total are one figure: each is a mean since the first timed step, the one of a worker and
-# the other of all. Only this sets them apart:
+# The last step line and the total are the same figure, a mean since the first timed step, of a worker or of all. They
+# differ for these reasons only:
 _CLOCKS = 0.02  # each worker has its own total, and some may be missing: a step or two of 100
 _BETWEEN_STEPS = 0.05  # only the total's clock runs while lines are printed: 0.1 % in Azure's logs, more in short steps
 _UNEVEN = 0.25  # how much faster or slower the steps after the last line may be; they count in the total alone
@@ -90,11 +90,11 @@ _ROUNDED = 0.05  # a worker's rate has one decimal, and a total two
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One run, as its log describes it.
+    """A run, as its log describes it.
 
     Args:
         name: the file, for messages.
-        header: what the run says it is.
+        header: the run's facts.
         examples_per_sec: the printed total.
         last_step: the last step that has a line; 1 of a log that was cut down to its totals.
         loss: the last loss, or the first that is not finite; None where the log has none.
@@ -107,7 +107,7 @@ class Log:
     loss: float | None
 
     def run(self, examples_per_step: int) -> Run:
-        """The log as a run of one window, whose throughput is the printed total; a step's examples are all workers'."""
+        """The run with a single window, whose throughput is the printed total; a step's examples are all workers'."""
         seconds = self.last_step * examples_per_step / self.examples_per_sec
         return Run(
             windows=(Window(self.last_step, seconds, self.loss),),
@@ -140,9 +140,9 @@ def parse(text: str, name: str, *, only_training: bool = False) -> Log:
 
     Args:
         text: the log, with spaces or tabs, with or without header, of one or several workers, also inside JSON.
-            Columns after the loss (accuracy, what a wrapper appends) are ignored.
+            Columns after the loss (accuracy, a wrapper's fields) are ignored.
         name: the file, for messages.
-        only_training: leave out what an evaluation printed.
+        only_training: leave out an evaluation's lines.
 
     Raises:
         DocumentError: no total, a total that is not a throughput, totals or rates that can't belong to one run, a
@@ -201,22 +201,22 @@ def _unfinished(command: str) -> str:
 
 
 def _step(line: str, number: int, name: str) -> _Step:
-    """A line of rates; one that is passed over could hide a loss that is NaN."""
-    found = _STEP.search(line) if line.count("images/sec") == 1 else None
-    if found is None:
+    """Read a line of rates, or refuse it: a line that is passed over could hide a loss that is NaN."""
+    match = _STEP.search(line) if line.count("images/sec") == 1 else None
+    if match is None:
         raise DocumentError(
             f"{name}, line {number}: {line.strip()[:80]!r} has rates or a loss, but is not as tf_cnn_benchmarks prints "
             "it: '10 images/sec: 56.9 +/- 0.1 (jitter = 0.2) 7.848'",
             next_step="Remove what stands before it, join a wrapped line, or part joined ones",
         )
-    label, rate = _label(line[: found.start("step")]), to_float(found["mean_rate"])
-    return _Step(int(found["step"]), rate, _loss(found["rest"], number, name), label)
+    label, rate = _label(line[: match.start("step")]), to_float(match["mean_rate"])
+    return _Step(int(match["step"]), rate, _loss(match["rest"], number, name), label)
 
 
 def _loss(rest: str, number: int, name: str) -> float | None:
-    """The loss in what stands after the rates, also as "[nan]" or "loss=7.4"; None in a log without losses."""
-    found = _FIELD.match(rest)
-    loss = found["loss"] if found else ""
+    """The loss in the text behind the rates, also as "[nan]" or "loss=7.4"; None in a log without losses."""
+    field = _FIELD.match(rest)
+    loss = field["loss"] if field else ""
     if _LOSS.fullmatch(loss):
         return float(loss)
     if loss.lstrip("+-")[:1].isdigit():
@@ -233,7 +233,7 @@ def _is_figure(line: str) -> bool:
 
 
 def _label(text: str) -> str:
-    """The shape of what a launcher put before a line: "[1,0]<stdout>:" of any rank is "[w]<w>:"."""
+    """The shape of a launcher's label before a line: "[1,0]<stdout>:" of any rank is "[w]<w>:"."""
     return " ".join(re.sub(r"[\w.,+-]+", "w", text.replace(_RULE, "")).split())
 
 
@@ -249,7 +249,7 @@ def _examples_per_sec(total: re.Match[str], number: int, name: str) -> float:
 
 
 def _of_one_run(totals: Sequence[_Total], steps: Sequence[_Step], name: str, *, only_training: bool) -> list[_Total]:
-    """The totals of the one training (or forward-only run) that the log holds, one for each worker that printed it."""
+    """The totals of the log's only training (or forward-only run), one for each worker that printed it."""
     evaluated = [total for total in totals if total.is_evaluation]
     trained = [total for total in totals if not total.is_evaluation]
     if not trained:
@@ -280,7 +280,7 @@ def _of_one_run(totals: Sequence[_Total], steps: Sequence[_Step], name: str, *, 
 
 
 def _check_rates(totals: Sequence[float], steps: Sequence[_Step], name: str) -> None:
-    """The workers' rates at the last step must add up to the total."""
+    """Refuse a log in which the workers' rates at the last step don't add up to the total."""
     numbers = sorted({step.number for step in steps})
     last = numbers[-1]
     speeds = [step.examples_per_sec for step in steps if step.number == last]
@@ -296,7 +296,7 @@ def _check_rates(totals: Sequence[float], steps: Sequence[_Step], name: str) -> 
 
 
 def _why_no_total(text: str, header: Header, steps: Sequence[_Step]) -> str:
-    """How far the run came, and what ended it as far as the log says."""
+    """Why the log has no total: the last step that it shows, and the cause of the end, if it shows it."""
     lines = [(number, line.strip()) for number, line in numbered_lines(text) if line.strip()]
     if not lines:
         return "empty. Give the log of a run that completed"

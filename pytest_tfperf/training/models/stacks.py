@@ -1,7 +1,7 @@
 """Models without branches, each layer after the other: trivial, AlexNet and VGG.
 
-AlexNet is that of "One weird trick": one column of convolutions, then two wide dense layers. VGG has 3x3 convolutions
-with biases, then two dense layers that have most of the parameters.
+AlexNet is that of "One weird trick", with a single column of convolutions; VGG has 3x3 convolutions. Both have biases,
+and then two dense layers with most of the parameters, each with a dropout of 0.5.
 Sources of VGG: Simonyan and Zisserman, arXiv:1409.1556 (columns D and E); tensorflow/benchmarks, vgg_model.py.
 """
 
@@ -26,8 +26,7 @@ def trivial() -> keras.Model:
 def alexnet() -> keras.Model:
     """ImageNet: [batch, 227, 227, 3] to [batch, 1001]; 61,842,345 parameters, 0.839 GMAC an image.
 
-    With biases, without local response normalisation; dropout of 0.5 after each dense layer.
-    Sources: Krizhevsky, arXiv:1404.5997; tensorflow/benchmarks, alexnet_model.py.
+    Without local response normalisation. Sources: Krizhevsky, arXiv:1404.5997; tensorflow/benchmarks, alexnet_model.py.
     """
     images = keras.Input((227, 227, 3))
     x = layers.MaxPooling2D(3, 2)(_convolution(images, 64, 11, stride=4, padding="valid"))
@@ -35,18 +34,7 @@ def alexnet() -> keras.Model:
     x = _convolution(x, 384, 3)
     x = _convolution(x, 384, 3)
     x = layers.MaxPooling2D(3, 2)(_convolution(x, 256, 3))
-    x = layers.Flatten()(x)
-    for _ in range(2):
-        x = layers.Dense(4096, activation="relu", kernel_initializer=initializers.VarianceScaling(2.0))(x)
-        x = layers.Dropout(0.5)(x)
-    return keras.Model(images, layers.Dense(1001, kernel_initializer=initializers.VarianceScaling())(x), name="alexnet")
-
-
-def _convolution(
-    x: keras.KerasTensor, channels: int, size: int, *, stride: int = 1, padding: str = "same"
-) -> keras.KerasTensor:
-    kernel = initializers.VarianceScaling()
-    return layers.Conv2D(channels, size, stride, padding, activation="relu", kernel_initializer=kernel)(x)
+    return keras.Model(images, _logits(x), name="alexnet")
 
 
 def vgg16() -> keras.Model:
@@ -60,15 +48,25 @@ def vgg19() -> keras.Model:
 
 
 def _vgg(name: str, convolutions_in_stages: tuple[int, int, int, int, int]) -> keras.Model:
-    """With dropout of 0.5 after each dense layer."""
     images = x = keras.Input((224, 224, 3))
     for channels, convolutions in zip((64, 128, 256, 512, 512), convolutions_in_stages, strict=True):
         for _ in range(convolutions):
-            kernel = initializers.VarianceScaling()
-            x = layers.Conv2D(channels, 3, padding="same", activation="relu", kernel_initializer=kernel)(x)
+            x = _convolution(x, channels, 3)
         x = layers.MaxPooling2D(2)(x)
+    return keras.Model(images, _logits(x), name=name)
+
+
+def _convolution(
+    x: keras.KerasTensor, channels: int, size: int, *, stride: int = 1, padding: str = "same"
+) -> keras.KerasTensor:
+    kernel = initializers.VarianceScaling()
+    return layers.Conv2D(channels, size, stride, padding, activation="relu", kernel_initializer=kernel)(x)
+
+
+def _logits(x: keras.KerasTensor) -> keras.KerasTensor:
+    """Two dense layers of 4096, each with a dropout of 0.5 behind it, and the classes."""
     x = layers.Flatten()(x)
     for _ in range(2):
         x = layers.Dense(4096, activation="relu", kernel_initializer=initializers.VarianceScaling(2.0))(x)
         x = layers.Dropout(0.5)(x)
-    return keras.Model(images, layers.Dense(1001, kernel_initializer=initializers.VarianceScaling())(x), name=name)
+    return layers.Dense(1001, kernel_initializer=initializers.VarianceScaling())(x)

@@ -1,4 +1,4 @@
-"""One file for each family of input pipelines; to add a pipeline, add a file, or a function to its family's file.
+"""Input pipelines, a file for each family. To add a pipeline, add a file, or a function to its family's file.
 
 Each public function is a pipeline's name, with dashes for underscores; nothing else lists it. It takes an `InputSpec`
 and returns one of

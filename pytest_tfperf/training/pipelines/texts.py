@@ -17,13 +17,13 @@ _BATCHES_AHEAD_EACH = 2
 
 
 def tokens(spec: InputSpec) -> tf.data.Dataset:
-    """Each of the model's inputs is the feature of its name: read, shuffled by the seed, batched, parsed."""
+    """Records, shuffled by the seed; each of the model's inputs is the feature of the same name."""
     features, labels = _features(spec)
     paths, threads = shards(spec.data_dir, TOKENS), max_threads()
 
     def parse(records: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        found = tf.io.parse_example(records, features | labels)
-        return found, found.pop(TEXT_LABEL)
+        parsed = tf.io.parse_example(records, features | labels)
+        return parsed, parsed.pop(TEXT_LABEL)
 
     records = tf.data.Dataset.from_tensor_slices(list(paths)).interleave(
         tf.data.TFRecordDataset, cycle_length=min(_SHARDS_AT_ONCE, len(paths)), num_parallel_calls=min(2, len(paths))

@@ -18,7 +18,6 @@ from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.features.budget.plugin import Candidate, candidates, choose, named_left_out, select
-from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import interleaved, measurement, verdict
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

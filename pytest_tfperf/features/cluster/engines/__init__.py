@@ -1,1 +1,1 @@
-"""One file for each launcher."""
+"""Engines, a file for each launcher."""

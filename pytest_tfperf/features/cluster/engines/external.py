@@ -11,10 +11,10 @@ class External:
     """See `Engine`. The ranks run `python -m pytest_tfperf.training.rank --repeat`, and call again for each job.
 
     Args:
-        options: how many nodes there are, as in ["--nodes=2"].
+        options: the number of nodes, as in ["--nodes=2"].
 
     Raises:
-        TfperfError: anything else.
+        TfperfError: other options.
     """
 
     starts_ranks = False
@@ -30,7 +30,7 @@ class External:
     def command(
         self, nodes: int, ranks_per_node: int, rank: Sequence[str], variables: Sequence[str], gpus: int = 0
     ) -> list[str]:
-        """No command: the ranks call without it."""
+        """Return no command: the ranks call without it."""
         return []
 
     def cancel(self) -> None:

@@ -16,7 +16,7 @@ _FILE_OPTIONS = ("-hostfile", "--hostfile", "-machinefile", "--machinefile")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SLOTS = re.compile(r"(?::(?:0*[1-9][0-9]{0,8}|\*|auto))?")  # behind a host of -H
 _COMMENT = re.compile(r"#|//")
-# What Open MPI 4.1 takes behind a host of a host file. It passes over other words without "=".
+# The options of Open MPI 4.1 behind a host of a host file. It ignores other words without "=".
 _FILE_OPTION = re.compile(
     r"(?P<name>slots|count|cpu|max[_-]slots|slots[_-]max)=(?P<number>0*[1-9][0-9]{0,8})|(?:username|user[_-]name|port)=\S+"
 )
@@ -61,21 +61,21 @@ class Mpirun:
 
 
 def _with_absolute_files(options: Sequence[str]) -> list[str]:
-    """The options for an mpirun that runs in another folder than pytest."""
-    found, before = [], ""
+    """The options with absolute paths, because mpirun runs in another folder than pytest."""
+    absolute, before = [], ""
     for option in options:
         name, given, value = option.partition("=")
         if before in _FILE_OPTIONS:
-            found.append(str(Path(option).absolute()))
+            absolute.append(str(Path(option).absolute()))
         else:
-            found.append(f"{name}={Path(value).absolute()}" if given and name in _FILE_OPTIONS else option)
+            absolute.append(f"{name}={Path(value).absolute()}" if given and name in _FILE_OPTIONS else option)
         before = option
-    return found
+    return absolute
 
 
 def hosts_named_by(options: Sequence[str]) -> list[str]:
     """The hosts that the options name, without their slots."""
-    found: list[str] = []
+    hosts: list[str] = []
     for index, option in enumerate(options):
         name, given, value = option.partition("=")
         if name not in (*_HOST_OPTIONS, *_FILE_OPTIONS):
@@ -85,10 +85,10 @@ def hosts_named_by(options: Sequence[str]) -> list[str]:
                 raise TfperfError(f"mpirun's option {option} has no value")
             value = options[index + 1]
         if name in _HOST_OPTIONS:
-            found += [_host(host, f"mpirun {name} {value}") for host in value.split(",")]
+            hosts += [_host(host, f"mpirun {name} {value}") for host in value.split(",")]
         else:
-            found += _hosts_of_file(Path(value))
-    return list(dict.fromkeys(found))
+            hosts += _hosts_of_file(Path(value))
+    return list(dict.fromkeys(hosts))
 
 
 def _hosts_of_file(path: Path) -> list[str]:
@@ -96,14 +96,14 @@ def _hosts_of_file(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TfperfError(f"mpirun's host file {path} can't be read: {error}") from None
-    found = [
+    hosts = [
         _host_of_line(text, f"{path}:{number}")
         for number, line in enumerate(lines, 1)
         if (text := _COMMENT.split(line)[0].strip())
     ]
-    if not found:
+    if not hosts:
         raise TfperfError(f"mpirun's host file {path} names no host; write one a line, as in: nodea slots=4")
-    return found
+    return hosts
 
 
 def _host_of_line(text: str, where: str) -> str:
@@ -114,14 +114,14 @@ def _host_of_line(text: str, where: str) -> str:
         raise TfperfError(f"{where}: {host!r} is no host; write a name, and its slots behind it, as in: nodea slots=4")
     slots: dict[bool, int] = {}
     for option in options:
-        found = _FILE_OPTION.fullmatch(option)
-        if found is None:
+        match = _FILE_OPTION.fullmatch(option)
+        if match is None:
             raise TfperfError(f"{where}: {option!r} is nothing that mpirun takes there; write slots=N and max_slots=N")
-        if found["name"]:
-            is_most = "max" in found["name"]
+        if match["name"]:
+            is_most = "max" in match["name"]
             if is_most in slots:
                 raise TfperfError(f"{where}: {option!r} is the second number of slots; leave one out")
-            slots[is_most] = int(found["number"])
+            slots[is_most] = int(match["number"])
     if slots.get(False, 0) > slots.get(True, math.inf):
         raise TfperfError(f"{where}: slots={slots[False]} is more than max_slots={slots[True]}; correct one of them")
     return name

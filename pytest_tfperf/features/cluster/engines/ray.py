@@ -1,4 +1,4 @@
-"""Ranks that run as tasks of a Ray cluster: a placement group of one bundle for each node.
+"""Ranks that run as tasks of a Ray cluster: a placement group with a bundle for each node.
 
 Run as a module: start the ranks, and wait for them.
 """
@@ -50,7 +50,7 @@ class Ray:
 
 
 def main() -> int:
-    """Returns 0 if all ranks exited with 0."""
+    """Start the ranks and wait for them; returns 0 if all exited with 0."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--address", default="auto")
     parser.add_argument("--nodes", type=int, required=True)
@@ -64,7 +64,7 @@ def main() -> int:
     from ray.util.placement_group import placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    ray.init(address=args.address)  # what ranks print comes back, for the log
+    ray.init(address=args.address)  # it also brings back the ranks' output, for the log
     # Without its GPUs in the bundle, Ray might choose a node that has none.
     bundle = {"CPU": 1, "GPU": args.gpus} if args.gpus else {"CPU": 1}
     group = placement_group([bundle] * args.nodes, strategy="STRICT_SPREAD")

@@ -14,7 +14,7 @@ from pytest_tfperf.errors import TfperfError
 
 _CANCEL_SECONDS = 10.0
 
-# What describes the job or step in which pytest runs, and what the srun of another step takes for options.
+# Variables of the job or step in which pytest runs, which the srun of another step would take for options.
 _OF_ANOTHER_STEP = (
     *("SLURM_GPUS", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_TRES", "SLURM_TRES_PER_TASK"),
     *("SLURM_GPU_BIND", "SLURM_LABELIO"),
@@ -60,7 +60,7 @@ class Slurm:
         return [*(["env", *unset] if unset else []), "srun", *placed, *shared, *always, *self._options, *rank]
 
     def cancel(self) -> None:
-        """Kill the job's processes, and wait until Slurm has forgotten it: only then are its nodes free."""
+        """Kill the job's processes, and wait until the job is gone: only then are its nodes free."""
         if self._in_allocation:
             return  # the job step ends with srun
         with suppress(OSError, subprocess.SubprocessError):

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.training.place import Place, find_place, reserve_port
-from pytest_tfperf.training.rank import environment_of
+from pytest_tfperf.training.rank import RankNumbers, environment_of, find_rank
+from pytest_tfperf.workers.wire import reserve_port
 
 WORKERS = {"worker": ["a:1", "b:1", "c:1"]}
 
@@ -29,19 +29,19 @@ def tf_config(cluster: Any, kind: str = "worker", index: Any = 0, **more: Any) -
 
 
 @pytest.mark.parametrize(
-    ("environment", "place"),
+    ("environment", "numbers"),
     [
-        (tf_config(WORKERS), Place(0, 3)),
-        (tf_config(WORKERS, index=2), Place(2, 3)),
-        (tf_config(WORKERS, index="2"), Place(2, 3)),
-        (tf_config({"chief": ["a:1"], **WORKERS}, "chief"), Place(0, 4)),
-        (tf_config({"chief": ["a:1"], **WORKERS}, index=2), Place(3, 4)),
-        (tf_config({**WORKERS, "ps": ["d:1"], "evaluator": ["e:1"]}, index=1), Place(1, 3)),
+        (tf_config(WORKERS), RankNumbers(0, 3)),
+        (tf_config(WORKERS, index=2), RankNumbers(2, 3)),
+        (tf_config(WORKERS, index="2"), RankNumbers(2, 3)),
+        (tf_config({"chief": ["a:1"], **WORKERS}, "chief"), RankNumbers(0, 4)),
+        (tf_config({"chief": ["a:1"], **WORKERS}, index=2), RankNumbers(3, 4)),
+        (tf_config({**WORKERS, "ps": ["d:1"], "evaluator": ["e:1"]}, index=1), RankNumbers(1, 3)),
     ],
     ids=["first", "last", "index as text", "chief", "worker after a chief", "others are no ranks"],
 )
-def test_tf_config_counts_the_chief_and_then_the_workers(environment: dict[str, str], place: Place) -> None:
-    assert find_place(environment) == place
+def test_tf_config_counts_the_chief_and_then_the_workers(environment: dict[str, str], numbers: RankNumbers) -> None:
+    assert find_rank(environment) == numbers
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_tf_config_counts_the_chief_and_then_the_workers(environment: dict[str, 
 )
 def test_a_tf_config_that_names_no_rank_is_refused(environment: dict[str, str], message: str) -> None:
     with pytest.raises(TfperfError, match=message):
-        find_place(environment)
+        find_rank(environment)
 
 
 @pytest.mark.parametrize("text", ["{", "5", "null", "[]", '"a:1"', '{"cluster": {}}', '{"cluster": [], "task": {}}'])
 def test_a_tf_config_that_is_none_is_shown_beside_one_that_is(text: str) -> None:
     with pytest.raises(TfperfError, match=r'is not a cluster with a task, as in \{"cluster": \{"worker": \["a:1"') as e:
-        find_place({"TF_CONFIG": text})
+        find_rank({"TF_CONFIG": text})
     assert f"TF_CONFIG={text} " in str(e.value)
 
 
@@ -88,10 +88,10 @@ anything = st.recursive(
         }
     )
 )
-def test_any_tf_config_gives_a_place_or_is_refused(config: Any) -> None:
+def test_any_tf_config_gives_a_rank_or_is_refused(config: Any) -> None:
     with suppress(TfperfError):
-        place = find_place({"TF_CONFIG": json.dumps(config)})
-        assert 0 <= place.rank < place.size
+        numbers = find_rank({"TF_CONFIG": json.dumps(config)})
+        assert 0 <= numbers.rank < numbers.size
 
 
 # Starters
@@ -110,7 +110,7 @@ def test_any_tf_config_gives_a_place_or_is_refused(config: Any) -> None:
     ids=["ours", "Open MPI", "MPICH", "Slurm", "Kubeflow Trainer", "Kubernetes"],
 )
 def test_each_starter_says_it_in_variables_of_its_own(rank: str, size: str) -> None:
-    assert find_place({"PATH": "/bin", rank: "1", size: "4"}) == Place(1, 4)
+    assert find_rank({"PATH": "/bin", rank: "1", size: "4"}) == RankNumbers(1, 4)
 
 
 OURS = {"TFPERF_RANK": "3", "TFPERF_SIZE": "4"}
@@ -119,18 +119,18 @@ SLURM = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
 
 
 @pytest.mark.parametrize(
-    ("environment", "place"),
+    ("environment", "numbers"),
     [
-        ({**OURS, **OPEN_MPI, **SLURM}, Place(3, 4)),
-        ({**SLURM, **OPEN_MPI}, Place(2, 3)),
-        ({**SLURM, "TFPERF_RANK": "3"}, Place(0, 1)),
-        ({**OURS, **tf_config(WORKERS, index=1)}, Place(1, 3)),
-        ({**OURS, "TF_CONFIG": ""}, Place(3, 4)),
+        ({**OURS, **OPEN_MPI, **SLURM}, RankNumbers(3, 4)),
+        ({**SLURM, **OPEN_MPI}, RankNumbers(2, 3)),
+        ({**SLURM, "TFPERF_RANK": "3"}, RankNumbers(0, 1)),
+        ({**OURS, **tf_config(WORKERS, index=1)}, RankNumbers(1, 3)),
+        ({**OURS, "TF_CONFIG": ""}, RankNumbers(3, 4)),
     ],
     ids=["ours", "mpirun within a Slurm job", "ours without a size", "TF_CONFIG", "an empty TF_CONFIG"],
 )
-def test_the_nearest_starter_is_believed(environment: dict[str, str], place: Place) -> None:
-    assert find_place(environment) == place
+def test_the_nearest_starter_is_believed(environment: dict[str, str], numbers: RankNumbers) -> None:
+    assert find_rank(environment) == numbers
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_the_nearest_starter_is_believed(environment: dict[str, str], place: Pla
         ({"JOB_COMPLETION_INDEX": "1"}, "can't tell which rank it is"),
     ],
 )
-def test_variables_that_make_no_place_are_named(environment: Mapping[str, str], message: str) -> None:
+def test_variables_that_make_no_rank_are_named(environment: Mapping[str, str], message: str) -> None:
     with pytest.raises(TfperfError, match=message):
-        find_place(environment)
+        find_rank(environment)
 
 
 # The port
