@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better
@@ -12,6 +12,9 @@ from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.judging.lasting_changes import LEVEL, changes_of, counts
 
 _Series = tuple[str, Key]
+_References = Mapping[int, float]
+"""The values of a baseline by the index of the session that it judged, oldest first."""
+
 _RECOVERED_SHARE = 0.5
 """A loss is over when later changes brought back more than this share of it."""
 
@@ -36,28 +39,54 @@ def lasting_losses(results: Sequence[PastResult], session: str) -> list[LastingC
             references.setdefault(series, {})[order[result.session]] = result.reference
             if result.session == session:
                 judged[series] = None
-    throughputs = [series for series in judged if not series[1].figure]
+    concerned = {change: _concerned(change, judged) for change in changes_of(results)}
+    changes = [change for change, of_change in concerned.items() if of_change]
+    return [
+        change
+        for change in changes
+        if change.is_worse
+        and _lasts(change, changes, results, references)
+        and not _is_accepted(change, [references[series] for series in concerned[change]], order)
+    ]
 
-    def concerned_by(change: LastingChange) -> list[_Series]:
-        return [series for series in judged if series == (change.test, change.key)] if change.test else throughputs
 
-    def is_accepted(change: LastingChange) -> bool:
-        concerned = concerned_by(change)
-        start = order[change.last_session] + (change.kind is not ChangeKind.STEP)
-        accepted = sum(_recorded_since(references[series], start) for series in concerned)
-        return 2 * accepted > len(concerned)
+def _concerned(change: LastingChange, judged: Iterable[_Series]) -> list[_Series]:
+    """Return the judged series that show a change: all throughputs if it is the machine's."""
+    if change.test:
+        return [series for series in judged if series == (change.test, change.key)]
+    return [(test, key) for test, key in judged if not key.figure]
 
-    changes = [change for change in changes_of(results) if concerned_by(change)]
 
-    def lasts(change: LastingChange) -> bool:
-        same = [other for other in changes if (other.test, other.key) == (change.test, change.key)]
-        if change.key is None or not change.key.figure:
-            return _throughput_lasts(change, same[same.index(change) + 1 :])
-        series = (change.test or "", change.key)
-        points = [result for result in results if (result.test, result.key) == series and counts(result)]
-        return _figure_lasts(change, same[-1], points, list(references[series].values())[-1])
+def _is_accepted(change: LastingChange, references: Sequence[_References], order: Mapping[str, int]) -> bool:
+    """Return whether most of the baselines were recorded again after a change."""
+    start = order[change.last_session] + (change.kind is not ChangeKind.STEP)
+    accepted = sum(_recorded_since(start, of_series) for of_series in references)
+    return 2 * accepted > len(references)
 
-    return [change for change in changes if change.is_worse and lasts(change) and not is_accepted(change)]
+
+def _recorded_since(start: int, references: _References) -> bool:
+    """Return whether the baseline is another now than before a session."""
+    before = [reference for index, reference in references.items() if index < start]
+    return _latest(references) != (before[-1] if before else None)
+
+
+def _latest(references: _References) -> float:
+    return list(references.values())[-1]
+
+
+def _lasts(
+    change: LastingChange,
+    changes: Iterable[LastingChange],
+    results: Iterable[PastResult],
+    references: Mapping[_Series, _References],
+) -> bool:
+    """Return whether a change is not over."""
+    same = [other for other in changes if (other.test, other.key) == (change.test, change.key)]
+    if change.key is None or not change.key.figure:
+        return _throughput_lasts(change, same[same.index(change) + 1 :])
+    series = (change.test or "", change.key)
+    points = [result for result in results if (result.test, result.key) == series and counts(result)]
+    return _figure_lasts(change, same[-1], points, _latest(references[series]))
 
 
 def _throughput_lasts(change: LastingChange, later: Sequence[LastingChange]) -> bool:
@@ -83,9 +112,3 @@ def _figure_lasts(change: LastingChange, last: LastingChange, points: Sequence[P
     start = reference if change.better is Better.SAME else before
     away = statistics.median(values[sessions.index(last.last_session) :][-LEVEL:]) - start
     return away * change.size > 0 and abs(away) > (1 - _RECOVERED_SHARE) * abs(change.size * before)
-
-
-def _recorded_since(references: Mapping[int, float], start: int) -> bool:
-    """Return whether the baseline changed since a session; `references` has its value by the session's index."""
-    before = [reference for index, reference in references.items() if index < start]
-    return list(references.values())[-1] != (before[-1] if before else None)
