@@ -236,17 +236,17 @@ def _steps(verdict: Verdict, d: Decision, *, has_figures: bool) -> Iterator[str]
 
 
 def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
-    what = _kind(verdict)
+    kind = _kind(verdict)
     if wanted:
-        yield f"It takes {counted(wanted, what)} in all, and the session ended after {len(d.changes)}."
+        yield f"It takes {counted(wanted, kind)} in all, and the session ended after {len(d.changes)}."
         return
     if d.middle is None:
         return
     figures = "  ".join(map(change, d.changes))
-    yield f"{counted(len(d.changes), what)} {'was' if len(d.changes) == 1 else 'were'} taken: {figures}"
+    yield f"{counted(len(d.changes), kind)} {'was' if len(d.changes) == 1 else 'were'} taken: {figures}"
     yield f"Their middle (Hodges-Lehmann median) is {change(d.middle)}. {_against_threshold(verdict, d)}"
     if verdict.outcome in (Outcome.PASS, Outcome.TOO_NOISY) and len(d.changes) < d.last:
-        yield f"That is not suspicious any more, so the {what}s that were left ({d.last} at most) were not needed."
+        yield f"That is not suspicious any more, so the {kind}s that were left ({d.last} at most) were not needed."
     elif d.middle < -d.threshold:
         yield f"{d.showing} of {len(d.changes)} show at least half of the threshold, and {d.showing_needed} must."
     elif verdict.outcome is Outcome.INCONCLUSIVE:
@@ -282,15 +282,17 @@ def _threshold(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
         yield f"It is the tolerance, {percent(d.accepted)}. Noise explains no more than that."
     else:
         yield f"The tolerance is {percent(d.accepted)}, and noise widens it to {percent(d.threshold)}."
-        among = f" of {verdict.tests} tests" if verdict.tests > 1 else ""
-        action = (
-            "fails one session{among} in 100"
-            if verdict.if_slower is Consequence.FAILS
-            else "makes one session{among} in 100 warn"
-        )
-        yield f"At this threshold noise alone {action.format(among=among)}."
+        session = f"one session of {verdict.tests} tests" if verdict.tests > 1 else "one session"
+        if verdict.if_slower is Consequence.FAILS:
+            yield f"At this threshold noise alone fails {session} in 100."
+        else:
+            yield f"At this threshold noise alone makes {session} in 100 warn."
     if verdict.outcome is Outcome.TOO_NOISY:
         yield "So a slowdown by a quarter would pass. It is TOO_NOISY, because a pass would say nothing."
+    yield from _standard_deviations(verdict, row, d)
+
+
+def _standard_deviations(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
     noise, sd = verdict.noise, d.deviations
     assert noise is not None, "a decision has its noise"
     freedom = f", {noise.degrees_of_freedom:.0f} degrees of freedom" if math.isfinite(noise.degrees_of_freedom) else ""
@@ -322,10 +324,10 @@ def _deviation(fraction: float | None) -> str:
 
 
 def _powers(verdict: Verdict, d: Decision) -> Iterator[str]:
-    what = _kind(verdict)
+    kind = _kind(verdict)
     rows = [
         {
-            f"{what}s": str(power.count) + (" (decides)" if power.count == d.last else ""),
+            f"{kind}s": str(power.count) + (" (decides)" if power.count == d.last else ""),
             f"{verdict.if_slower} from": percent(power.threshold),
             "detectable (95 % power)": percent(power.detectable),
         }
@@ -337,7 +339,7 @@ def _powers(verdict: Verdict, d: Decision) -> Iterator[str]:
     if d.middle is None or d.middle >= -d.accepted:
         return
     if d.enough is None:
-        yield f"Not even {MOST_COUNTED} {what}s would make {percent(d.middle)} exceed what noise explains."
+        yield f"Not even {MOST_COUNTED} {kind}s would make {percent(d.middle)} exceed what noise explains."
         yield "Record the baseline again, with a reference environment: tfperf reference create"
     else:
-        yield f"A slowdown of {percent(d.middle)} is beyond the threshold from {counted(d.enough, what)} on."
+        yield f"A slowdown of {percent(d.middle)} is beyond the threshold from {counted(d.enough, kind)} on."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -78,21 +78,22 @@ class PullRequest:
 
     def _own_comment(self, mark: str) -> int | None:
         """Return the id of the comment that this job's token wrote earlier; None if there is none."""
-        marked: list[dict[str, Any]] = []
-        for page in range(1, _MOST_PAGES + 1):
-            comments = self.api.ask("GET", f"{self.comments}?per_page={_PER_PAGE}&page={page}")
-            if not isinstance(comments, list):
-                raise NotPosted("the server's answer is no list of comments")
-            known = [
-                comment for comment in comments if isinstance(comment, dict) and isinstance(comment.get("id"), int)
-            ]
-            marked += [comment for comment in known if str(comment.get("body", "")).startswith(mark)]
-            if len(comments) < _PER_PAGE:
-                break
+        marked = [comment for comment in self._all_comments() if str(comment.get("body", "")).startswith(mark)]
         if not marked:
             return None
         me = self._user_name()
         return next((comment["id"] for comment in marked if self._is_by(comment, me)), None)
+
+    def _all_comments(self) -> Iterator[dict[str, Any]]:
+        for page in range(1, _MOST_PAGES + 1):
+            comments = self.api.ask("GET", f"{self.comments}?per_page={_PER_PAGE}&page={page}")
+            if not isinstance(comments, list):
+                raise NotPosted("the server's answer is no list of comments")
+            for comment in comments:
+                if isinstance(comment, dict) and isinstance(comment.get("id"), int):
+                    yield comment
+            if len(comments) < _PER_PAGE:
+                return
 
     def _user_name(self) -> str | None:
         """Return the name of the token's user; None for a GitHub app's token, as jobs have: it may not ask."""
