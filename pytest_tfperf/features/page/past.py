@@ -267,7 +267,7 @@ def _outcomes_in(session: str, machines: Collection[str], past: Past) -> dict[Se
 
 
 def _environment_changes(before: Sequence[Measurement], now: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
-    """Each change once, with its machines; None for a value that was not set."""
+    """Yield each change once, with its machines; None stands for a value that was not set."""
     changes: dict[tuple[str, str | None, str | None], list[str]] = {}
     for old in before:
         # Prefer the same test if it still exists: a user's program has another environment than a model.
