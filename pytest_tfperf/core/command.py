@@ -48,7 +48,7 @@ class Reads:
         pattern: a regular expression with one named group `rate`, `step`, `seconds` or `milliseconds`, and maybe
             `loss`.
         field: the field of JSON lines that holds the rate; "train.rate" for `rate` inside of `train`.
-        parse: a function of a line that returns the rate in units per second, or None for a line without one.
+        parse: a function of a line that returns the rate in units per second, or None for a line without a rate.
         examples_per_step: units in a step, over all devices, where the program prints steps or their times.
         rate_is: "average" for rates since the first step, which are converted to recent rates; "recent" for rates that
             only look like averages. None: the averages of known formats are converted, and other rates that look like
@@ -109,12 +109,13 @@ def _require_one_group(pattern: str) -> None:
         groups = re.compile(pattern).groupindex
     except (re.error, RecursionError, OverflowError) as error:
         raise WorkloadError(f"pattern={pattern!r} is no regular expression: {error}") from None
-    if others := [group for group in groups if group not in (*READ_BY_GROUP, "loss")]:
-        known = known_names(others[0], (*READ_BY_GROUP, "loss"))
-        raise WorkloadError(f"pattern: {unknown('group', others[0])}", next_step=known)
-    found = [group for group in READ_BY_GROUP if group in groups]
-    if len(found) != 1:
-        have = f"has the groups {' and '.join(found)}" if found else "has no named group"
+    allowed = (*READ_BY_GROUP, "loss")
+    for group in groups:
+        if group not in allowed:
+            raise WorkloadError(f"pattern: {unknown('group', group)}", next_step=known_names(group, allowed))
+    readings = [group for group in READ_BY_GROUP if group in groups]
+    if len(readings) != 1:
+        have = f"has the groups {' and '.join(readings)}" if readings else "has no named group"
         raise WorkloadError(
             f"pattern={pattern!r} {have}: it must have one of {', '.join(READ_BY_GROUP)}, as in "
             r"r'speed (?P<rate>\S+)'"
@@ -122,10 +123,10 @@ def _require_one_group(pattern: str) -> None:
 
 
 STEPS = "steps"
-"""The unit of a program whose steps are counted, whatever they hold."""
+"""The unit of a program whose throughput is in steps."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
-# Also an id that is mistyped: as the name of a command its row would match nothing, and nobody would notice.
+# Mistyped ids, too: read as a command's name, their row would match no test, and nobody would notice.
 _LIKE_A_WORKLOAD = re.compile(rf"-b[0-9]+(-|$)|[-_]({'|'.join(VariableUpdate)})-", re.ASCII)
 
 

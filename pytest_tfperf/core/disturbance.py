@@ -74,7 +74,7 @@ class DisturbanceLimits:
     @classmethod
     def accepting(cls, *, busy: float, gpu_throttled: float) -> Self:
         """Return the limits for these values of `tfperf_busy` and `tfperf_gpu_throttled`."""
-        # A machine that is kept busy by others may also swap for them.
+        # A machine that other processes may keep busy may also swap for them.
         swap = math.inf if busy == 1 else cls().swap_bytes_per_sec
         return cls(
             other_cpu_fraction=busy, steal_fraction=busy, swap_bytes_per_sec=swap, gpu_samples_fraction=gpu_throttled

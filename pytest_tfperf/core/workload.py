@@ -78,7 +78,7 @@ ALL_REDUCES = {
 """The all-reduces of each variable update, its default first. The other updates have no choice."""
 
 DISTRIBUTED = frozenset({VariableUpdate.COLLECTIVE, VariableUpdate.HOROVOD})
-"""Updates whose processes exchange gradients; `parameter_server` trains on several nodes from one process."""
+"""Updates whose processes exchange gradients. (`parameter_server` trains several nodes from a single process.)"""
 
 _NAMED_IN_IDS = [choice.value for choice in AllReduce if choice is not AllReduce.AUTO]
 
@@ -168,16 +168,27 @@ class Workload:
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, checked(field.name, getattr(self, field.name)))
-        update = self.variable_update
-        choices = ALL_REDUCES.get(update, (AllReduce.COPY,))
         if self.all_reduce is AllReduce.AUTO:
-            object.__setattr__(self, "all_reduce", choices[0])
+            object.__setattr__(self, "all_reduce", self._all_reduces[0])
+        self._check_all_reduce()
+        self._check_trainer()
+        self._check_gradients()
+        if self.tokens_of and self.unit is not Unit.TOKENS:
+            raise WorkloadError(
+                f"tokens_of={self.tokens_of!r} names what unit='tokens' counts: give that unit, or leave tokens_of out"
+            )
+
+    def _check_all_reduce(self) -> None:
+        choices = self._all_reduces
         if self.all_reduce not in choices:
             known = " or ".join(repr(choice.value) for choice in choices)
             raise WorkloadError(
-                f"all_reduce={self.all_reduce.value!r} is no choice of variable_update={update.value!r}: "
+                f"all_reduce={self.all_reduce.value!r} is no choice of variable_update={self.variable_update.value!r}: "
                 + ("leave it out" if len(choices) == 1 else f"use {known}")
             )
+
+    def _check_trainer(self) -> None:
+        update = self.variable_update
         if self.trainer is Trainer.KERAS and update in DISTRIBUTED:
             raise WorkloadError(
                 f"trainer='keras' can't train with variable_update={update.value!r}: Keras 3's fit fails under "
@@ -197,6 +208,9 @@ class Workload:
             raise WorkloadError(
                 f"optimizer={self.optimizer.value!r} has no effect with forward_only=True: leave it out"
             )
+
+    def _check_gradients(self) -> None:
+        update = self.variable_update
         if self.num_packs and (update is not VariableUpdate.REPLICATED or self.all_reduce is AllReduce.COPY):
             raise WorkloadError(
                 f"num_packs={self.num_packs} packs the gradients of variable_update='replicated' for "
@@ -210,10 +224,6 @@ class Workload:
                 "local_parameter_device='gpu' is a choice of variable_update='parameter_server', and of 'replicated' "
                 f"with all_reduce='copy'; leave it out with {update.value!r} and {self.all_reduce.value!r}"
             )
-        if self.tokens_of and self.unit is not Unit.TOKENS:
-            raise WorkloadError(
-                f"tokens_of={self.tokens_of!r} names what unit='tokens' counts: give that unit, or leave tokens_of out"
-            )
 
     def _training_options(self) -> list[str]:
         """Return the fields, besides model, batch and trainer, that do not have their defaults."""
@@ -222,8 +232,12 @@ class Workload:
         return given if self._has_default_all_reduce else [*given, "all_reduce"]
 
     @property
+    def _all_reduces(self) -> tuple[AllReduce, ...]:
+        return ALL_REDUCES.get(self.variable_update, (AllReduce.COPY,))
+
+    @property
     def _has_default_all_reduce(self) -> bool:
-        return self.all_reduce is ALL_REDUCES.get(self.variable_update, (AllReduce.COPY,))[0]
+        return self.all_reduce is self._all_reduces[0]
 
     @property
     def id(self) -> str:

@@ -125,19 +125,16 @@ class History:
 
         Tests that never ran are left out.
         """
-        known: dict[str, float] = dict(self._rows(queries.seconds_of_interleaved()))
-        known |= dict(self._rows(queries.seconds_of_runs()))
-        return {test: known[test] for test in tests if test in known}
+        wanted = list(tests)
+        return self.seconds_of_interleaved(wanted) | self._seconds(queries.seconds_of_runs(), wanted)
 
     def seconds_of_interleaved(self, tests: Iterable[str]) -> dict[str, float]:
         """Return the seconds that a test took last beside another side; tests that never ran so are left out."""
-        known: dict[str, float] = dict(self._rows(queries.seconds_of_interleaved()))
-        return {test: known[test] for test in tests if test in known}
+        return self._seconds(queries.seconds_of_interleaved(), tests)
 
     def longest_seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
         """Return the most seconds that a run of all of a test's calls took; unknown tests are left out."""
-        known: dict[str, float] = dict(self._rows(queries.longest_seconds_of_runs()))
-        return {test: known[test] for test in tests if test in known}
+        return self._seconds(queries.longest_seconds_of_runs(), tests)
 
     def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
         """Return how many confirmation runs the machines' latest measurements took, and the number of measurements.
@@ -288,6 +285,10 @@ class History:
         if self.database.exists:
             with self.database.reading() as connection:
                 yield from connection.execute(query)
+
+    def _seconds(self, query: Select[Any], tests: Iterable[str]) -> dict[str, float]:
+        known: dict[str, float] = dict(self._rows(query))
+        return {test: known[test] for test in tests if test in known}
 
     def _wholes(self, table: Table, wanted: Filters, read: Callable[[bytes, str], _Result]) -> Iterator[_Result]:
         self.database.require()

@@ -117,7 +117,7 @@ PUSHED: Final = Table(
     Column("made", BigInteger, nullable=False),  # the server has all rows up to this one
     PrimaryKeyConstraint("server", "kind"),
 )
-"""The extent to which each server has a local history."""
+"""The rows of a local history that each server has."""
 
 # A year of nightly sessions has 70,000 measurements, and each session asks for earlier ones.
 Index("tfperf_measurements_made", MEASUREMENTS.c.made)
