@@ -15,12 +15,11 @@ from pytest_tfperf.core.verdict import BAD_NEWS, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import plain, printable, without_passwords
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows
-from pytest_tfperf.reports.headline import session_headline
 from pytest_tfperf.reports.interleaved import sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, result_rank
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.numbers import change, counted
-from pytest_tfperf.reports.session_verdicts import text_of
+from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 
 Row = dict[str, str | None]
 

@@ -22,11 +22,10 @@ from pytest_tfperf.features.page.past import Past, change_facts, key_of, machine
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.lines import printable
 from pytest_tfperf.reports.figures import figure_rows
-from pytest_tfperf.reports.headline import session_headline
 from pytest_tfperf.reports.interleaved import sides, why_of
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.message import in_brief
-from pytest_tfperf.reports.session_verdicts import text_of
+from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
 
 if TYPE_CHECKING:
