@@ -1,12 +1,10 @@
-"""Compares two sides in fresh pairs of workers, until the confidence interval of their ratio decides.
+"""Compares two sides in fresh pairs of workers, until the test of their pairs decides.
 
 The two are of one test, or each check is compared with the session's `OtherSide` in place of a baseline.
 """
 
 from __future__ import annotations
 
-import math
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +12,13 @@ from datetime import UTC, datetime
 
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
-from pytest_tfperf.bench.task import compared_figures
+from pytest_tfperf.bench.task import compared
 from pytest_tfperf.core.breakdown import breakdown
 from pytest_tfperf.core.comparison import ComparedSide, Comparison
 from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict, worst
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Tolerance, Verdict, worst
 from pytest_tfperf.errors import (
     FailsHereOnly,
     FailsThere,
@@ -30,12 +28,9 @@ from pytest_tfperf.errors import (
     TfperfError,
     UserCodeFailed,
 )
-from pytest_tfperf.judging.figures import settled
-from pytest_tfperf.judging.pairs import MIN_PAIRS, PAIRS_THAT_TELL, ErrorRates, PairsDecision, decide
-from pytest_tfperf.judging.unevenness import bias
-from pytest_tfperf.judging.validity import invalid
+from pytest_tfperf.judging.pairs import MIN_PAIRS, MOST_PAIRS, PAIRS_THAT_TELL, ErrorRates
 
-MAX_PAIRS = 20
+MAX_PAIRS = MOST_PAIRS
 MAX_SECONDS = 300.0
 
 
@@ -44,8 +39,7 @@ class Effort:
     """When a comparison ends although it is undecided.
 
     Args:
-        max_pairs: the most pairs. More pairs find smaller slowdowns, take longer, and make each look at the interval
-            stricter.
+        max_pairs: the most pairs; more pairs find smaller slowdowns, and take longer.
         max_seconds: no pair is begun that would probably end later.
 
     Raises:
@@ -56,14 +50,10 @@ class Effort:
     max_seconds: float = MAX_SECONDS
 
     def __post_init__(self) -> None:
-        if type(self.max_pairs) is not int or self.max_pairs < MIN_PAIRS:
-            raise TfperfError(f"max_pairs={self.max_pairs!r}: it takes a whole number from {MIN_PAIRS} to decide")
+        if type(self.max_pairs) is not int or self.max_pairs < PAIRS_THAT_TELL:
+            raise TfperfError(f"max_pairs={self.max_pairs!r}: it takes a whole number from {PAIRS_THAT_TELL} to decide")
         if not self.max_seconds > 0:
             raise TfperfError(f"max_seconds={self.max_seconds!r} must be above 0")
-
-    def pairs_that_fit(self, pairs: int, seconds: float) -> int:
-        """How many pairs there can be at most, judging by how long the first ones took."""
-        return max(pairs, int(min(self.max_pairs, self.max_seconds * pairs / seconds)))
 
 
 def compare(
@@ -81,7 +71,7 @@ def compare(
     test: str = "",
     session: str = "",
 ) -> Comparison:
-    """Compare b with a in fresh pairs of workers, until their ratio decides or the effort is spent.
+    """Compare b with a in fresh pairs of workers, until the pairs decide or the effort is spent.
 
     A pair of which one side was disturbed more than the other is discarded and measured again (`PairSource.take`). If
     three pairs in a row tell nothing, because a run never settles by itself, the comparison is INVALID.
@@ -90,7 +80,7 @@ def compare(
         engine: takes the pairs.
         a, b: the two sides; the ratio is b / a.
         topology: what both run on.
-        plan: the steps of each worker, and the figures that are compared, too; see `judge_compared`.
+        plan: the steps of each worker, and the figures that are compared, too.
         tolerance: the accepted change of b.
         effort: when to give up.
         error_rates: how often it may be wrong.
@@ -110,25 +100,28 @@ def compare(
     source = PairSource(engine, a, b, topology, plan)
     rates = error_rates or ErrorRates()
     found = _take_pairs(source, plan, tolerance, effort or Effort(), rates, is_of_commits=is_of_commits, judged=judged)
-    counted, decision, figures = found.counted, found.decision, tuple(map(settled, found.figures))
+    counted, (of_rate, *figures) = found.counted, found.verdicts
+    assert of_rate.confirmed_change is not None, "there is a pair"
+    assert of_rate.interval is not None, "there is a pair"
     device_rate = (
         engine.rate_on_device_data(b, topology, plan, [pair.b for pair in counted])
-        if judged and decision.outcome is Outcome.REGRESSED
+        if judged and of_rate.outcome is Outcome.REGRESSED
         else None
     )
-    reasons = (decision.reason, f"alternating runs, because {source.fallback}" if source.fallback else "")
+    why = "" if of_rate.outcome is Outcome.INVALID else of_rate.why
+    reasons = (why, found.end, f"alternating runs, because {source.fallback}" if source.fallback else "")
     return Comparison(
         test=test,
         session=session,
         a=_side(a, [pair.a for pair in counted]),
         b=_side(b, [pair.b for pair in counted], device_rate),
         pairs=tuple(counted),
-        ratio=decision.ratio,
-        low=decision.low,
-        high=decision.high,
-        outcome=worst((decision.outcome, *(one.outcome for one in figures))) if judged else None,
-        ratio_outcome=decision.outcome if figures else None,
-        figures=figures,
+        ratio=1 + of_rate.confirmed_change,
+        low=1 + of_rate.interval[0],
+        high=1 + of_rate.interval[1],
+        outcome=worst(one.outcome for one in found.verdicts) if judged else None,
+        ratio_outcome=of_rate.outcome if figures else None,
+        figures=tuple(figures),
         reason="; ".join(filter(None, reasons)),
         tolerance=tolerance,
         interleaving=source.interleaving,
@@ -148,14 +141,14 @@ class _DecidedPairs:
     Args:
         counted: those that count; the last discarded one where none does.
         discarded: those of which one side was disturbed more than the other.
-        decision: on the ratio.
-        figures: the verdicts on the plan's figures.
+        verdicts: on the throughput, then on the plan's figures.
+        end: why there are no more pairs although they decide nothing; "" where they decide.
     """
 
     counted: Sequence[Pair]
     discarded: Sequence[Pair]
-    decision: PairsDecision
-    figures: Sequence[Verdict]
+    verdicts: Sequence[Verdict]
+    end: str = ""
 
 
 def _take_pairs(
@@ -172,9 +165,8 @@ def _take_pairs(
     started = time.monotonic()
     pairs: list[Pair] = []
     discarded: list[Pair] = []
-    most = effort.max_pairs
     while True:
-        # The third pair is the first that can decide, and usually the last, so its workers profile their steps.
+        # The third pair is the first that can decide, and often the last, so its workers profile their steps.
         profiled = len(pairs) == MIN_PAIRS - 1
         try:
             pair, bad = source.take(profiled=profiled)
@@ -187,19 +179,23 @@ def _take_pairs(
             raise
         discarded += bad
         pairs += [pair] if pair is not None else []
-        if len(pairs) == MIN_PAIRS:
-            most = effort.pairs_that_fit(MIN_PAIRS, time.monotonic() - started)
         counted = pairs or [discarded[-1]]
-        decision = _decision(counted, tolerance, most, rates)
+        asked = replace(plan, also=plan.also if judged and pair is not None else ())
+        verdicts = compared(asked, counted, tolerance, effort.max_pairs, rates)
         if pair is None:
-            decision = replace(decision, outcome=Outcome.INVALID, reason="")
-            return _DecidedPairs(counted, discarded, decision, ())
-        figures = compared_figures(plan, pairs, most, rates) if judged else ()
-        if not judged or _is_over(decision, figures):
-            return _DecidedPairs(counted, discarded, decision, figures)
-        if end := _end(len(pairs), len(discarded), time.monotonic() - started, effort, most):
-            decision = replace(decision, reason=f"{decision.reason}; {end}")
-            return _DecidedPairs(counted, discarded, decision, figures)
+            verdicts = (replace(verdicts[0], outcome=Outcome.INVALID, reason=Reason.DISTURBED, wants=NOTHING),)
+        in_doubt = any(one.outcome is Outcome.INCONCLUSIVE for one in verdicts)
+        end = _end(len(pairs), len(discarded), time.monotonic() - started, effort) if in_doubt else ""
+        if not judged or _is_over(verdicts) or end:
+            return _DecidedPairs(counted, discarded, _settled(verdicts, asked, counted, tolerance, rates), end)
+
+
+def _settled(
+    verdicts: Sequence[Verdict], plan: Plan, pairs: Sequence[Pair], tolerance: Tolerance, rates: ErrorRates
+) -> Sequence[Verdict]:
+    """The verdicts where no further pair is taken."""
+    last = compared(plan, pairs, tolerance, len(pairs), rates)
+    return [one if one.is_decided else settled for one, settled in zip(verdicts, last, strict=True)]
 
 
 def _lacking(error: UserCodeFailed) -> NotCompared:
@@ -207,41 +203,19 @@ def _lacking(error: UserCodeFailed) -> NotCompared:
     return NotCompared(f"NEW: {error.brief}") if isinstance(error, FunctionMissing) else FailsThere(error.brief)
 
 
-def _decision(pairs: Sequence[Pair], tolerance: Tolerance, most: int, rates: ErrorRates) -> PairsDecision:
-    errors = [pair.uncertainty for pair in pairs if math.isfinite(pair.error)]
-    decision = decide(
-        [pair.log_ratio for pair in pairs],
-        tolerance,
-        most,
-        # The median, because one uneven pair among many says nothing about the others.
-        window_error=statistics.median(errors) if errors else 0.0,
-        bias=bias(pairs) if len(pairs) >= PAIRS_THAT_TELL else 0.0,
-        error_rates=rates,
-    )
-    verdicts = (invalid(summarise([run])) for run in (pairs[-1].a, pairs[-1].b))
-    found = next(filter(None, verdicts), None)
-    return decision if found is None else replace(decision, outcome=Outcome.INVALID, reason="")
-
-
-def _is_over(decision: PairsDecision, figures: Sequence[Verdict]) -> bool:
+def _is_over(verdicts: Sequence[Verdict]) -> bool:
     """Whether nothing is in doubt, or the worst is known already; a figure that is INVALID hides no slowdown."""
-    outcomes = {decision.outcome, *(one.outcome for one in figures)}
-    if Outcome.REGRESSED in outcomes or decision.outcome is Outcome.INVALID:
+    if verdicts[0].outcome is Outcome.INVALID or any(one.outcome is Outcome.REGRESSED for one in verdicts):
         return True
-    return decision.outcome is not Outcome.INCONCLUSIVE and all(one.is_decided for one in figures)
+    return all(one.is_decided for one in verdicts)
 
 
-def _end(pairs: int, discarded: int, seconds: float, effort: Effort, most: int) -> str:
+def _end(pairs: int, discarded: int, seconds: float, effort: Effort) -> str:
     """Why no further pair is begun; "" if one is."""
     if pairs >= effort.max_pairs:
         return f"max_pairs={effort.max_pairs} is reached"
     if seconds * (1 + 1 / (pairs + discarded)) > effort.max_seconds:
         return f"the next pair would end after max_seconds={effort.max_seconds:g}"
-    if pairs >= most:
-        return (
-            f"by the time that the first {MIN_PAIRS} pairs took, {most} fit into max_seconds={effort.max_seconds:g}, "
-            "and the tests of the interval were planned for so many"
-        )
     return ""
 
 

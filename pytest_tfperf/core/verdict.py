@@ -58,11 +58,14 @@ class Decision:
         suspected_from: the slowdown of the first run, a positive fraction, from which it is suspected; negative where
             only a faster run passes unsuspected.
         changes: of each run or pair that decided, in order; the verdict's rule says which.
-        middle: the Hodges-Lehmann median of the changes; None before there is one.
+        middle: the Hodges-Lehmann median of the runs' changes, or the trimmed mean of the pairs'; None before there is
+            one.
         accepted: the slowdown that the tolerance accepts, a positive fraction.
         threshold: the slowdown from which the test fails: the tolerance, or more where noise explains more.
-        showing: how many changes show at least half of the threshold.
+        showing: how many runs show at least half of the threshold; None of pairs.
         showing_needed: how many of them must.
+        evidence: the pairs' log likelihood ratio of a loss of twice the tolerance to none; None of runs.
+        evidence_needed: the ratio from which the test fails.
         last: the count of runs or pairs that decides at the latest.
         enough: the least count for which the threshold is below this slowdown; None where the tolerance accepts the
             slowdown, or no count up to `MOST_COUNTED` would be enough.
@@ -77,8 +80,10 @@ class Decision:
     middle: float | None
     accepted: float
     threshold: float
-    showing: int
-    showing_needed: int
+    showing: int | None
+    showing_needed: int | None
+    evidence: float | None = None
+    evidence_needed: float | None = None
     last: int
     enough: int | None
     deviations: StandardDeviations
@@ -333,6 +338,7 @@ class Verdict:
         change: of the value against the baseline; nothing is taken out of it.
         confirmed_change: what decided: by rule 1 the current environment against the reference environment, by rule 2
             the runs against the baseline without the common drift; None before anything is confirmed.
+        interval: of a comparison, the 95 % confidence interval of that change; the rule decides, and not the interval.
         confirmed_from: what it is a change from: the reference environment's or side a's median today, or the baseline.
         lower, upper: values between which one run passes unremarked today; None where unbounded.
         tolerance: the accepted change of a throughput; a figure has its own.
@@ -357,6 +363,7 @@ class Verdict:
     is_floor: bool = False
     change: float | None = None
     confirmed_change: float | None = None
+    interval: tuple[float, float] | None = None
     confirmed_from: float | None = None
     lower: float | None = None
     upper: float | None = None
