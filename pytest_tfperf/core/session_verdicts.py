@@ -23,7 +23,6 @@ class DoubtKind(StrEnum):
 
     UNDECIDED = "undecided"  # more pairs could decide
     WITHIN_NOISE = "within noise"  # slower by more than the tolerance, but not by more than noise explains
-    TESTS_DISAGREE = "tests disagree"
     FEW_TESTS = "few tests"  # of the session have a baseline
     FEW_WITH_PAIRS = "few with pairs"  # of those that have a baseline
     NO_PAIRS = "no pairs"  # could be taken of any test that was to be compared

@@ -150,6 +150,11 @@ class Confirmation:
         found = bisect(counts, False, key=lambda count: self.middle < -self.threshold_in(count))
         return counts[found] if found < most else None
 
+    @property
+    def hidden_by_noise(self) -> float:
+        """The loss that the last stage may let pass."""
+        return self.threshold_in(self.last)
+
     def detectable(self, count: int) -> float:
         """The loss that fails in so many runs with 98 % power."""
         return self.threshold_in(count) + DETECTION * self.error(count)

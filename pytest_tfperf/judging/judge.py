@@ -248,7 +248,7 @@ class _Case:
 
     def unless_blind(self, outcome: Outcome, reason: Reason) -> Verdict:
         """A pass or a doubt that rests on the threshold, unless noise lets nearly anything pass."""
-        if self.evidence.scale.is_blind(self.threshold, self.confirmation.accepted):
+        if self.evidence.scale.is_blind(self.confirmation.hidden_by_noise, self.confirmation.accepted):
             return self.verdict(Outcome.TOO_NOISY, Reason.TOO_NOISY)
         return self.verdict(outcome, reason)
 

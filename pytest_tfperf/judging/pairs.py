@@ -193,9 +193,14 @@ class PairsTest:
         """
         variance = self._variance_in(count)
         effect = _effect(self.accepted, variance)
-        if not effect or math.isinf(effect):
+        if not effect or math.isinf(self.accepted):
             return self.accepted
         return effect + self.fails_at * variance / (2 * effect * count)
+
+    @property
+    def hidden_by_noise(self) -> float:
+        """The loss beyond the accepted one that the last pair may still let pass."""
+        return self.threshold_in(self.last) - self.accepted
 
     def _variance_in(self, count: int) -> float:
         """The variance by which so many pairs are judged, if further pairs scatter as is known so far."""

@@ -68,7 +68,7 @@ def _in_direction(evidence: Evidence, blank: Verdict, sign: int) -> Verdict:
     test = evidence.pairs_test(sign, OF_RATES if scale.is_logarithm else _OF_FIGURES, is_assumed=True)
     outcome, reason, wants = test.decided()
     threshold = test.threshold_in(test.last)
-    if outcome is Outcome.PASS and scale.is_blind(threshold, test.accepted):
+    if outcome is Outcome.PASS and scale.is_blind(test.hidden_by_noise, test.accepted):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.TOO_NOISY
     low, high = sorted(scale.shown(sign * end) for end in test.interval)
     change = scale.shown(sign * test.middle)

@@ -257,7 +257,9 @@ def test_nothing_passes_that_may_have_lost_a_quarter_unless_the_tolerance_accept
     confirmed: list[float] | None,
 ) -> None:
     found = verdict(*runs, confirmed=confirmed, **situation | {"noise": noise, "tolerance": tolerance})
-    is_wide = (found.threshold or 0.0) > max(0.25, -tolerance[0]) + 1e-12
+    accepted, threshold = -math.log1p(tolerance[0]), -math.log1p(-(found.threshold or 0.0))
+    hidden = threshold - accepted if found.rule is Rule.REFERENCE_ENVIRONMENT else threshold
+    is_wide = hidden > max(-math.log(0.75), accepted) + 1e-12
     if found.outcome in (Outcome.PASS, Outcome.TOO_NOISY) and found.reason is not Reason.ABOVE_FLOOR:
         assert (found.outcome is Outcome.TOO_NOISY) is is_wide
     if found.outcome is Outcome.INCONCLUSIVE and found.is_decided:
