@@ -3,8 +3,8 @@
     python benchmarks/comparison.py                      # seeded; takes a minute
     python benchmarks/comparison.py --neighbour          # beside other work that comes and goes; takes minutes
 
-It draws pairs' log ratios and calls the production rule (`pairs.decide`) after each pair, as `compare` does. "sb" is
-the standard deviation between fresh workers; a pair holds two of them.
+It draws pairs' log ratios and calls the production rule (`judging/pairs.py`) after each pair, as `compare` does. "sb"
+is the standard deviation between fresh workers; a pair holds two of them.
 
 With --neighbour it plays whole runs, window by window, to `compare` itself. The neighbour's spells are drawn. While
 one lasts, it takes a part of the time, all of which or half of which the telemetry shows.
@@ -31,10 +31,12 @@ from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import robust_mean
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.judging.pairs import decide
+from pytest_tfperf.judging.pairs import PairsTest
+from pytest_tfperf.judging.sides import OF_RATES
 from pytest_tfperf.judging.steady_state import in_steady_state
+from pytest_tfperf.judging.thresholds import accepted_rise, accepted_slowdown
 from pytest_tfperf.judging.validity import disturbance_in
 from pytest_tfperf.workers.launcher import Launcher
 
@@ -51,10 +53,23 @@ def one_comparison(
     ratios: list[float] = []
     while len(ratios) < most:
         ratios.append(draw.gauss(math.log1p(change), sd))
-        found = decide(ratios, TOLERANCE, most, window_error=window_error)
-        if found.outcome is not Outcome.INCONCLUSIVE:
+        found, _, wants = pairs_test(ratios, window_error, most).decided()
+        if wants == NOTHING:
             break
-    return found.outcome.value, len(ratios)
+    return found.value, len(ratios)
+
+
+def pairs_test(ratios: Sequence[float], window_error: float, most: int) -> PairsTest:
+    """The test that the throughput of a comparison is put to."""
+    return PairsTest(
+        changes=ratios,
+        accepted=accepted_slowdown(TOLERANCE),
+        accepted_rise=accepted_rise(TOLERANCE),
+        known=OF_RATES,
+        is_assumed=True,
+        errors=[window_error] * len(ratios),
+        most=most,
+    )
 
 
 def interval(count: int, of: int) -> str:

@@ -3,7 +3,7 @@
     python benchmarks/search.py        # seeded; takes a minute
 
 It plays whole searches: pairs' log ratios are drawn, and the production search (`features/bisect/search.py`) and rule
-(`pairs.decide`) take them. "sb" is the standard deviation between fresh workers; a pair holds two of them.
+(`judging/pairs.py`) take them. "sb" is the standard deviation between fresh workers; a pair holds two of them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import statistics
 
 from scipy.stats import binomtest
 
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Tolerance
 from pytest_tfperf.features.bisect.search import MOST_PAIRS, candidates, error_rates, is_slow, next_state, threshold_of
-from pytest_tfperf.judging.pairs import ErrorRates, PairsDecision, decide
+from pytest_tfperf.judging.pairs import ErrorRates, PairsTest
+from pytest_tfperf.judging.sides import OF_RATES
+from pytest_tfperf.judging.thresholds import accepted_slowdown
 
 TRUTHS = ((0.01, -0.05), (0.01, -0.1), (0.02, -0.05), (0.04, -0.1), (0.08, -0.2))  # (sb, loss)
 TOLERANCE = Tolerance.of(0.02)
@@ -32,31 +34,40 @@ class Played:
         self._window_error = window_error
         self.pairs = 0
 
-    def compare(self, change: float, tolerance: Tolerance, rates: ErrorRates) -> PairsDecision:
-        """The decision on two states that truly differ by `change`."""
+    def compare(self, change: float, tolerance: Tolerance, rates: ErrorRates) -> tuple[Outcome, float]:
+        """The outcome and the ratio of two states that truly differ by `change`."""
         ratios: list[float] = []
         while True:
             ratios.append(self._draw.gauss(math.log1p(change), self._sd))
-            found = decide(ratios, tolerance, MOST_PAIRS, window_error=self._window_error, error_rates=rates)
-            if found.outcome is not Outcome.INCONCLUSIVE or len(ratios) == MOST_PAIRS:
+            test = PairsTest(
+                changes=ratios,
+                accepted=accepted_slowdown(tolerance),
+                known=OF_RATES,
+                is_assumed=True,
+                errors=[self._window_error] * len(ratios),
+                rates=rates,
+                most=MOST_PAIRS,
+            )
+            outcome, _, wants = test.decided()
+            if wants == NOTHING:
                 self.pairs += len(ratios)
-                return found
+                return outcome, math.exp(test.middle)
 
 
 def search(played: Played, states: int, first_bad: int, loss: float, unmeasurable: frozenset[int]) -> range | None:
     """What a search ends with; None if even the bad end is not confirmed."""
     rates = error_rates(states)
-    ends = played.compare(loss, TOLERANCE, rates)
-    if ends.outcome is not Outcome.REGRESSED:
+    outcome, ratio = played.compare(loss, TOLERANCE, rates)
+    if outcome is not Outcome.REGRESSED:
         return None
-    threshold = threshold_of(ends.ratio)
+    threshold = threshold_of(ratio)
     known: dict[int, bool | None] = {}
     while (state := next_state(states, known)) is not None:
         if state in unmeasurable:
             known[state] = None
             continue
-        decision = played.compare(loss if state >= first_bad else 0.0, threshold, rates)
-        known[state] = is_slow(decision.outcome, decision.ratio, threshold)
+        outcome, ratio = played.compare(loss if state >= first_bad else 0.0, threshold, rates)
+        known[state] = is_slow(outcome, ratio, threshold)
     found = candidates(states, known)
     played.compare(loss if first_bad in found else 0.0, threshold, rates)  # with the state before it
     return found

@@ -38,7 +38,8 @@ from pytest_tfperf.core.verdict import NOTHING, Outcome, Rule, Tolerance, Verdic
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_OTHERS, MIN_TESTS, change_of_others, common_drift
-from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.new_baselines import CONTROLS, baseline_of, controls, corrected, correction, wants
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.reference import Reference
@@ -55,7 +56,6 @@ TOLERANCE = Tolerance.of(0.02)
 BASELINE_RUNS = 5
 WINDOW_SD, WINDOW_AUTOCORRELATION = 0.03, 0.3
 SESSION_SD = 0.01
-SLOW_START = 0.06
 HEAVY_TAIL_FREEDOM = 3
 ALIKE = 0.9  # the autocorrelation of slow spells, from one run to the next
 
@@ -71,7 +71,9 @@ class Situation:
         session_sd: what a session does to all tests alike.
         own_sd: what a session does to each test by itself.
         spell_sd: what a spell of the machine does to whatever runs in it: a run, or both runs of a pair.
-        slow_starts: share of workers that are slow by 6 % as long as they live.
+        slow_starts: share of workers that are slow, by `slow_by`, as long as they live.
+        slow_by: by how much.
+        grown: how many times as much workers differ after the recording.
         is_heavy_tailed: workers differ by Student's t with 3 degrees of freedom, scaled to the same deviation.
         losing: tests that lose something: the first ones, or the last ones if those were recorded again.
         loss: how much.
@@ -96,6 +98,8 @@ class Situation:
     own_sd: float = 0.0
     spell_sd: float = 0.0
     slow_starts: float = 0.0
+    slow_by: float = 0.06
+    grown: float = 1.0
     is_heavy_tailed: bool = False
     losing: int = 0
     loss: float = 0.0
@@ -185,6 +189,24 @@ QUIET += [
     for number in (0, CONTROLS)
 ]
 
+QUIET += [
+    Situation(name="20 % of workers slow by 8 %, sb 1.0 %", slow_starts=0.2, slow_by=0.08, sessions=4),
+    Situation(
+        name="half of the workers slow by 4 %, sb 0.5 %", between_runs=0.005, slow_starts=0.5, slow_by=0.04, sessions=4
+    ),
+    Situation(name="neighbouring runs alike by 3 %, sb 1.0 %", slow_spells=0.03, sessions=4),
+    *(
+        Situation(
+            name=f"workers differ {grown} times as much as when recorded, sb {_percent(sb)}",
+            between_runs=sb,
+            grown=grown,
+            sessions=4,
+        )
+        for grown, sb in ((3, 0.005), (3, 0.01), (5, 0.01))
+    ),
+    Situation(name="200 tests, sb 1.0 %", tests=200, sessions=4),
+]
+
 LOSING = [
     *(
         Situation(
@@ -196,6 +218,17 @@ LOSING = [
     Situation(
         name="5 of 50 tests lose 3 %, within three sessions, after ten", losing=5, loss=0.03, sessions=3, before=10
     ),
+    *(
+        replace(world, name=f"5 of 50 tests lose 5 %, {world.name}", losing=5, loss=0.05)
+        for world in (
+            Situation(name="20 % of workers slow by 8 %", slow_starts=0.2, slow_by=0.08),
+            Situation(name="10 % of workers slow by 10 %", slow_starts=0.1, slow_by=0.1),
+            Situation(name="half of the workers slow by 4 %", between_runs=0.005, slow_starts=0.5, slow_by=0.04),
+            Situation(name="neighbouring runs alike by 3 %", slow_spells=0.03),
+            Situation(name="workers differ 3 times as much as when recorded", between_runs=0.005, grown=3),
+        )
+    ),
+    Situation(name="5 of 50 tests lose 2 %, just the tolerance, first session", losing=5, loss=0.02),
     Situation(name="5 of 50 tests lose 5 %, spells of the machine of 4 %", spell_sd=0.04, losing=5, loss=0.05),
     Situation(name="each test drifts by itself by 0.50 %: 5 % loss, first session", own_sd=0.005, losing=5, loss=0.05),
     Situation(
@@ -308,7 +341,8 @@ class Machine:
         self.own = {key: self.random.gauss(0, self.situation.own_sd) for key in self.keys}
 
     def lose(self) -> None:
-        """From now on some tests are slower."""
+        """From now on some tests are slower, and workers may differ more."""
+        self.between_runs = {key: self.situation.grown * sd for key, sd in self.between_runs.items()}
         first = len(self.keys) - self.situation.losing if self.situation.recorded_again else 0
         self.lost = dict.fromkeys(self.keys[first:][: self.situation.losing], math.log1p(-self.situation.loss))
 
@@ -322,7 +356,7 @@ class Machine:
     def run(self, key: Key, *, is_reference: bool = False) -> float:
         """A fresh worker's level, in log throughput, but for the spell that it runs in."""
         lost = 0.0 if is_reference and not self.situation.by_machine else self.lost.get(key, 0.0)
-        slow = math.log1p(-SLOW_START) if self.random.random() < self.situation.slow_starts else 0.0
+        slow = math.log1p(-self.situation.slow_by) if self.random.random() < self.situation.slow_starts else 0.0
         return self.common + self.own[key] + lost + slow + self.between_runs[key] * self._deviate()
 
     def windows(self, count: int) -> float:
@@ -599,11 +633,15 @@ def share(count: int, of: int) -> str:
     return f"{count / of:.1%} ({low:.1%} to {high:.1%})".replace("%", "")
 
 
+RULES = (Rule.REFERENCE_ENVIRONMENT, Rule.BASELINE)
+
+
 class Simulation:
     """Runs cells, in so many processes."""
 
-    def __init__(self, sessions: int, seed: int, processes: int) -> None:
+    def __init__(self, sessions: int, seed: int, processes: int, rules: Sequence[Rule] = RULES) -> None:
         self._sessions, self._seed = sessions, seed
+        self.rules = rules
         self._pool = ProcessPoolExecutor(processes)
 
     def cell(self, situation: Situation, rule: Rule) -> Counter[str]:
@@ -614,9 +652,6 @@ class Simulation:
         chunk = max(1, baselines // 40)
         found = self._pool.map(simulate, [situation] * baselines, [rule] * baselines, seeds, chunksize=chunk)
         return sum(found, Counter())
-
-
-RULES = (Rule.REFERENCE_ENVIRONMENT, Rule.BASELINE)
 
 
 def quiet_table(simulation: Simulation, situations: Sequence[Situation]) -> None:
@@ -654,8 +689,8 @@ def shared_table(simulation: Simulation, situations: Sequence[Situation]) -> Non
 
 def _cells(simulation: Simulation, situations: Sequence[Situation]) -> Iterator[tuple[Situation, int, Counter[str]]]:
     for situation in situations:
-        for number, rule in enumerate(RULES, 1):
-            yield situation, number, simulation.cell(situation, rule)
+        for rule in simulation.rules:
+            yield situation, 1 + RULES.index(rule), simulation.cell(situation, rule)
 
 
 def main() -> None:
@@ -665,8 +700,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="situations whose name holds a word")
+    parser.add_argument("--rule", type=int, nargs="+", choices=(1, 2), default=(1, 2))
     options = parser.parse_args()
-    started, simulation = time.monotonic(), Simulation(options.sessions, options.seed, options.processes)
+    rules = [RULES[number - 1] for number in options.rule]
+    started, simulation = time.monotonic(), Simulation(options.sessions, options.seed, options.processes, rules)
     for table, situations in ((quiet_table, QUIET), (losing_table, LOSING), (shared_table, SHARED)):
         if chosen := [one for one in situations if any(word in one.name for word in options.only)]:
             table(simulation, chosen)

@@ -4,8 +4,8 @@
     python -m tools.judged_cases > /tmp/after.txt       # and after
     diff /tmp/before.txt /tmp/after.txt
 
-The cases are throughputs and figures, with runs, pairs, drift, history, floors and provisional rows; figures of
-comparisons; and ratios of pairs. A line is one case: outcome, reason, rule, wants and all numbers to the last digit.
+The cases are throughputs and figures, with runs, pairs, drift, history, floors and provisional rows; and figures and
+throughputs of comparisons. A line is one case: outcome, reason, rule, wants and all numbers to the last digit.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.figures import ComparedFigure, judge_compared
-from pytest_tfperf.judging.judge import Evidence, judge
-from pytest_tfperf.judging.pairs import ErrorRates, decide
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.pairs import ErrorRates
 from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import session_variance
 from tests.helpers.measurements import figure_evidence, run_at
@@ -90,23 +90,35 @@ def figure(draw: random.Random) -> str:
 def compared_figure(draw: random.Random) -> str:
     """The verdict on a figure of a comparison."""
     change, spread = draw.choice([0, 0, 0.05, -0.05, 0.2, -0.2]), draw.choice([0, 0.001, 0.01, 0.05])
-    evidence = ComparedFigure(
-        figure=_figure(draw),
+    evidence = figure_evidence(
+        _figure(draw),
+        (),
+        None,
+        None,
         pairs=_sides(draw, draw.choice([1, 2, 3, 4, 6, 10, 15, 20]), change, spread),
         places=draw.choice(PLACES),
-        most_pairs=20,
-        error_rates=ErrorRates(),
-        figures=draw.choice([1, 3]),
+        suspects=draw.choice([1, 3]),
+        is_comparison=True,
+        rates=ErrorRates(),
     )
-    return _shown(judge_compared(evidence))
+    return _shown(judge(evidence))
 
 
 def ratio(draw: random.Random) -> str:
-    """The decision on the ratios of pairs."""
+    """The verdict on the throughput of a comparison."""
     change, spread = draw.choice([0, 0, -0.02, -0.05, -0.1, 0.1]), draw.choice([0.001, 0.01, 0.05])
     log_ratios = [change + draw.gauss(0, spread) for _ in range(draw.choice([1, 2, 3, 4, 6, 10, 15, 20]))]
-    window_error, bias = draw.choice([0, 0.01, 0.2]), draw.choice([0, 0, 0.1])
-    return str(decide(log_ratios, _tolerance(draw), 20, window_error=window_error, bias=bias))
+    window_error, unevenness = draw.choice([0, 0.01, 0.2]), draw.choice([0, 0, 0.1])
+    pairs = [Pair(_run(0.0), _run(one), one, window_error, unevenness) for one in log_ratios]
+    evidence = Evidence(
+        throughput=summarise([pair.b for pair in pairs]),
+        reference=Reference(),
+        tolerance=_tolerance(draw),
+        pairs=pairs,
+        is_comparison=True,
+        rates=ErrorRates(),
+    )
+    return _shown(judge(evidence))
 
 
 def _shown(verdict: Verdict) -> str:

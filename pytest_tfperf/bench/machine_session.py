@@ -25,7 +25,7 @@ from pytest_tfperf.judging.common_drift import (
     common_drift,
     first_windows_change,
 )
-from pytest_tfperf.judging.judge import Evidence
+from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 

@@ -19,7 +19,6 @@ from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.verdict import NOTHING, Tolerance
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.software_and_machine import (
-    SENTINEL_STAGES,
     ReferencePairs,
     judge_machine,
     judge_sentinels,
@@ -60,7 +59,7 @@ def _chosen(machine: MachineSession, turn: int) -> list[Task]:
 def _judged(
     tasks: Sequence[Task], machine: MachineSession, engine: RunEngine, known: list[ReferencePairs]
 ) -> SoftwareVerdict | None:
-    """Take pairs of each sentinel, stage by stage, until the verdict is decided; add them to `known`.
+    """Take pairs of each sentinel, round by round, until the verdict is decided; add them to `known`.
 
     All of them together may lose what the middle one of them may. A sentinel that fails leaves the others to decide.
     None where there is no reference environment, or all tests with one are suspects.
@@ -68,7 +67,7 @@ def _judged(
     accepted = [task.tolerance.lower for task in tasks if task.tolerance.lower is not None]
     tolerance = Tolerance(statistics.median(accepted)) if accepted else Tolerance()
     sentinels, failures = [_Sentinel(task, machine, engine) for task in tasks], dict[str, str]()
-    wanted = SENTINEL_STAGES[0]
+    wanted = 1
     while True:
         for one in sentinels:
             one.take(wanted)

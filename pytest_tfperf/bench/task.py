@@ -12,11 +12,11 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Plan, Run
-from pytest_tfperf.core.throughput import Throughput, hodges_lehmann
+from pytest_tfperf.core.throughput import Throughput, hodges_lehmann, summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance, Verdict
-from pytest_tfperf.judging.figures import ComparedFigure, judge_compared
-from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.pairs import ErrorRates
 from pytest_tfperf.judging.reference import Reference
@@ -95,33 +95,40 @@ def judged(
     return tuple(map(judge, (of_rate, *of_figures)))
 
 
-def compared_figures(plan: Plan, pairs: Sequence[Pair], most_pairs: int, rates: ErrorRates) -> tuple[Verdict, ...]:
-    """The verdicts on the figures that a plan asks for, of b against a in the pairs of a comparison.
+def compared(
+    plan: Plan, pairs: Sequence[Pair], tolerance: Tolerance, most_pairs: int, rates: ErrorRates
+) -> tuple[Verdict, ...]:
+    """The verdicts on b against a in the pairs of a comparison: on the throughput, then on the figures of its plan.
 
     Args:
         plan: says which figures.
-        pairs: the good ones so far.
-        most_pairs: after how many the comparison ends.
-        rates: how often each comparison may be wrong.
+        pairs: the good pairs so far.
+        tolerance: the accepted change of the throughput.
+        most_pairs: the number of pairs after which the comparison ends.
+        rates: how often it may be wrong; the figures share the rates among them.
     """
-    return tuple(
-        judge_compared(
-            ComparedFigure(
-                figure=figure,
-                pairs=_values(figure, pairs),
-                rank=_rank(figure, [pair.b for pair in pairs]),
-                places=_places(figure, [run for pair in pairs for run in (pair.a, pair.b)]),
-                most_pairs=most_pairs,
-                error_rates=rates,
-                figures=len(plan.also),
-            )
+    b = [pair.b for pair in pairs]
+    of_rate = Evidence(
+        throughput=summarise(b),
+        reference=Reference(),
+        tolerance=tolerance,
+        pairs=tuple(pairs),
+        is_comparison=True,
+        most_pairs=most_pairs,
+        rates=rates,
+    )
+    figures = (
+        replace(
+            of_rate,
+            figure=figure,
+            values=(),
+            rank=_rank(figure, b),
+            places=_places(figure, [run for pair in pairs for run in (pair.a, pair.b)]),
+            suspects=len(plan.also),
         )
         for figure in plan.also
     )
-
-
-def _values(figure: Figure, pairs: Sequence[Pair]) -> list[tuple[float | None, float | None]]:
-    return [(pair.a.figures.get(figure.name), pair.b.figures.get(figure.name)) for pair in pairs]
+    return tuple(map(judge, (of_rate, *figures)))
 
 
 def _evidence(

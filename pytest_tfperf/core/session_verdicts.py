@@ -22,7 +22,6 @@ class DoubtKind(StrEnum):
 
     UNDECIDED = "undecided"  # more pairs could decide
     WITHIN_NOISE = "within noise"  # slower by more than the tolerance, but not by more than noise explains
-    TESTS_DISAGREE = "tests disagree"
     FEW_TESTS = "few tests"  # too few tests of the session have a baseline
     FEW_WITH_PAIRS = "few with pairs"  # too few tests that have a baseline also have pairs
     NO_PAIRS = "no pairs"  # no chosen test could be measured in pairs

@@ -58,11 +58,14 @@ class Decision:
         suspected_from: the slowdown of the first run, a positive fraction, from which it is suspected; negative where
             only a faster run passes without suspicion.
         changes: of each run or pair that decided, in order; `Verdict.rule` says whether of runs or of pairs.
-        middle: the Hodges-Lehmann median of the changes; None before there is one.
+        middle: the Hodges-Lehmann median of the runs' changes, or the trimmed mean of the pairs'; None before there is
+            one.
         accepted: the slowdown that the tolerance accepts, a positive fraction.
         threshold: the slowdown from which the test fails: the tolerance, or more where noise explains more.
-        showing: the number of changes that show at least half of the threshold.
+        showing: the number of runs that show at least half of the threshold; None for pairs.
         showing_needed: the number that must show it.
+        evidence: the pairs' log likelihood ratio of a loss of twice the tolerance to none; None for runs.
+        evidence_needed: the ratio from which the test fails.
         last: the number of runs or pairs after which the verdict is final.
         enough: the least number for which the threshold is below this slowdown; None where the tolerance accepts the
             slowdown, or no number up to `MOST_COUNTED` is enough.
@@ -77,8 +80,10 @@ class Decision:
     middle: float | None
     accepted: float
     threshold: float
-    showing: int
-    showing_needed: int
+    showing: int | None
+    showing_needed: int | None
+    evidence: float | None = None
+    evidence_needed: float | None = None
     last: int
     enough: int | None
     deviations: StandardDeviations
@@ -341,7 +346,8 @@ class Verdict:
             2 from the baseline without the common drift; None before a change is confirmed.
         confirmed_from: the value that it is a change from: the reference environment's or side a's median today, or the
             baseline.
-        interval: the 95 % confidence interval of a throughput's change from side a's; None for any other verdict.
+        interval: the 95 % confidence interval of the change from side a; None for any other verdict. The sequential
+            test of the pairs decides, and not the interval.
         lower, upper: the values between which a single run passes today; None where unbounded.
         tolerance: the accepted change of a throughput; any other figure has its own.
         threshold: the confirmed change for the worse, positive, from which the test fails: the tolerance, or more where

@@ -1,33 +1,24 @@
-"""The screen: is a slowdown suspected? And how it is then confirmed.
-
-By fresh pairs with the reference environment, or by fresh runs.
-"""
+"""The screen, which suspects a slowdown, and rule 2, which confirms it in fresh runs."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pytest_tfperf.core.throughput import hodges_lehmann
-from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Rule, Want, Wants
+from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Want, Wants
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.noise import mean_square
-from pytest_tfperf.judging.pairs import MIN_PAIRS, spread
 from pytest_tfperf.judging.session_variance import LearntReference
-from pytest_tfperf.judging.thresholds import DOUBTS, FALSE_ALARMS, quantile, suspicion
-
-PAIR_STAGES = (2, 4, 8, 12)
-"""Pairs after which a suspect may be cleared; the last stage decides."""
+from pytest_tfperf.judging.thresholds import DETECTION, DOUBTS, FALSE_ALARMS, quantile, suspicion
 
 RUN_STAGES = (1, 3, 8)
-"""The same in runs, where there is no reference environment."""
+"""Runs after which a suspect may be cleared; the last stage decides."""
 
-_AGREEMENT = {Rule.REFERENCE_ENVIRONMENT: 9 / 12, Rule.BASELINE: 7 / 8}
-_DOUBT = {Rule.REFERENCE_ENVIRONMENT: 8 / 12, Rule.BASELINE: 6 / 8}
-"""The shares of changes that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test.
-"""
+AGREEMENT, _DOUBT = 7 / 8, 6 / 8
+"""The shares of runs that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +26,7 @@ class Confirmation:
     """The changes so far and the variances to judge them by, in natural logarithms of throughput or a figure's unit.
 
     Args:
-        rule: which of the two rules.
-        changes: of each pair, current environment against reference environment; of each run, against the baseline.
+        changes: of each run, against the baseline.
         stages: counts at which it may be cleared; the last one decides.
         accepted: the slowdown that the tolerance accepts.
         to_be_found: the slowdown beyond it that noise must not let pass unsuspected; inf: any.
@@ -51,7 +41,6 @@ class Confirmation:
         warns_only: the slowdown can't fail the test, so only one beyond the threshold is worth further runs.
     """
 
-    rule: Rule
     changes: tuple[float, ...]
     stages: tuple[int, ...]
     accepted: float
@@ -92,12 +81,11 @@ class Confirmation:
         return count in self.stages and self.middle >= -self.suspicion(count)
 
     def decided(self) -> tuple[Outcome, Reason, Wants]:
-        """What the pairs or runs of a suspect so far lead to, and what they still want."""
+        """The outcome of the runs of a suspect so far, why, and the further runs that it wants."""
         if self.is_cleared:
             return Outcome.PASS, self.good_reason, NOTHING
         if self.next_stage:
-            what = Want.PAIRS if self.rule is Rule.REFERENCE_ENVIRONMENT else Want.RUNS
-            return Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(what, self.next_stage)
+            return Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(Want.RUNS, self.next_stage)
         if self.middle >= -self.accepted:
             return Outcome.PASS, Reason.WITHIN_TOLERANCE, NOTHING
         if self.fails:
@@ -120,24 +108,26 @@ class Confirmation:
 
     def threshold(self, false_alarms: float) -> float:
         """The slowdown beyond the tolerance, and beyond what noise exceeds in a share `false_alarms` of sessions."""
-        error = math.sqrt(self.own_variance_today / self._last + self.shared_variance + self.most_session_variance)
+        return self._threshold(self.last, false_alarms)
+
+    def threshold_in(self, count: int) -> float:
+        """The threshold of so many runs."""
+        return self._threshold(count, FALSE_ALARMS)
+
+    def _threshold(self, count: int, false_alarms: float) -> float:
+        error = math.sqrt(self.own_variance_today / count + self.shared_variance + self.most_session_variance)
         share = false_alarms / max(self.tests, 1)
         return max(self.accepted, quantile(self.degrees_of_freedom, share) * error)
 
     @property
     def fails(self) -> bool:
         """Whether noise is no likely cause of the slowdown, and nearly all changes show it."""
-        return self._shows(FALSE_ALARMS, self.agreement)
-
-    @property
-    def agreement(self) -> float:
-        """The share of changes that must show at least half of the threshold to fail."""
-        return _AGREEMENT[self.rule]
+        return self._shows(FALSE_ALARMS, AGREEMENT)
 
     @property
     def is_doubtful(self) -> bool:
         """Whether noise is an unlikely cause of the slowdown, and most changes show it."""
-        return self._shows(DOUBTS, _DOUBT[self.rule])
+        return self._shows(DOUBTS, _DOUBT)
 
     def _shows(self, false_alarms: float, agreement: float) -> bool:
         """Whether the middle is beyond the threshold, and enough changes are beyond half of it."""
@@ -152,78 +142,36 @@ class Confirmation:
         """How many changes this share is."""
         return math.ceil(agreement * len(self.changes))
 
-    def in_all(self, count: int) -> Confirmation:
-        """The same with so many runs or pairs in all, of which none is known yet."""
-        return replace(self, stages=(count,), changes=())
-
     def enough(self, most: int) -> int | None:
         """The least count, up to `most`, for which this slowdown exceeds the threshold; None without a slowdown."""
         if not self.changes or self.middle >= -self.accepted:
             return None
         counts = range(1, most + 1)  # the threshold falls with the count
-        found = bisect(counts, False, key=lambda count: self.middle < -self.in_all(count).threshold(FALSE_ALARMS))
+        found = bisect(counts, False, key=lambda count: self.middle < -self.threshold_in(count))
         return counts[found] if found < most else None
+
+    @property
+    def hidden_by_noise(self) -> float:
+        """The loss that the last stage may let pass."""
+        return self.threshold_in(self.last)
+
+    def detectable(self, count: int) -> float:
+        """The loss that fails in so many runs with 98 % power."""
+        return self.threshold_in(count) + DETECTION * self.error(count)
 
     def error(self, count: int) -> float:
         """The standard error of the middle of so many changes, with what sessions add."""
         return math.sqrt(self.own_variance / count + self.shared_variance + self.session_variance)
 
     @property
-    def decision_error(self) -> float:
-        """The standard error of the middle at the last stage."""
-        return self.error(self._last)
+    def most(self) -> int:
+        """The runs that decide at the latest."""
+        return self.stages[-1]
 
     @property
-    def _last(self) -> int:
-        return max(self.stages[-1], len(self.changes), 1)
-
-
-def by_pairs(
-    changes: Sequence[float],
-    noise: Noise,
-    accepted: float,
-    *,
-    errors: Sequence[float],
-    bias: float,
-    to_be_found: float,
-    suspects: int,
-    can_have_more: bool = True,
-) -> Confirmation:
-    """Rule 1: today's pairs, which depend neither on the baseline nor on the machine's drift.
-
-    Args:
-        changes: of each pair, from the reference environment to the current one.
-        noise: between runs, on the figure's scale.
-        accepted: the loss that the tolerance accepts.
-        errors: what windows and uneven disturbances leave uncertain in each change; none where that is not known.
-        bias: by how much disturbances of mostly one side can have changed the mean of all pairs.
-        to_be_found, suspects: as `to_be_found` and `tests` of a `Confirmation`.
-        can_have_more: whether further pairs can be measured.
-    """
-    own, degrees_of_freedom = variance_of_pairs(changes, noise, suspects)
-    return Confirmation(
-        rule=Rule.REFERENCE_ENVIRONMENT,
-        changes=tuple(changes),
-        stages=PAIR_STAGES if can_have_more else tuple(min(stage, len(changes)) for stage in PAIR_STAGES),
-        accepted=accepted,
-        to_be_found=to_be_found,
-        own_variance=own,
-        own_variance_today=max(own, _variance_today(changes, errors, bias)),
-        degrees_of_freedom=degrees_of_freedom,
-        tests=suspects,
-    )
-
-
-def _variance_today(changes: Sequence[float], errors: Sequence[float], bias: float) -> float:
-    """The variance of a pair's change by its windows and by what disturbed one side more than the other.
-
-    The latter is the most that it can have been, and all pairs together show what it was.
-    """
-    today = mean_square(errors) or 0.0
-    if len(changes) < PAIR_STAGES[-1]:
-        return today
-    # The bias is of their mean: so many pairs make it no smaller.
-    return min(today, spread(changes)[0] + len(changes) * bias**2)
+    def last(self) -> int:
+        """The same, or more where there are more."""
+        return max(self.most, len(self.changes), 1)
 
 
 def by_runs(
@@ -255,7 +203,6 @@ def by_runs(
         return (1 + learnt.sessions_variance) * sigma**2 + of_drift * (own + shared + 2 * sigma**2)
 
     return Confirmation(
-        rule=Rule.BASELINE,
         changes=tuple(changes),
         stages=RUN_STAGES if max_runs is None else tuple(min(stage, max_runs) for stage in RUN_STAGES),
         accepted=accepted,
@@ -269,15 +216,3 @@ def by_runs(
         tests=tests,
         warns_only=warns_only,
     )
-
-
-def variance_of_pairs(changes: Sequence[float], noise: Noise, suspects: int) -> tuple[float, float]:
-    """The variance of a pair's change, and its degrees of freedom.
-
-    The baseline's noise is known well, but it holds the machine's slow spells, which both runs of a pair share. The
-    pairs' own is known less well. Either bounds the false alarms, so the one that gives the lower threshold is taken.
-    """
-    known = 2 * noise.between_runs**2, noise.degrees_of_freedom
-    if len(changes) < MIN_PAIRS:
-        return known
-    return min(known, spread(changes), key=lambda one: one[0] * quantile(one[1], FALSE_ALARMS / suspects) ** 2)

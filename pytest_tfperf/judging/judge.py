@@ -10,13 +10,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.figure import THROUGHPUT, Figure
-from pytest_tfperf.core.past import SessionChanges
-from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
+from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import (
     MOST_COUNTED,
     NOTHING,
@@ -36,12 +33,14 @@ from pytest_tfperf.core.verdict import (
     Wants,
 )
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES, Confirmation, by_pairs, by_runs
+from pytest_tfperf.judging.confirmation import AGREEMENT, RUN_STAGES, Confirmation, by_runs
+from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.noise import mean_square
-from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL
+from pytest_tfperf.judging.pairs import MOST_PAIRS, PAIRS_THAT_TELL, PairsTest, Scatter
 from pytest_tfperf.judging.reference import MOST_RUNS, Reference
-from pytest_tfperf.judging.scale import NO_RISE, Scale
-from pytest_tfperf.judging.session_variance import LearntReference, SessionVariance, learnt_reference, session_variance
+from pytest_tfperf.judging.scale import NO_RISE
+from pytest_tfperf.judging.session_variance import LearntReference, learnt_reference
+from pytest_tfperf.judging.sides import judge_sides
 from pytest_tfperf.judging.thresholds import (
     DETECTION,
     FALSE_ALARMS,
@@ -51,146 +50,22 @@ from pytest_tfperf.judging.thresholds import (
     screen_error,
     suspicion,
 )
-from pytest_tfperf.judging.unevenness import bias
 from pytest_tfperf.judging.validity import invalid, unusable
 
-_COUNTS_SHOWN = (1, 3, 5, 8)  # of runs, where there are no pairs
+_RUNS_SHOWN, _PAIRS_SHOWN = (1, 3, 5, 8), (PAIRS_THAT_TELL, 10, MOST_PAIRS)
 _UNSURE = 2.0  # standard errors of a run's own windows: it stops early only if it is good even so
 _LIMIT_RUNS = RUN_STAGES[1]  # values of the current environment that confirm one beyond a limit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """All that a verdict on one figure of one test rests on.
-
-    Args:
-        throughput: the test's runs of this session; runs that are part of `pairs` are not in it.
-        reference: what the figure is judged against.
-        tolerance: the accepted change of the throughput; another figure has its own.
-        figure: the figure.
-        values: its value in each run, None where a run could not tell it; None for the throughput, whose values are
-            those of `throughput`.
-        rank: of several ranks, the one whose value the last run has.
-        places: where a program printed the values, each place once; none for what is measured.
-        pairs: good pairs with the reference environment, in order; a is the reference environment's run.
-        drift: what all tests of the session have in common.
-        others: what the other tests did, in log throughput, where they are too few for a common drift; else None.
-        variance: what a session does to one test by itself, learnt from history.
-        past: earlier sessions judged against the same row, oldest first.
-        tests: verdicts of the session that share the false alarms of rule 2: one for each figure with a baseline.
-        suspects: verdicts that share those of rule 1: of tests that their first run left undecided.
-        has_reference_environment: whether pairs can be measured, so that rule 1 applies.
-        max_runs: the most runs that can be measured, 1 for a log; no further pairs then either. None: no limit.
-        is_drift_to_come: tests that show the common drift, or what the others did, are still to run.
-    """
-
-    throughput: Throughput
-    reference: Reference
-    tolerance: Tolerance
-    figure: Figure = THROUGHPUT
-    values: Sequence[float | None] | None = None
-    rank: str = ""
-    places: tuple[str, ...] = ()
-    pairs: Sequence[Pair] = ()
-    drift: CommonDrift = CommonDrift()
-    others: float | None = None
-    variance: SessionVariance = field(default_factory=session_variance)
-    past: Sequence[SessionChanges] = ()
-    tests: int = 1
-    suspects: int = 1
-    has_reference_environment: bool = False
-    max_runs: int | None = None
-    is_drift_to_come: bool = False
-
-    @property
-    def scale(self) -> Scale:
-        """The scale on which the figure is judged."""
-        return Scale(self.figure, self.tolerance)
-
-    @property
-    def value(self) -> float:
-        """The figure of all runs: their Hodges-Lehmann median; NaN where none could tell it."""
-        if self.values is None:
-            return self.throughput.examples_per_sec
-        known = [value for value in self.values if value is not None]
-        return hodges_lehmann(known) if known else math.nan
-
-    @property
-    def seen(self) -> Sequence[float | None]:
-        """All values of a figure beside the throughput, of runs and of pairs."""
-        name = self.figure.name
-        return [*(self.values or ()), *(run.figures.get(name) for pair in self.pairs for run in (pair.a, pair.b))]
-
-    @property
-    def positions(self) -> Sequence[float]:
-        """The runs' values on the figure's scale."""
-        if self.values is None:
-            return [run.log_rate for run in self.throughput.runs]
-        return [value for value in self.values if value is not None]
-
-    @property
-    def errors(self) -> Sequence[float]:
-        """What the windows leave uncertain in each run; none in a figure's own unit."""
-        return [run.error for run in self.throughput.runs] if self.values is None else ()
-
-    @property
-    def changes_of_pairs(self) -> Sequence[float]:
-        """From the reference environment to the current one, on the figure's scale."""
-        if self.values is None:
-            return [pair.log_ratio for pair in self.pairs]
-        return [b - a for a, b in self._values_of_pairs]
-
-    @property
-    def errors_of_pairs(self) -> Sequence[float]:
-        """What windows and uneven disturbances leave uncertain in each of those changes; none in a figure's unit."""
-        return [pair.uncertainty for pair in self.pairs] if self.values is None else ()
-
-    @property
-    def bias_of_pairs(self) -> float:
-        """By how much disturbances of mostly one side can have changed the mean of the pairs."""
-        tells = self.values is None and len(self.pairs) >= PAIRS_THAT_TELL
-        return bias(self.pairs) if tells else 0.0
-
-    @property
-    def target_of_pairs(self) -> float | None:
-        """The median of the figure in the reference environment today; None without pairs."""
-        known = [a for a, _ in self._values_of_pairs] if self.values is not None else []
-        return statistics.median(known) if known else None
-
-    @property
-    def _values_of_pairs(self) -> Sequence[tuple[float, float]]:
-        both = ((pair.a.figures.get(self.figure.name), pair.b.figures.get(self.figure.name)) for pair in self.pairs)
-        return [(a, b) for a, b in both if a is not None and b is not None]
-
-    @property
-    def has_pairs(self) -> bool:
-        """Whether pairs decide: there are some, or they can be measured."""
-        return self.has_reference_environment and (self.max_runs is None or bool(self.pairs))
-
-    @property
-    def possible_drifts(self) -> Sequence[CommonDrift]:
-        """The drifts under which a test must raise no suspicion; the measured one comes first.
-
-        The tests that ran first may have lost something by themselves, so a drift for the worse clears no other test
-        before all have run. And where too few tests show a common drift, they may still have become faster together,
-        which would hide the loss of one; pairs then tell.
-        """
-        drifts = [self.drift]
-        if self.is_drift_to_come and self.drift.log < 0:
-            drifts.append(replace(self.drift, log=0.0))
-        if self.has_pairs and self.others is not None and self.others > 0:
-            drifts.append(replace(self.drift, log=self.others))
-        return drifts
 
 
 def judge(evidence: Evidence) -> Verdict:
     """Judge one figure of one test.
 
-    A first run that is not suspected passes. A suspected loss is confirmed in fresh pairs or runs, stage by stage, and
-    cleared at the first stage that doesn't show it. The last stage is REGRESSED where the middle is beyond the
-    threshold and nearly all pairs or runs show at least half of it, so one slow run fails no test. A hard limit needs
-    no baseline.
+    A first run that is not suspected passes. A suspected loss is confirmed in fresh pairs, by their sequential test, or
+    in fresh runs, stage by stage. A hard limit needs no baseline. The sides of a comparison are judged by their pairs
+    alone.
     """
+    if evidence.is_comparison:
+        return judge_sides(evidence)
     if (found := _unusable(evidence) or _by_limit(evidence)) is not None:
         return found
     reference, baseline, noise = evidence.reference, evidence.reference.baseline, evidence.reference.noise
@@ -219,7 +94,7 @@ def _unusable(evidence: Evidence) -> Verdict | None:
 def _by_limit(evidence: Evidence) -> Verdict | None:
     """The verdict on values beyond the hard limit; None where the limit decides nothing."""
     exceeds = evidence.figure.exceeds_limit
-    now = [*evidence.positions, *(b for _, b in evidence._values_of_pairs)] if evidence.values is not None else []
+    now = [*evidence.positions, *evidence.values_of_b] if evidence.values is not None else []
     if not any(map(exceeds, now)):
         return None
     if len(now) < _LIMIT_RUNS:
@@ -317,7 +192,7 @@ class _Case:
     sign: int
     learnt: LearntReference
     by_runs: Confirmation
-    confirmation: Confirmation
+    confirmation: Confirmation | PairsTest
     is_shared: bool
 
     @classmethod
@@ -349,16 +224,8 @@ class _Case:
         )
         if not has_pairs:
             return cls(evidence, drift, baseline, noise, sign, learnt, runs, runs, is_shared)
-        of_pairs = by_pairs(
-            [sign * change for change in evidence.changes_of_pairs],
-            noise,
-            scale.accepted(target if evidence.target_of_pairs is None else evidence.target_of_pairs),
-            errors=evidence.errors_of_pairs,
-            bias=evidence.bias_of_pairs,
-            to_be_found=scale.to_be_found,
-            suspects=evidence.suspects * directions,
-            can_have_more=evidence.max_runs is None,
-        )
+        scatter = Scatter(2 * noise.between_runs**2, noise.degrees_of_freedom)
+        of_pairs = evidence.pairs_test(sign, scatter, target)
         return cls(evidence, drift, baseline, noise, sign, learnt, runs, of_pairs, is_shared)
 
     def good(self) -> Verdict:
@@ -381,7 +248,7 @@ class _Case:
 
     def unless_blind(self, outcome: Outcome, reason: Reason) -> Verdict:
         """A pass or a doubt that rests on the threshold, unless noise lets nearly anything pass."""
-        if self.evidence.scale.is_blind(self.confirmation.threshold(FALSE_ALARMS), self.confirmation.accepted):
+        if self.evidence.scale.is_blind(self.confirmation.hidden_by_noise, self.confirmation.accepted):
             return self.verdict(Outcome.TOO_NOISY, Reason.TOO_NOISY)
         return self.verdict(outcome, reason)
 
@@ -393,10 +260,15 @@ class _Case:
         accepted = self.evidence.scale.accepted_rise(self.baseline.reference)
         return max(accepted, quantile(self.noise.degrees_of_freedom, share) * error)
 
-    def min_detectable(self, confirmation: Confirmation) -> float:
-        """The loss that the first run and the decision both detect, with 95 % power."""
+    @property
+    def threshold(self) -> float:
+        """The confirmed loss from which the test fails at the latest count of runs or pairs."""
+        return self.confirmation.threshold_in(self.confirmation.last)
+
+    def min_detectable(self, count: int) -> float:
+        """The loss that the first run and a decision in so many runs or pairs both detect, with 95 % power."""
         first = self.by_runs.suspicion(1) + DETECTION * self.by_runs.error(1)
-        return max(first, confirmation.threshold(FALSE_ALARMS) + DETECTION * confirmation.decision_error)
+        return max(first, self.confirmation.detectable(count))
 
     @property
     def expected(self) -> float:
@@ -413,9 +285,8 @@ class _Case:
     def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
         """The verdict with the numbers that led to it."""
         evidence, found, scale = self.evidence, self.confirmation, self.evidence.scale
-        threshold = found.threshold(FALSE_ALARMS)
         is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
-        has_pairs = found.rule is Rule.REFERENCE_ENVIRONMENT and evidence.target_of_pairs is not None
+        has_pairs = evidence.has_pairs and evidence.target_of_pairs is not None
         target = evidence.target_of_pairs if has_pairs else self.baseline.reference
         worst = scale.value_at(self.expected, -self.sign * self.by_runs.suspicion(1)) if scale.is_bounded else None
         has_best = self.rise <= NO_RISE if scale.is_logarithm else math.isfinite(self.rise)
@@ -428,7 +299,7 @@ class _Case:
             value=evidence.value,
             rank=evidence.rank,
             places=evidence.places,
-            rule=found.rule,
+            rule=Rule.REFERENCE_ENVIRONMENT if evidence.has_pairs else Rule.BASELINE,
             baseline=self.baseline,
             is_floor=evidence.reference.is_floor,
             change=scale.change(evidence.value, self.baseline.reference),
@@ -437,19 +308,19 @@ class _Case:
             lower=worst if self.sign > 0 else best,
             upper=best if self.sign > 0 else worst,
             tolerance=evidence.tolerance if evidence.values is None else None,
-            threshold=scale.shown_loss(threshold) if scale.is_bounded else None,
-            min_detectable_slowdown=scale.shown_loss(self.min_detectable(found)) if scale.is_bounded else None,
+            threshold=scale.shown_loss(self.threshold) if scale.is_bounded else None,
+            min_detectable_slowdown=scale.shown_loss(self.min_detectable(found.last)) if scale.is_bounded else None,
             noise=replace(self.noise, between_sessions=self.between_sessions),
             common_drift=evidence.drift.log,
             tests=found.tests,
             wants=wants,
-            decision=self.decision(threshold) if scale.is_bounded else None,
+            decision=self.decision() if scale.is_bounded else None,
         )
 
-    def decision(self, threshold: float) -> Decision:
+    def decision(self) -> Decision:
         """What the verdict rests on, and what other numbers of runs or pairs would tell."""
         runs, found, scale = self.by_runs, self.confirmation, self.evidence.scale
-        counts = PAIR_STAGES if found.rule is Rule.REFERENCE_ENVIRONMENT else _COUNTS_SHOWN
+        counts = _PAIRS_SHOWN if isinstance(found, PairsTest) else _RUNS_SHOWN
         within = mean_square(self.evidence.errors)
         return Decision(
             expected=self.expected,
@@ -458,10 +329,12 @@ class _Case:
             changes=tuple(map(scale.shown, found.changes)),
             middle=scale.shown(found.middle) if found.changes else None,
             accepted=scale.shown_loss(found.accepted),
-            threshold=scale.shown_loss(threshold),
-            showing=found.showing(threshold),
-            showing_needed=found.needed(found.agreement),
-            last=found.stages[-1],
+            threshold=scale.shown_loss(self.threshold),
+            showing=None if isinstance(found, PairsTest) else found.showing(self.threshold),
+            showing_needed=None if isinstance(found, PairsTest) else found.needed(AGREEMENT),
+            evidence=found.evidence if isinstance(found, PairsTest) else None,
+            evidence_needed=found.fails_at if isinstance(found, PairsTest) else None,
+            last=found.most,
             enough=found.enough(MOST_COUNTED),
             deviations=StandardDeviations(
                 within_runs=None if within is None else math.sqrt(within),
@@ -474,9 +347,9 @@ class _Case:
 
     def power(self, count: int) -> Power:
         """What a confirmation in so many runs or pairs tells."""
-        found, scale = self.confirmation.in_all(count), self.evidence.scale
-        threshold = found.threshold(FALSE_ALARMS)
-        return Power(count, scale.shown_loss(threshold), scale.shown_loss(self.min_detectable(found)))
+        scale = self.evidence.scale
+        threshold = self.confirmation.threshold_in(count)
+        return Power(count, scale.shown_loss(threshold), scale.shown_loss(self.min_detectable(count)))
 
 
 def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float | None) -> bool:

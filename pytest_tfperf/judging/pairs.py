@@ -1,131 +1,268 @@
-"""When the pairs of an interleaved comparison suffice to say which side is faster. Pure."""
+"""The decision from interleaved pairs: a clipped sequential likelihood ratio (Wald). Pure.
+
+Each pair adds to the evidence for a loss of twice the accepted change against no loss; a bound at either end decides.
+docs/statistics.md says what is promised, and how that was counted.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.thresholds import FALSE_ALARMS, accepted_rise, accepted_slowdown, quantile
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Want, Wants
+from pytest_tfperf.judging.thresholds import DETECTION, FALSE_ALARMS, quantile
+
+MOST_PAIRS = 20
+"""Pairs after which a test is decided, or in doubt."""
 
 MIN_PAIRS = 3
-"""Pairs before the first test: two say nearly nothing about how much pairs differ."""
-
-EXPECTED_PAIRS = 2
-"""The weight, in pairs, of what is assumed about their scatter before the first pair: see `decide`."""
+"""The fewest pairs that can decide a comparison with the usual error rates."""
 
 PAIRS_THAT_TELL = 6
-"""From so many pairs on, their own spread tells what their windows and uneven disturbances can have done to them."""
+"""From so many pairs on their own scatter counts, and they can fail a test."""
 
-_FALSE_PASSES = 0.025  # how often one that is slower by more passes; both ends of a 95 % interval have as much
+EXPECTED_PAIRS = 4.0
+"""Degrees of freedom of an assumed scatter, beside the scatter of the pairs."""
+
+_FALSE_PASSES = 0.025
+_CLIP = 1.5  # the most that one pair adds: a slow worker fails no test
+_SAFETY = 3.0  # Wald's bound is for a known variance; simulated, a third of the error rate keeps the promise
+_DOUBT = 2.0  # the evidence at the end, as a likelihood ratio, from which a test is in doubt and does not pass
+_LEAST_EFFECT = 0.4  # standard deviations of a pair: the effect that 20 pairs detect best, where less is accepted
+_LEAST_SCATTER = 0.1  # standard deviation of a pair, in accepted changes: of a figure that never varies
+_TRIMMED_FROM = 10  # one pair at either end from so many on, two from twice as many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRates:
-    """How often a comparison may be wrong, over all of its tests.
+    """How often the decision on one figure may be wrong.
 
     Args:
-        false_alarms: how often b is called REGRESSED, or IMPROVED, although it changed by no more than the tolerance.
-            This holds where fresh workers differ by up to 2 %; at 4 % it is twice as often, A against A less
-            (benchmarks/comparison.py).
-        false_passes: how often b passes although it lost more.
+        false_alarms: how often an unchanged figure is REGRESSED.
+        false_passes: how often a loss of twice the accepted change passes.
     """
 
     false_alarms: float = FALSE_ALARMS
     false_passes: float = _FALSE_PASSES
 
 
-_USUAL = ErrorRates()
-
-
-# Interim tests of growing data resemble each other: m of them cost like 2 sqrt(m) independent ones. Found by simulating
-# paths of t statistics for 5 to 50 pairs (50,000 to 200,000 each): none errs more than 0.99 % for 1 %, and 2.2 % for
-# 2.5 %.
-_COST_OF_TESTS = 2.0
-
-# One pair at either end from so many on, two from twice as many. Fewer would leave too few: simulated, this keeps the
-# error rates on normal pairs, and detects 97 losses of 5 % in 100 instead of 76 where a tenth of the pairs is outlying.
-_TRIMMED_FROM = 10
+OF_SUSPECTS = ErrorRates(false_passes=0.1)
+"""By rule 1: a first run suspected the loss already, so unchanged tests may pass sooner."""
 
 
 @dataclass(frozen=True, slots=True)
-class PairsDecision:
-    """What the pairs so far say; INCONCLUSIVE asks for more.
+class Scatter:
+    """The variance of a pair's change, and its degrees of freedom."""
+
+    variance: float
+    degrees_of_freedom: float
+
+    def bound(self, error: float) -> float:
+        """The variance for normal quantiles that gives this scatter's t quantile at an error rate."""
+        if math.isinf(self.variance) or self.degrees_of_freedom <= 0:
+            return math.inf
+        return self.variance * (quantile(self.degrees_of_freedom, error) / quantile(math.inf, error)) ** 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsTest:
+    """The changes of pairs on a figure's scale, negative for the worse, and the test that they are put to.
 
     Args:
-        ratio, low, high: of b / a, with its 95 % confidence interval.
-        outcome: PASS, IMPROVED, REGRESSED or INCONCLUSIVE.
-        reason: one sentence.
+        changes: of each pair, in order.
+        accepted: the accepted loss, positive; inf for any.
+        accepted_rise: the gain beyond which the figure is IMPROVED; inf where it never is.
+        known: the scatter of a pair between fresh workers, known before the first pair.
+        is_assumed: nothing was measured: the pairs' own scatter is pooled with what is assumed.
+        errors: the standard error of each change from its windows and from uneven disturbances; empty if not known.
+        bias: the most by which disturbances of mostly one side can have changed the mean.
+        tests: among how many figures and directions the false alarms are shared.
+        rates: how often the test may be wrong.
+        most: the number of pairs after which it ends.
     """
 
-    ratio: float
-    low: float
-    high: float
-    outcome: Outcome
-    reason: str
+    changes: Sequence[float]
+    accepted: float
+    accepted_rise: float = math.inf
+    known: Scatter
+    is_assumed: bool = False
+    errors: Sequence[float] = ()
+    bias: float = 0.0
+    tests: int = 1
+    rates: ErrorRates = field(default_factory=ErrorRates)
+    most: int = MOST_PAIRS
+
+    def decided(self) -> tuple[Outcome, Reason, Wants]:
+        """The outcome of the pairs so far, why, and the further pair that it wants."""
+        count, evidence = len(self.changes), self.evidence
+        if evidence >= self.fails_at and count >= PAIRS_THAT_TELL and self.middle < -self.accepted:
+            return Outcome.REGRESSED, Reason.CONFIRMED, NOTHING
+        if evidence <= self.passes_at:
+            if self.evidence_of_rise >= -self.passes_at:
+                return Outcome.IMPROVED, Reason.BETTER, NOTHING
+            return Outcome.PASS, self.good_reason, NOTHING
+        if count < self.most:
+            return Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(Want.PAIRS, count + 1)
+        in_doubt = self.middle < -self.accepted and evidence >= math.log(_DOUBT * self.tests)
+        if in_doubt or count < PAIRS_THAT_TELL:
+            return Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE, NOTHING
+        return Outcome.PASS, self.good_reason, NOTHING
+
+    @property
+    def good_reason(self) -> Reason:
+        """Why the pairs pass."""
+        return Reason.WITHIN_TOLERANCE if self.middle >= -self.accepted else Reason.WITHIN_NOISE
+
+    @property
+    def middle(self) -> float:
+        """The trimmed mean of the changes; 0 before the first."""
+        return trimmed_mean(self.changes) if self.changes else 0.0
+
+    @cached_property
+    def evidence(self) -> float:
+        """The log likelihood ratio of a loss of twice the accepted change to none."""
+        return _evidence(self.changes, self.accepted, self.variance)
+
+    @property
+    def evidence_of_rise(self) -> float:
+        """The same of a gain of twice the accepted rise."""
+        return _evidence([-change for change in self.changes], self.accepted_rise, self.variance)
+
+    @property
+    def fails_at(self) -> float:
+        """The evidence from which the test fails."""
+        return math.log(_SAFETY * self.tests / self.rates.false_alarms)
+
+    @property
+    def passes_at(self) -> float:
+        """The evidence, negative, down to which nothing passes."""
+        return math.log(self.rates.false_passes)
+
+    @cached_property
+    def scatter(self) -> Scatter:
+        """The scatter of a pair that gives the narrower bound: as known before, or of these pairs."""
+        count, windows = len(self.changes), _usual_square(self.errors)
+        own = spread(self.changes) if count > 1 else (0.0, 0)
+        if self.is_assumed:
+            expected = self.known.variance + (windows if count < PAIRS_THAT_TELL else min(windows, own[0]))
+            return self._biased(_pooled(Scatter(expected, self.known.degrees_of_freedom), Scatter(*own)))
+        known = replace(self.known, variance=self.known.variance + windows)
+        if count < PAIRS_THAT_TELL:
+            return known
+        return min(known, self._biased(Scatter(*own)), key=lambda one: one.bound(self._error))
+
+    @property
+    def variance(self) -> float:
+        """The variance of a pair that the evidence is computed with."""
+        return max(self.scatter.bound(self._error), self._least_variance)
+
+    @property
+    def _least_variance(self) -> float:
+        return (_LEAST_SCATTER * self.accepted) ** 2 if math.isfinite(self.accepted) else 0.0
+
+    @property
+    def _error(self) -> float:
+        return self.rates.false_alarms / self.tests
+
+    def _biased(self, scatter: Scatter) -> Scatter:
+        # The bias is of the mean: more pairs make it no smaller.
+        return replace(scatter, variance=scatter.variance + len(self.changes) * self.bias**2)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Student's 95 % confidence interval of the mean change; it does not decide."""
+        scatter = self.scatter
+        if not self.changes or scatter.degrees_of_freedom <= 0:
+            return -math.inf, math.inf
+        half = quantile(scatter.degrees_of_freedom, 0.025) * math.sqrt(scatter.variance / len(self.changes))
+        return self.middle - half, self.middle + half
+
+    @property
+    def last(self) -> int:
+        """The number of pairs that decides at the latest."""
+        return max(self.most, len(self.changes), 1)
+
+    def threshold_in(self, count: int) -> float:
+        """The mean loss of so many pairs from which they fail the test.
+
+        With a variance v and an effect e, a pair adds 2 e (loss - e) / v in the mean, so that many reach the bound.
+        """
+        variance = self._variance_in(count)
+        effect = _effect(self.accepted, variance)
+        if not effect or math.isinf(self.accepted):
+            return self.accepted
+        return effect + self.fails_at * variance / (2 * effect * count)
+
+    @property
+    def hidden_by_noise(self) -> float:
+        """The loss beyond the accepted one that the last pair may still let pass."""
+        return self.threshold_in(self.last) - self.accepted
+
+    def _variance_in(self, count: int) -> float:
+        """The variance by which so many pairs are judged, if further pairs scatter as is known so far."""
+        if count <= max(len(self.changes), PAIRS_THAT_TELL):
+            return self.variance
+        own = Scatter(self.scatter.variance, count - 1).bound(self._error)
+        return max(min(self.variance, own), self._least_variance)
+
+    def detectable(self, count: int) -> float:
+        """The loss that fails in so many pairs with 97 % power.
+
+        Simulated: of a loss nearer to the tolerance than a pair's standard deviation, the first pairs pass too many.
+        """
+        deviation = math.sqrt(self.scatter.variance)
+        return max(self.threshold_in(count) + DETECTION * deviation / math.sqrt(count), self.accepted + deviation)
+
+    def enough(self, most: int) -> int | None:
+        """The least count, up to `most`, of which this mean loss fails; None where it is accepted or none suffices."""
+        if not self.changes or self.middle >= -self.accepted:
+            return None
+        counts = range(PAIRS_THAT_TELL, most + 1)  # the threshold falls with the count
+        first = bisect(counts, False, key=lambda count: self.middle < -self.threshold_in(count))
+        return counts[first] if first < len(counts) else None
 
 
-def decide(
-    log_ratios: Sequence[float],
-    tolerance: Tolerance,
-    most_pairs: int,
-    *,
-    window_error: float = 0.0,
-    bias: float = 0.0,
-    error_rates: ErrorRates = _USUAL,
-) -> PairsDecision:
-    """Test the pairs so far against the tolerance; may be called after each pair, up to `most_pairs` of them.
-
-    A t interval over pairs: windows of one pair share what sets its two processes apart, so only pairs are
-    independent. From ten pairs on it is Yuen's, of the mean without a tenth of them at either end: on a busy machine
-    some pairs are far off. Each test gets an equal share of the error that all may make together (Pocock's design, with
-    nominal levels for t). REGRESSED takes an upper end below the tolerance at 1 %, PASS a lower end above it at 2.5 %,
-    IMPROVED one above the upper tolerance at 1 %.
-
-    Three pairs show little of their scatter, but more is known: their windows' errors, and that fresh workers differ by
-    about 1 % on any machine (`ASSUMED_BETWEEN_RUNS`). That expectation counts as much as `EXPECTED_PAIRS` more pairs.
-    From six pairs on it takes no larger error of windows than the spread of the pairs: ratios that agree to 0.1 %
-    were not blurred by a busy machine, whatever its load says.
-
-    Args:
-        log_ratios: ln(b / a) of each pair, in order; at least one.
-        tolerance: the drop and the rise of b that are accepted.
-        most_pairs: after how many pairs it ends whatever they say: so many tests share the error.
-        window_error: the standard error of a pair's log ratio from its windows, and from what disturbed one side only.
-        bias: by how much disturbances of mostly one side can have changed the mean.
-        error_rates: how often all tests together may be wrong.
-    """
-    mean, error, freedom = _centre(log_ratios, window_error, bias)
-    shown = quantile(freedom, share(error_rates.false_passes, most_pairs)) * error if freedom else math.inf
-    strict = quantile(freedom, share(error_rates.false_alarms, most_pairs)) * error if freedom else math.inf
-    lower, upper = -accepted_slowdown(tolerance), accepted_rise(tolerance)
-    pairs = f"{len(log_ratios)} fresh pair{'s' if len(log_ratios) > 1 else ''}"
-    if mean + strict < lower:
-        outcome, reason = Outcome.REGRESSED, f"slower by more than the tolerance in {pairs}"
-    elif mean - strict > upper:
-        outcome, reason = Outcome.IMPROVED, f"faster by more than the tolerance in {pairs}"
-    elif mean - shown > lower:
-        outcome, reason = Outcome.PASS, f"not slower by more than the tolerance in {pairs}"
-    else:
-        outcome, reason = Outcome.INCONCLUSIVE, f"too close to the tolerance to decide after {pairs}"
-    return PairsDecision(math.exp(mean), math.exp(mean - shown), _exp(mean + shown), outcome, reason)
+def _effect(accepted: float, variance: float) -> float:
+    """Half of the loss that is told from none: the accepted change, or more where noise would hide it."""
+    return max(accepted, _LEAST_EFFECT * math.sqrt(variance))
 
 
-def share(error: float, most_pairs: int) -> float:
-    """What one test may err, so that the tests after `MIN_PAIRS` to `most_pairs` pairs err `error` in all."""
-    tests = most_pairs - MIN_PAIRS + 1
-    return error / min(tests, _COST_OF_TESTS * math.sqrt(tests))
+def _evidence(changes: Sequence[float], accepted: float, variance: float) -> float:
+    if math.isinf(accepted):
+        return -math.inf
+    if math.isinf(variance):
+        return 0.0
+    effect = _effect(accepted, variance)
+    if not variance:  # neither a tolerance nor any noise: each change for the worse counts in full
+        return math.fsum(_CLIP if change < 0 else -_CLIP for change in changes)
+    steps = (-2 * effect * (change + effect) / variance for change in changes)
+    return math.fsum(max(-_CLIP, min(step, _CLIP)) for step in steps)
 
 
-def spread(log_ratios: Sequence[float]) -> tuple[float, float]:
-    """The variance of one log ratio and its degrees of freedom, by Yuen (1974): a wild pair hardly moves it.
+def _pooled(one: Scatter, other: Scatter) -> Scatter:
+    freedom = one.degrees_of_freedom + other.degrees_of_freedom
+    if not freedom:
+        return Scatter(math.inf, 0)
+    squares = one.degrees_of_freedom * one.variance + other.degrees_of_freedom * other.variance
+    return Scatter(squares / freedom, freedom)
+
+
+def _usual_square(errors: Sequence[float]) -> float:
+    known = [error for error in errors if math.isfinite(error)]
+    # The median, because one uneven pair among many says nothing about the others.
+    return statistics.median(known) ** 2 if known else 0.0
+
+
+def spread(changes: Sequence[float]) -> tuple[float, float]:
+    """The variance of one change and its degrees of freedom, by Yuen (1974): a wild pair hardly moves it.
 
     Divided by the number of pairs, it is the variance of their trimmed mean.
     """
-    kept, winsorised = _trimmed(log_ratios)
+    kept, winsorised = _trimmed(changes)
     return statistics.variance(winsorised) * (len(winsorised) / len(kept)) ** 2, len(kept) - 1
 
 
@@ -134,27 +271,9 @@ def trimmed_mean(changes: Sequence[float]) -> float:
     return statistics.fmean(_trimmed(changes)[0])
 
 
-def _centre(log_ratios: Sequence[float], window_error: float, bias: float) -> tuple[float, float, float]:
-    """The trimmed mean, its standard error, degrees of freedom; 0 of them below `MIN_PAIRS`."""
-    count, (kept, _) = len(log_ratios), _trimmed(log_ratios)
-    mean = statistics.fmean(kept)
-    if count < MIN_PAIRS:
-        return mean, math.inf, 0
-    seen, freedom = spread(log_ratios)
-    of_windows = window_error**2 if count < PAIRS_THAT_TELL else min(window_error**2, seen)
-    expected = 2 * ASSUMED_BETWEEN_RUNS**2 + of_windows
-    variance = (EXPECTED_PAIRS * expected / len(kept) + freedom * seen / count) / (EXPECTED_PAIRS + freedom)
-    return mean, math.hypot(math.sqrt(variance), bias), EXPECTED_PAIRS + freedom
-
-
-def _trimmed(log_ratios: Sequence[float]) -> tuple[list[float], list[float]]:
+def _trimmed(changes: Sequence[float]) -> tuple[list[float], list[float]]:
     """Sorted, without a tenth at either end; and with the ends replaced by the outermost that are kept."""
-    count, in_order = len(log_ratios), sorted(log_ratios)
+    count, in_order = len(changes), sorted(changes)
     cut = count // _TRIMMED_FROM
     kept = in_order[cut : count - cut]
     return kept, [kept[0]] * cut + kept + [kept[-1]] * cut
-
-
-def _exp(value: float) -> float:
-    """For intervals so wide that their end is beyond every float."""
-    return math.exp(value) if value < 700 else math.inf

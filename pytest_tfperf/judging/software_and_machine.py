@@ -19,8 +19,8 @@ from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Tolerance, Want, Wants
 from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift
+from pytest_tfperf.judging.pairs import OF_SUSPECTS, PAIRS_THAT_TELL, PairsTest, Scatter
 from pytest_tfperf.judging.thresholds import (
-    DOUBTS,
     FALSE_ALARMS,
     MEDIAN_VARIANCE,
     accepted_rise,
@@ -28,22 +28,17 @@ from pytest_tfperf.judging.thresholds import (
     is_blind,
     quantile,
     reference_variance,
-    suspicion,
 )
+from pytest_tfperf.judging.unevenness import bias
 
 SENTINELS = 4
 """How many tests are measured in pairs for the session's own verdicts."""
-
-SENTINEL_STAGES = (1, 2, 4)
-"""Pairs of each sentinel after which the software may be cleared; the last stage decides."""
 
 SENTINELS_FROM = 0.01
 """The common drift, up or down, from which telling the software from the machine is worth the time."""
 
 MACHINE_TOLERANCE = Tolerance(-0.05, 0.05)
 """Sessions on a quiet machine differ by 1 %, also from the session in which the baselines were recorded."""
-
-_AGREE = 3 / 4  # of the sentinels must show half of the threshold: one of them may have lost something by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,45 +74,45 @@ def sentinels(tests: Collection[str], suspects: Collection[str], turn: int) -> l
 def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) -> SoftwareVerdict | None:
     """Whether the current environment as a whole is slower than the reference environment.
 
-    `tolerance` is what all of them together may lose. INCONCLUSIVE that wants pairs asks for more pairs of each. None
-    without any pair.
+    The pairs of all sentinels are one sequence, so that a test that lost something by itself adds no more than any
+    other. INCONCLUSIVE that wants pairs asks for more pairs of each. None without any pair.
+
+    Args:
+        measured: the sentinels.
+        tolerance: what all of them together may lose.
     """
     measured = [one for one in measured if one.pairs]
     if not measured:
         return None
-    changes = [hodges_lehmann([pair.log_ratio for pair in one.pairs]) for one in measured]
-    count, middle = min(len(one.pairs) for one in measured), hodges_lehmann(changes)
-    today = _scatter_of_pairs(measured)
-    error = _error([max(2 * one.noise.between_runs**2, today) / len(one.pairs) for one in measured])
-    freedom = min(one.noise.degrees_of_freedom for one in measured)
-    accepted = accepted_slowdown(tolerance)
-    threshold = max(accepted, quantile(freedom, FALSE_ALARMS) * error)
-    wanted = next((stage for stage in SENTINEL_STAGES if stage > count), 0)
-    showing, needed = sum(change < -threshold / 2 for change in changes), math.ceil(_AGREE * len(changes))
+    pairs = [pair for one in measured for pair in one.pairs]
+    test = PairsTest(
+        changes=[pair.log_ratio for pair in pairs],
+        accepted=accepted_slowdown(tolerance),
+        known=Scatter(
+            2 * statistics.fmean(one.noise.between_runs**2 for one in measured),
+            min(one.noise.degrees_of_freedom for one in measured),
+        ),
+        errors=[pair.uncertainty for pair in pairs],
+        bias=bias(pairs) if len(pairs) >= PAIRS_THAT_TELL else 0.0,
+        rates=OF_SUSPECTS,
+    )
+    outcome, _, wants = test.decided()
     doubt = None
-    too_noisy = is_blind(threshold, accepted)
-    if middle >= -suspicion(accepted, error) and not too_noisy:
-        outcome, wanted = Outcome.PASS, 0
-    elif wanted:
-        outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.UNDECIDED)
-    elif middle < -threshold and showing >= needed:
-        outcome = Outcome.REGRESSED
-    elif middle < -threshold:
-        outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.TESTS_DISAGREE, showing, needed)
-    elif middle < -max(accepted, quantile(freedom, DOUBTS) * error):
-        outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.WITHIN_NOISE)
-    else:
-        outcome = Outcome.TOO_NOISY if too_noisy else Outcome.PASS
-    half = quantile(freedom, 0.025) * error
+    if outcome is Outcome.INCONCLUSIVE:
+        doubt = Doubt(DoubtKind.WITHIN_NOISE if wants == NOTHING else DoubtKind.UNDECIDED)
+        wants = wants if wants == NOTHING else Wants(Want.PAIRS, min(len(one.pairs) for one in measured) + 1)
+    elif outcome is Outcome.PASS and is_blind(test.hidden_by_noise, test.accepted):
+        outcome = Outcome.TOO_NOISY
+    low, high = test.interval
     return SoftwareVerdict(
         outcome=outcome,
-        change=math.expm1(middle),
-        low=math.expm1(middle - half),
-        high=math.expm1(middle + half),
-        threshold=None if math.isinf(accepted) else -math.expm1(-threshold),
+        change=math.expm1(test.middle),
+        low=math.expm1(low),
+        high=math.expm1(high),
+        threshold=None if math.isinf(test.accepted) else -math.expm1(-test.threshold_in(test.last)),
         tests=len(measured),
-        pairs=sum(len(one.pairs) for one in measured),
-        wants=Wants(Want.PAIRS, wanted) if wanted else NOTHING,
+        pairs=len(pairs),
+        wants=wants,
         doubt=doubt,
     )
 
@@ -171,14 +166,6 @@ def judge_machine(
         is_apart=bool(measured),
         doubt=doubt,
     )
-
-
-def _scatter_of_pairs(measured: Sequence[ReferencePairs]) -> float:
-    """The pooled variance of the pairs within each test, larger than the recorded one where the machine is unsteady."""
-    ratios = [[pair.log_ratio for pair in one.pairs] for one in measured if len(one.pairs) > 1]
-    squares = math.fsum(statistics.variance(one) * (len(one) - 1) for one in ratios)
-    freedom = sum(len(one) - 1 for one in ratios)
-    return squares / freedom if freedom else 0.0
 
 
 def _has_other_software(one: ReferencePairs) -> bool:

@@ -13,7 +13,8 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
-from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.reference import Reference, provisional_baseline, reference_for
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance

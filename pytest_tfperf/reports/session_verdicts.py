@@ -190,10 +190,6 @@ def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
     why = {
         DoubtKind.UNDECIDED: "the session ended before its last pairs",
         DoubtKind.WITHIN_NOISE: "noise may explain the slowdown",
-        DoubtKind.TESTS_DISAGREE: (
-            f"the tests disagree ({doubt.found} of {verdict.tests} show at least half of the threshold, and "
-            f"{doubt.needed} must)"
-        ),
         DoubtKind.FEW_TESTS: (
             f"the session has too few tests to fail for it ({doubt.found} with a baseline, and it takes {doubt.needed})"
         ),

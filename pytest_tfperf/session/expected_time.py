@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.judging.common_drift import MIN_TESTS
-from pytest_tfperf.judging.confirmation import PAIR_STAGES, RUN_STAGES
+from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.new_baselines import CONTROLS
+from pytest_tfperf.judging.pairs import MOST_PAIRS
 from pytest_tfperf.judging.reference import MOST_RUNS
 from pytest_tfperf.session.session import Session
 
@@ -61,7 +62,7 @@ def _most_runs(session: Session) -> int:
     """How many runs the session's rules take of a test in doubt."""
     if session.measuring.has_rows:
         references = session.measuring.launchers.references
-        return 1 + 2 * PAIR_STAGES[-1] if references is not None and references.serves_any else RUN_STAGES[-1]
+        return 1 + 2 * MOST_PAIRS if references is not None and references.serves_any else RUN_STAGES[-1]
     return 1 if session.settings.require_baseline else MOST_RUNS
 
 

@@ -176,7 +176,7 @@ def test_with_a_reference_environment_interleaved_pairs_confirm() -> None:
     found = session.decided(session.task(now, then))
     assert found.verdict is not None
     assert (found.verdict.outcome, found.verdict.rule) == (Outcome.REGRESSED, Rule.REFERENCE_ENVIRONMENT)
-    assert (len(found.runs), len(found.pairs), then.started) == (1, 12, 12)
+    assert (len(found.runs), len(found.pairs), then.started) == (1, 6, 6)
 
 
 def test_a_slow_machine_is_no_regression_of_the_software() -> None:

@@ -1,4 +1,4 @@
-"""When a comparison ends, and for how many looks at its interval it planned."""
+"""When a comparison ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.judging.pairs import ErrorRates
 from tests.helpers.played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
-CLOSE = (97.9, 98.3, 97.6, 98.1)  # b against a's 100, and a tolerance of 2 %: undecided however long it goes on
+CLOSE = (97.2, 98.3, 97.0, 98.0)  # b against a's 100, and a tolerance of 2 %: undecided for many pairs
 
 
 @dataclass
@@ -97,23 +97,11 @@ def test_a_pair_that_just_fits_is_begun(clock: Clock) -> None:
     assert len(compared(clock, seconds=(10.0,), max_seconds=60.0).pairs) == 6
 
 
-def test_pairs_that_become_quicker_than_the_first_three_do_not_add_looks_that_were_not_planned(clock: Clock) -> None:
-    found = compared(clock, seconds=(10.0, 10.0, 10.0, 1.0), max_seconds=50.0)
-    assert (found.outcome, len(found.pairs), found.other.ended) == (Outcome.INCONCLUSIVE, 5, Ended.MAX_SECONDS)
-
-
-def test_where_fewer_looks_fit_each_is_less_strict(clock: Clock) -> None:
-    """The same pairs decide sooner where only three fit than where twenty do."""
-    few, many = (compared(clock, (100.9, 101.0, 101.1), seconds=(10.0,), max_seconds=limit) for limit in (30.0, 600.0))
-    assert (few.outcome, len(few.pairs), many.outcome) == (Outcome.PASS, 3, Outcome.PASS)
-    assert len(many.pairs) > 3
-
-
-def test_a_smaller_share_of_errors_makes_each_look_stricter(clock: Clock) -> None:
+def test_a_smaller_share_of_errors_takes_more_pairs(clock: Clock) -> None:
     shared = ErrorRates(false_alarms=0.0001, false_passes=0.0001)
-    found = (compared(clock, error_rates=rates, max_pairs=3) for rates in (None, shared))
-    alone, one_of_many = (high / low for low, high in (each.ratio_interval for each in found))
-    assert one_of_many > alone
+    alone, one_of_many = (compared(clock, (100.1, 99.9), error_rates=rates) for rates in (None, shared))
+    assert (alone.outcome, one_of_many.outcome) == (Outcome.PASS, Outcome.PASS)
+    assert len(one_of_many.pairs) > len(alone.pairs)
 
 
 def test_a_figure_that_regressed_fails_a_comparison_whose_ratio_passes(clock: Clock) -> None:
@@ -128,5 +116,5 @@ def test_a_comparison_without_figures_is_its_ratio_alone(clock: Clock) -> None:
 
 
 def test_a_comparison_tells_how_long_it_took(clock: Clock) -> None:
-    found = compared(clock, seconds=(10.0,), max_pairs=4)
+    found = compared(clock, seconds=(10.0,), max_pairs=6)
     assert found.seconds == 10.0 * len(found.pairs)

@@ -13,7 +13,7 @@ from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, Figure
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.judge import Evidence
+from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.reference import Reference
 from tests.helpers.measurements import NOISE, baseline, run_at
 from tests.helpers.played import BOX, PLAN, TRIVIAL, steady

@@ -18,7 +18,7 @@ from pytest_tfperf.core.session_verdicts import DriftVerdict, MachineVerdict, Se
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann, summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.judging.judge import Evidence
+from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.reference import Reference
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Decision, Noise, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.reference import Reference
 from tests.helpers.measurements import NOISE, baseline, pair, run_at
 
@@ -60,8 +61,8 @@ def test_the_figures_for_the_count_that_decides_are_those_of_the_verdict(
     assert (power.threshold, power.detectable) == (found.threshold, found.min_detectable_slowdown)
 
 
-@given(drop=DROPS, count=st.sampled_from([2, 4, 8, 12]), noise=NOISES)
-def test_the_figures_for_twelve_pairs_are_those_of_the_verdict(drop: float, count: int, noise: Noise) -> None:
+@given(drop=DROPS, count=st.sampled_from([2, 6, 12, 20]), noise=NOISES)
+def test_the_figures_for_twenty_pairs_are_those_of_the_verdict(drop: float, count: int, noise: Noise) -> None:
     found = judged(-0.3, confirmed=[drop] * count, noise=noise)
     assert decision_of(found).powers[-1].threshold == found.threshold
 
@@ -94,3 +95,11 @@ def test_where_any_slowdown_is_accepted_nothing_is_decided() -> None:
     found = judge(Evidence(throughput=summarise([run_at(900.0)]), reference=Reference(baseline(), noise=NOISE),
                            tolerance=Tolerance(None, 0.02)))  # fmt: skip
     assert found.decision is None
+
+
+def test_a_decision_by_pairs_names_their_evidence_and_how_much_fails_the_test() -> None:
+    found = decision_of(judged(-0.3, confirmed=[-0.05] * 6))
+    assert (found.showing, found.showing_needed, found.last) == (None, None, 20)
+    assert found.evidence is not None
+    assert found.evidence_needed is not None
+    assert found.evidence >= found.evidence_needed

@@ -86,9 +86,9 @@ def test_without_pairs_nothing_is_said_of_the_software() -> None:
         ([-0.04] * 4, Outcome.REGRESSED),
         ([-0.015] * 4, Outcome.PASS),
         ([-0.2, 0.0, 0.0, 0.0], Outcome.PASS),
-        ([-0.2, -0.2, 0.0, 0.0], Outcome.INCONCLUSIVE),
+        ([-0.04, -0.04, -0.04, 0.0], Outcome.REGRESSED),
     ],
-    ids=["as fast", "slower", "inside the tolerance", "one test lost something by itself", "half of them slower"],
+    ids=["as fast", "slower", "inside the tolerance", "one test lost something by itself", "all but one slower"],
 )
 def test_the_software_is_slower_where_most_sentinels_are(changes: list[float], outcome: Outcome) -> None:
     assert software(*changes).outcome is outcome
@@ -99,10 +99,9 @@ def test_the_software_is_slower_where_most_sentinels_are(changes: list[float], o
     [
         ([0.0] * 4, None),
         ([-0.04] * 4, None),
-        ([-0.2, -0.2, 0.0, 0.0], Doubt(DoubtKind.TESTS_DISAGREE, found=2, needed=3)),
-        ([-0.04], Doubt(DoubtKind.WITHIN_NOISE)),
+        ([-0.04], Doubt(DoubtKind.UNDECIDED)),
     ],
-    ids=["as fast", "slower", "half of them slower", "one noisy test"],
+    ids=["as fast", "slower", "one noisy test"],
 )
 def test_software_in_doubt_has_its_reason(changes: list[float], doubt: Doubt | None) -> None:
     noisy = Noise(between_runs=0.025 if len(changes) == 1 else 0.01, degrees_of_freedom=200)
@@ -114,11 +113,11 @@ def test_software_in_doubt_has_its_reason(changes: list[float], doubt: Doubt | N
 def test_pairs_that_scatter_more_than_recorded_show_less() -> None:
     calm = judge_sentinels([pairs(-0.04, -0.03, -0.05, -0.04)] * 4, TWO_PERCENT)
     wild = judge_sentinels([pairs(-0.24, 0.16, -0.14, 0.06)] * 4, TWO_PERCENT)
-    assert [found and found.outcome for found in (calm, wild)] == [Outcome.REGRESSED, Outcome.PASS]
+    assert [found and found.outcome for found in (calm, wild)] == [Outcome.REGRESSED, Outcome.INCONCLUSIVE]
 
 
 def test_pairs_or_rows_that_scatter_beyond_a_quarter_clear_neither_software_nor_machine() -> None:
-    measured = [pairs(0.0, 0.0, 0.0, 0.0, noise=Noise(between_runs=0.4, degrees_of_freedom=200))] * 4
+    measured = [pairs(-0.4, 0.6, 0.7, -0.5, noise=Noise(between_runs=0.4, degrees_of_freedom=200))] * 4
     found = judge_sentinels(measured, TWO_PERCENT), judge_machine(KNOWN, measured)
     assert [one and one.outcome for one in found] == [Outcome.TOO_NOISY] * 2
     accepting = judge_sentinels(measured, Tolerance.of(0.5))
@@ -129,8 +128,8 @@ def test_pairs_or_rows_that_scatter_beyond_a_quarter_clear_neither_software_nor_
 def test_one_pair_of_each_clears_the_software_but_never_condemns_it() -> None:
     assert (software(*[0.0] * 4, count=1).outcome, software(*[0.0] * 4, count=1).wants.count) == (Outcome.PASS, 0)
     slower = [software(*[-0.2] * 4, count=count) for count in (1, 2, 4)]
-    assert [found.wants.count for found in slower] == [2, 4, 0]
-    assert [found.outcome for found in slower] == [Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE, Outcome.REGRESSED]
+    assert [found.wants.count for found in slower] == [2, 0, 0]
+    assert [found.outcome for found in slower] == [Outcome.INCONCLUSIVE, Outcome.REGRESSED, Outcome.REGRESSED]
 
 
 def test_any_drop_may_be_accepted() -> None:
@@ -145,12 +144,12 @@ def test_slower_sentinels_never_make_a_better_verdict(changes: list[float], more
 
 
 @given(st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=6))
-def test_the_interval_holds_the_change_and_a_failure_lies_beyond_the_threshold(changes: list[float]) -> None:
+def test_the_interval_holds_the_change_and_a_failure_lies_beyond_the_tolerance(changes: list[float]) -> None:
     found = software(*changes)
-    assert found.low < found.change < found.high
+    assert found.low <= found.change <= found.high
     assert found.threshold is not None
     assert found.threshold >= 0.02 - 1e-12
-    assert found.outcome is not Outcome.REGRESSED or found.change < -found.threshold
+    assert found.outcome is not Outcome.REGRESSED or found.change < -0.02
 
 
 # The machine

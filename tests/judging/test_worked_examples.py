@@ -22,11 +22,11 @@ from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.judging.change_points import alarms, shapes
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.figures import ComparedFigure, judge_compared, settled
-from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.pairs import ErrorRates, decide
+from pytest_tfperf.judging.pairs import ErrorRates
 from pytest_tfperf.judging.reference import Reference, provisional_baseline, reference_for
 from pytest_tfperf.judging.session_variance import learnt_reference, session_variance
 from pytest_tfperf.judging.software_and_machine import ReferencePairs, judge_machine, judge_sentinels
@@ -121,8 +121,8 @@ def test_figures(same_texts: SameTexts) -> None:
         return shown(replace(found, figure=None, baseline=None))  # type: ignore[arg-type]
 
     def compared(figure: Figure, *pairs: tuple[float, float], **more: Any) -> Iterator[str]:
-        given = {"most_pairs": 20, "error_rates": ErrorRates(), "rank": "rank 3"} | more
-        found = settled(judge_compared(ComparedFigure(figure=figure, pairs=pairs, **given)))
+        given = {"is_comparison": True, "rates": ErrorRates(), "rank": "rank 3"} | more
+        found = judge(figure_evidence(figure, (), None, None, pairs=pairs, **given))
         return shown(replace(found, figure=None))  # type: ignore[arg-type]
 
     close = ((100.0, 101.0), (100.4, 101.2), (99.8, 100.9), (100.1, 101.4))
@@ -146,7 +146,7 @@ def test_figures(same_texts: SameTexts) -> None:
                 suspects=2,
             ),
             "compared, close": compared(latency, *close),
-            "compared, close, among three": compared(latency, *close, figures=3, most_pairs=9),
+            "compared, close, among three": compared(latency, *close, suspects=3, most_pairs=4),
             "compared, worse": compared(latency, *((a, b + 4) for a, b in close)),
             "compared, better": compared(latency, *((a, b - 6) for a, b in close)),
             "a compared loss": compared(loss, *((a / 50, b / 50) for a, b in close)),
@@ -157,14 +157,18 @@ def test_figures(same_texts: SameTexts) -> None:
 
 def test_pairs(same_texts: SameTexts) -> None:
     ratios = [-0.004, 0.012, -0.02, 0.006, 0.001, -0.013, 0.018, -0.4, 0.003, -0.007, 0.3, 0.002]
-    all_of = {f"{n} pairs": decide(ratios[:n], Tolerance(), 20, window_error=0.004) for n in (2, 3, 5, 9, 12)}
-    slower = {f"{count} slower ones": decide([x - 0.08 for x in ratios[:count]], Tolerance(), 7) for count in (3, 7)}
-    faster = {
-        "of few errors": decide(
-            [0.1] * 6, Tolerance(), 7, error_rates=ErrorRates(false_alarms=0.001, false_passes=0.004)
-        )
-    }
-    same_texts("pairs", {name: shown(found) for name, found in (all_of | slower | faster).items()})
+
+    def compared(ratios: Sequence[float], **more: Any) -> Iterator[str]:
+        pairs = [replace(pair(math.expm1(ratio)), error=0.004) for ratio in ratios]
+        of_b = throughput(*(1000.0 for _ in pairs))
+        given: dict[str, Any] = {"is_comparison": True, "rates": ErrorRates()} | more
+        found = judge(Evidence(throughput=of_b, reference=Reference(), tolerance=Tolerance(), pairs=pairs, **given))
+        return shown(replace(found, figure=None, tolerance=None))  # type: ignore[arg-type]
+
+    strict = ErrorRates(false_alarms=0.001, false_passes=0.004)
+    all_of = {f"{n} pairs": compared(ratios[:n]) for n in (2, 3, 5, 9, 12)}
+    slower = {f"{count} slower ones": compared([x - 0.08 for x in ratios[:count]]) for count in (3, 7)}
+    same_texts("pairs", all_of | slower | {"of few errors": compared([0.1] * 6, rates=strict)})
 
 
 def test_noise_and_references(same_texts: SameTexts) -> None:

@@ -64,7 +64,6 @@ VERDICTS = {
     "a machine with few tests": in_doubt(of_machine, DoubtKind.FEW_TESTS, 3, 8, is_apart=True),
     "a machine with few pairs": in_doubt(of_machine, DoubtKind.FEW_WITH_PAIRS, 2, 4, is_apart=True),
     "slower software": of_software(),
-    "software whose tests disagree": in_doubt(of_software, DoubtKind.TESTS_DISAGREE, 2, 3),
     "software within noise": in_doubt(of_software, DoubtKind.WITHIN_NOISE),
     "undecided software": in_doubt(of_software, DoubtKind.UNDECIDED),
     "software without pairs": SessionVerdict(

@@ -62,7 +62,7 @@ def plain(shared: Project) -> Finished:
 
 SLOWED = """
     def test_equals(throughput, on):
-        throughput.compare(tiny(), tiny(), on=on, tolerance=0.5, max_pairs=4)
+        throughput.compare(tiny(), tiny(), on=on, tolerance=0.5, max_pairs=6)
 
     def test_undecided(throughput, on):
         throughput.compare(tiny(), tiny(), on=on, tolerance=0.3, max_seconds=1e-9)

@@ -18,7 +18,8 @@ from pytest_tfperf.features.replay.description import LogDescription, describe
 from pytest_tfperf.features.replay.tf_cnn_header import DEVICES
 from pytest_tfperf.features.replay.tf_cnn_log import Log
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.reference import Reference, reference_for, require_same_unit
 from pytest_tfperf.judging.validity import invalid
 from pytest_tfperf.stores import files, measurement_file

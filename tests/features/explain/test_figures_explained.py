@@ -8,7 +8,8 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.features.explain import explained
-from pytest_tfperf.judging.judge import Evidence, judge
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.reference import Reference
 from tests.helpers.measurements import KEY, NOISE, baseline, measurement, run_at, verdict
 

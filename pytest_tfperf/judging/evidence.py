@@ -1,0 +1,187 @@
+"""All that a verdict on one figure of one test rests on: runs, pairs, and what the session and its history tell."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from pytest_tfperf.core.figure import THROUGHPUT, Figure
+from pytest_tfperf.core.past import SessionChanges
+from pytest_tfperf.core.run import Pair
+from pytest_tfperf.core.throughput import Throughput, hodges_lehmann
+from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.judging.common_drift import CommonDrift
+from pytest_tfperf.judging.pairs import MOST_PAIRS, OF_SUSPECTS, PAIRS_THAT_TELL, ErrorRates, PairsTest, Scatter
+from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.scale import Scale
+from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+from pytest_tfperf.judging.unevenness import bias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that a verdict on one figure of one test rests on.
+
+    Args:
+        throughput: the test's runs of this session; runs that are part of `pairs` are not in it.
+        reference: what the figure is judged against.
+        tolerance: the accepted change of the throughput; another figure has its own.
+        figure: the figure.
+        values: its value in each run, None where a run could not tell it; None for the throughput, whose values are
+            those of `throughput`.
+        rank: of several ranks, the one whose value the last run has.
+        places: where a program printed the values, each place once; none for what is measured.
+        pairs: good pairs, in order; a is the run of the reference environment or of a comparison's side a.
+        drift: what all tests of the session have in common.
+        others: what the other tests did, in log throughput, where they are too few for a common drift; else None.
+        variance: what a session does to one test by itself, learnt from history.
+        past: earlier sessions judged against the same row, oldest first.
+        tests: verdicts of the session that share the false alarms of rule 2: one for each figure with a baseline.
+        suspects: verdicts that share those of pairs: by rule 1, of tests that their first run left undecided.
+        has_reference_environment: whether pairs can be measured, so that rule 1 applies.
+        max_runs: the most runs that can be measured, 1 for a log; no further pairs then either. None: no limit.
+        is_drift_to_come: tests that show the common drift, or what the others did, are still to run.
+        is_comparison: the pairs are of two sides, and b's values are judged against a's instead of a baseline.
+        most_pairs: the number of pairs after which they must decide.
+        rates: how often the pairs may be wrong.
+    """
+
+    throughput: Throughput
+    reference: Reference
+    tolerance: Tolerance
+    figure: Figure = THROUGHPUT
+    values: Sequence[float | None] | None = None
+    rank: str = ""
+    places: tuple[str, ...] = ()
+    pairs: Sequence[Pair] = ()
+    drift: CommonDrift = CommonDrift()
+    others: float | None = None
+    variance: SessionVariance = field(default_factory=session_variance)
+    past: Sequence[SessionChanges] = ()
+    tests: int = 1
+    suspects: int = 1
+    has_reference_environment: bool = False
+    max_runs: int | None = None
+    is_drift_to_come: bool = False
+    is_comparison: bool = False
+    most_pairs: int = MOST_PAIRS
+    rates: ErrorRates = OF_SUSPECTS
+
+    @property
+    def scale(self) -> Scale:
+        """The scale on which the figure is judged."""
+        return Scale(self.figure, self.tolerance)
+
+    @property
+    def value(self) -> float:
+        """The figure of all runs: their Hodges-Lehmann median, of side b their median; NaN where none could tell it."""
+        if self.values is None:
+            return self.throughput.examples_per_sec
+        if self.is_comparison:
+            return statistics.median(self.values_of_b) if self.values_of_b else math.nan
+        known = [value for value in self.values if value is not None]
+        return hodges_lehmann(known) if known else math.nan
+
+    @property
+    def seen(self) -> Sequence[float | None]:
+        """All values of a figure beside the throughput, of runs and of pairs; side a may lack it."""
+        name, may_lack = self.figure.name, self.is_comparison
+        a, b = (
+            [run.figures.get(name) for run in runs] for runs in ([p.a for p in self.pairs], [p.b for p in self.pairs])
+        )
+        return [*(self.values or ()), *(value for value in a if value is not None or not may_lack), *b]
+
+    @property
+    def positions(self) -> Sequence[float]:
+        """The runs' values on the figure's scale."""
+        if self.values is None:
+            return [run.log_rate for run in self.throughput.runs]
+        return [value for value in self.values if value is not None]
+
+    @property
+    def errors(self) -> Sequence[float]:
+        """What the windows leave uncertain in each run; none in a figure's own unit."""
+        return [run.error for run in self.throughput.runs] if self.values is None else ()
+
+    @property
+    def changes_of_pairs(self) -> Sequence[float]:
+        """From the reference environment to the current one, on the figure's scale."""
+        if self.values is None:
+            return [pair.log_ratio for pair in self.pairs]
+        return [b - a for a, b in self.values_of_pairs]
+
+    @property
+    def errors_of_pairs(self) -> Sequence[float]:
+        """What windows and uneven disturbances leave uncertain in each of those changes; none in a figure's unit."""
+        return [pair.uncertainty for pair in self.pairs] if self.values is None else ()
+
+    @property
+    def bias_of_pairs(self) -> float:
+        """By how much disturbances of mostly one side can have changed the mean of the pairs."""
+        tells = self.values is None and len(self.pairs) >= PAIRS_THAT_TELL
+        return bias(self.pairs) if tells else 0.0
+
+    def pairs_test(
+        self, sign: int, known: Scatter, target: float | None = None, *, is_assumed: bool = False
+    ) -> PairsTest:
+        """The test of the pairs' changes in one direction.
+
+        Args:
+            sign: makes a change for the worse negative.
+            known: the scatter of a pair, on the figure's scale.
+            target: what the accepted change of a figure is a part of where no pair is known.
+            is_assumed: as in a `PairsTest`.
+        """
+        if self.target_of_pairs is not None:
+            target = self.target_of_pairs
+        return PairsTest(
+            changes=[sign * change for change in self.changes_of_pairs],
+            accepted=self.scale.accepted(target or 0.0),
+            accepted_rise=self.scale.accepted_rise(target or 0.0) if self.is_comparison else math.inf,
+            known=known,
+            is_assumed=is_assumed,
+            errors=self.errors_of_pairs,
+            bias=self.bias_of_pairs,
+            tests=self.suspects * len(self.figure.signs),
+            rates=self.rates,
+            most=self.most_pairs if self.max_runs is None else len(self.pairs),
+        )
+
+    @property
+    def target_of_pairs(self) -> float | None:
+        """The median of the figure in the reference environment today; None without pairs."""
+        known = [a for a, _ in self.values_of_pairs] if self.values is not None else []
+        return statistics.median(known) if known else None
+
+    @property
+    def values_of_b(self) -> Sequence[float]:
+        """The figure in the pairs' runs of the current environment, or of side b."""
+        return [value for pair in self.pairs if (value := pair.b.figures.get(self.figure.name)) is not None]
+
+    @property
+    def values_of_pairs(self) -> Sequence[tuple[float, float]]:
+        """The figure in both runs of each pair; a pair in which either lacks it is left out."""
+        both = ((pair.a.figures.get(self.figure.name), pair.b.figures.get(self.figure.name)) for pair in self.pairs)
+        return [(a, b) for a, b in both if a is not None and b is not None]
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether pairs decide: there are some, or they can be measured."""
+        return self.has_reference_environment and (self.max_runs is None or bool(self.pairs))
+
+    @property
+    def possible_drifts(self) -> Sequence[CommonDrift]:
+        """The drifts under which a test must raise no suspicion; the measured one comes first.
+
+        The tests that ran first may have lost something by themselves, so a drift for the worse clears no other test
+        before all have run. And where too few tests show a common drift, they may still have become faster together,
+        which would hide the loss of one; pairs then tell.
+        """
+        drifts = [self.drift]
+        if self.is_drift_to_come and self.drift.log < 0:
+            drifts.append(replace(self.drift, log=0.0))
+        if self.has_pairs and self.others is not None and self.others > 0:
+            drifts.append(replace(self.drift, log=self.others))
+        return drifts
