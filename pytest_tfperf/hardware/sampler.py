@@ -259,8 +259,8 @@ def _kib(pid: int, file: str, field: str) -> int | None:
     """A field of a file of /proc; None where the process is gone, or not ours."""
     with suppress(OSError):
         text = Path(f"/proc/{pid}/{file}").read_text(errors="replace")
-        if found := re.search(rf"^{field}:\s+(\d+) kB$", text, re.MULTILINE):
-            return int(found[1])
+        if line := re.search(rf"^{field}:\s+(\d+) kB$", text, re.MULTILINE):
+            return int(line[1])
     return None
 
 

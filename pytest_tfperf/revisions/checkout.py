@@ -1,4 +1,4 @@
-"""The code of a commit: which files are its own, and how paths in a text lead to it."""
+"""The code of a commit: the files that belong to it, and the paths in a text that lead to it."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class OwnCode:
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Sentences about other differences between the sides than their commits, and about tests without any."""
+        """Sentences about differences beside the commits, and about programs that the commits don't change."""
         if not self._alike:
             return [*self._remarks]
         return [
@@ -196,7 +196,7 @@ class OwnCode:
                 raise self._not_two(module, file, "an installed copy hides it")
 
     def _root_with(self, module: str) -> Path | None:
-        """The folder of packages that has a module, or, for a namespace, the modules in it."""
+        """The folder of packages that has the module; of a namespace, it must have a package or a module in it."""
         names = module.split(".")
         if names[0] in sys.stdlib_module_names or names[0] == "pytest_tfperf":
             return None

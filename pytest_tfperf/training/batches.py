@@ -119,7 +119,7 @@ def _name(loss: Any) -> str:
 
 
 class Counted(NamedTuple):
-    """The number of examples or tokens in a replica's batch, and which of them it is."""
+    """The number of units in a replica's batch, and the unit."""
 
     per_replica: int
     unit: str

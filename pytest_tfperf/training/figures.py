@@ -76,6 +76,6 @@ def _of_allocators(devices: list[str]) -> int | None:
 def _kib(field: str) -> int | None:
     """A field of this process's status in KiB; None where the kernel has none, as gVisor's."""
     with suppress(OSError):
-        if found := re.search(rf"^{field}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE):
-            return int(found[1])
+        if line := re.search(rf"^{field}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE):
+            return int(line[1])
     return None

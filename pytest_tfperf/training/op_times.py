@@ -168,9 +168,9 @@ def _op_of(
 
 @cache  # a trace may have millions of events, with a few thousand names
 def _op_of_name(name: str) -> _Op | None:
-    if found := _OPERATION.fullmatch(name) or _EAGER.fullmatch(name):
-        kind = found["type"]
-        return None if kind in _OURS else _named(found.groupdict().get("name", kind), kind)
+    if operation := _OPERATION.fullmatch(name) or _EAGER.fullmatch(name):
+        kind = operation["type"]
+        return None if kind in _OURS else _named(operation.groupdict().get("name", kind), kind)
     return (_REPETITION.sub("", name), "Dataset") if _STAGE.fullmatch(name) else None
 
 

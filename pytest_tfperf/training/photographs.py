@@ -110,7 +110,7 @@ def naming_corrupt(spec: InputSpec) -> Iterator[None]:
     TensorFlow's error names neither; so the shards are read again, for at most a minute, until a record fails.
 
     Raises:
-        MeasurementError: the record was found; gives TensorFlow's text and the schema.
+        MeasurementError: names the record, with TensorFlow's text and the schema.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""How a process becomes a worker, with its own log, environment and import paths, that ends with its parent.
+"""A process that becomes a worker, with its own log, environment and import paths, and that ends with its parent.
 
 Run as a module it is a fresh interpreter that becomes one worker: the launcher gives the driver's address in
 TFPERF_ADDRESS and the worker's number in TFPERF_NUMBER. The other way to a worker is a fork of `server`.
@@ -93,8 +93,8 @@ def become_worker(
 def find_modules_in(folders: Sequence[str]) -> None:
     """Look for modules in the user's folders before installed packages, as pytest does: it must be the same module.
 
-    Call it when TensorFlow is imported, whose own modules a user's folder may have namesakes of. Python's library comes
-    first, and PYTHONPATH behind the folders, which have what pytest found there in their order.
+    Call it after TensorFlow's import, because a user's folder may have modules with the names of TensorFlow's. Python's
+    library comes first, then the folders in pytest's order, then PYTHONPATH.
     """
     libraries = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
     libraries += [library / "lib-dynload" for library in libraries]

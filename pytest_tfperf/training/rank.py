@@ -1,4 +1,4 @@
-"""One rank of a job on several nodes, which an engine starts: it calls the driver, and then works as any worker does.
+"""A rank of a job on several nodes, which an engine starts: it calls the driver, and then works as any worker does.
 
     python -m pytest_tfperf.training.rank             # one job
     python -m pytest_tfperf.training.rank --repeat    # one job after another, until the driver is gone

@@ -79,7 +79,7 @@ def _work(channel: Channel, job: Job, figures: WorkerFigures) -> None:
 
 
 class SetUp(NamedTuple):
-    """A strategy, and what it needs beside it.
+    """The strategy to train with, and the ranks that train together.
 
     Args:
         strategy: over the devices that this process trains on.

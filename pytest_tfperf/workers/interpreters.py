@@ -109,6 +109,11 @@ class Interpreter:
         }
         return {**kept, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
 
+    def imports(self) -> dict[str, Any]:
+        """The items of a worker's first message from which it finds the user's modules."""
+        moved = {str(old.resolve()): str(new.resolve()) for old, new in self.moved.items()}
+        return {"import_paths": self.import_paths(), "moved": moved}
+
     def import_paths(self) -> list[str]:
         """The folders of pytest's import path with the tests' own modules, and then the working folder.
 

@@ -215,8 +215,7 @@ class LocalLauncher:
                 **gpus_shown(own.devices),
                 "TMPDIR": str(scratch),
             },
-            "import_paths": self._interpreter.import_paths(),
-            "moved": {str(old.resolve()): str(new.resolve()) for old, new in self._interpreter.moved.items()},
+            **self._interpreter.imports(),
         }
         run = WorkerRun(
             self._process(log),

@@ -298,8 +298,7 @@ class ClusterLauncher:
             "log": str(log),
             "scratch": str(scratch or ""),
             "environment": gpus_shown(job.for_rank(call.rank).devices),
-            "import_paths": self._interpreter.import_paths(),
-            "moved": {str(old.resolve()): str(new.resolve()) for old, new in self._interpreter.moved.items()},
+            **self._interpreter.imports(),
         }
         run.adopt(call.channel, message, progress)
         return run

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import worst_loss
@@ -148,9 +148,34 @@ def parse(text: str, name: str, *, only_training: bool = False) -> Log:
         DocumentError: no total, a total that is not a throughput, totals or rates that can't belong to one run, a
             step line that can't be read, or an evaluation; names the line and the next step.
     """
-    steps: list[_Step] = []
-    printed: list[tuple[int, re.Match[str], bool]] = []
-    facts: list[Fact] = []
+    lines = _read(text, name)
+    steps = lines.steps
+    header = header_of(lines.facts, name, only_training=only_training)
+    totals = _totals_of(lines, name)
+    if not totals:
+        raise DocumentError(f"{name}: {_why_no_total(text, header, steps)}")
+    totals = _of_one_run(totals, steps, name, only_training=only_training)
+    if steps:
+        _check_rates([total.examples_per_sec for total in totals], steps, name)
+    return Log(
+        name,
+        header,
+        median(total.examples_per_sec for total in totals),  # each worker's own clock, one global figure
+        last_step=max((step.number for step in steps), default=1),
+        loss=worst_loss([step.loss for step in steps if step.loss is not None]),
+    )
+
+
+class _Lines(NamedTuple):
+    """The lines of a log that count; a total with its line, and whether an evaluation printed it."""
+
+    steps: list[_Step]
+    totals: list[tuple[int, re.Match[str], bool]]
+    facts: list[Fact]
+
+
+def _read(text: str, name: str) -> _Lines:
+    lines = _Lines([], [], [])
     evaluates, begun, without_loss = False, "", False
     for number, line in numbered_lines(text):
         begun += line
@@ -158,40 +183,33 @@ def parse(text: str, name: str, *, only_training: bool = False) -> Log:
         begun = _unfinished(begun)
         modes = [fact.value for fact in stated if fact.name == MODE]
         evaluates = modes[-1] == EVALUATION if modes else evaluates or bool(_ACCURACY.search(line))
-        facts += stated
+        lines.facts.extend(stated)
         is_step = _LIKE_A_STEP.search(line) or (without_loss and _is_figure(line))
         if is_step:
-            steps.append(_step(line, number, name))
+            lines.steps.append(_step(line, number, name))
             evaluates = False
         elif total := _TOTAL.match(line):
-            printed.append((number, total, evaluates))
+            lines.totals.append((number, total, evaluates))
         without_loss = bool(is_step) and line.rstrip().endswith(")")
-    header = header_of(facts, name, only_training=only_training)
-    labels = {"", *(step.label for step in steps)}
+    return lines
+
+
+def _totals_of(lines: _Lines, name: str) -> list[_Total]:
+    """The totals that stand alone or have the label of a step line; others are sentences about a total."""
+    labels = {"", *(step.label for step in lines.steps)}
     totals = [
         _Total(_examples_per_sec(total, number, name), number, is_evaluation)
-        for number, total, is_evaluation in printed
+        for number, total, is_evaluation in lines.totals
         if _label(total["label"]) in labels and not _SENTENCE.match(total["rest"])
     ]
-    if printed and not totals:
+    if lines.totals and not totals:
+        number, total, _ = lines.totals[0]
         raise DocumentError(
-            f"{name}, line {printed[0][0]}: {printed[0][1][0].strip()[:80]!r} is a sentence, or has a label that no "
-            "step line has, and there is no other total",
+            f"{name}, line {number}: {total[0].strip()[:80]!r} is a sentence, or has a label that no step line has, "
+            "and there is no other total",
             next_step="Give the whole log, as tf_cnn_benchmarks prints it",
         )
-    if not totals:
-        raise DocumentError(f"{name}: {_why_no_total(text, header, steps)}")
-    totals = _of_one_run(totals, steps, name, only_training=only_training)
-    if steps:
-        _check_rates([total.examples_per_sec for total in totals], steps, name)
-    losses = [step.loss for step in steps if step.loss is not None]
-    return Log(
-        name,
-        header,
-        median(total.examples_per_sec for total in totals),  # each worker's own clock, one global figure
-        last_step=max((step.number for step in steps), default=1),
-        loss=worst_loss(losses),
-    )
+    return totals
 
 
 def _unfinished(command: str) -> str:

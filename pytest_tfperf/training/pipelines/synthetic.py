@@ -14,12 +14,12 @@ _BATCHES_AHEAD_EACH = 2
 
 
 def device(spec: InputSpec) -> Batch:
-    """One constant batch on every replica's device, as tensorpack's `--fake-location gpu`."""
+    """A constant batch on every replica's device, as tensorpack's `--fake-location gpu`."""
     return spec.synthetic()
 
 
 def host(spec: InputSpec) -> tf.data.Dataset:
-    """One constant batch, kept by TensorFlow's runtime on the host and copied to the device in each step.
+    """A constant batch, kept by TensorFlow's runtime on the host and copied to the device in each step.
 
     As tensorpack's `--fake-location cpu`. On CPU devices there is nothing to copy.
     """
