@@ -1,4 +1,4 @@
-"""What hangs on the spine: each folder or file here is a feature, and nothing lists them.
+"""The features of pytest-tfperf: each folder or file here is a feature, and nothing lists them.
 
 A folder's `plugin.py` says with `FEATURE` how it takes part in a session, and its `command.py` adds commands to
 `tfperf`.
