@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
-from statistics import median
+from math import exp, inf, log
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Tolerance
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Tolerance
 from pytest_tfperf.errors import BaselineError, ThroughputRegression, WorkloadError
+from pytest_tfperf.judging.pairs import OF_SUSPECTS, PairsTest, trimmed_mean
+from pytest_tfperf.judging.sides import OF_RATES
+from pytest_tfperf.judging.thresholds import accepted_slowdown
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.numbers import percent, rate
 
@@ -20,26 +22,26 @@ ALIKE = 1.5
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRatio:
-    """A ratio, and what the test is warned of: that it lies below a document's of other GPUs; "" if it does not."""
+    """A ratio, and a warning where it lies below that of a document's other GPUs or the pairs do not decide; or ""."""
 
     value: float
     warning: str = ""
 
 
+Measure = Callable[[bool], tuple[float, float]]
+"""Measures both workloads in fresh workers, in images/s; True to begin with the second one."""
+
+
 def check_ratio(
-    measure: Callable[[], tuple[float, float]],
-    published: PublishedRatio,
-    tolerance: Tolerance,
-    rerun: str,
-    topology: Topology,
+    measure: Measure, published: PublishedRatio, tolerance: Tolerance, rerun: str, topology: Topology
 ) -> MeasuredRatio:
-    """The measured ratio; where a first pair of fresh workers falls short, the median of three.
+    """The ratio of two workloads, held against the documents' in pairs of alternating runs.
 
     Only GPUs like the document's must reach it. Those of today compute many times as fast, and their links and hosts
     have not become faster by as much: what scaled 7.0 times on eight P100 may scale less, and be in order.
 
     Args:
-        measure: measures both workloads in fresh workers, in images/s.
+        measure: takes one pair.
         published: the documents' ratio.
         tolerance: how far below it the ratio may lie.
         rerun: the command that measures the test again.
@@ -50,26 +52,27 @@ def check_ratio(
     """
     least = published.value * (1 + (tolerance.lower or -1.0))
     if not published.binds(topology):
-        one, another = measure()
+        one, another = measure(False)
         ratio = one / another
         return MeasuredRatio(ratio, _shown(ratio, published, topology) if ratio < least else "")
-    pairs = _pairs(measure, least)
-    ratio = _median(pairs)
-    if ratio < least:
+    pairs, outcome = _decided(measure, published.value, accepted_slowdown(tolerance))
+    if outcome is Outcome.REGRESSED:
         raise ThroughputRegression(*_message(pairs, published, least, rerun))
-    return MeasuredRatio(ratio)
+    return _passed(pairs, outcome, least)
 
 
-def require_ratio(
-    measure: Callable[[], tuple[float, float]], at_least: float, figure: Key, over: Key, rerun: str
-) -> MeasuredRatio:
+def require_ratio(measure: Measure, at_least: float, figure: Key, over: Key, rerun: str) -> MeasuredRatio:
     """The measured ratio, as in `check_ratio`, held against a limit that the test gives.
+
+    Between this limit and one 2 % above, noise may fail it; a ratio above that fails in at most one test in 100.
 
     Raises:
         ThroughputRegression: it falls short.
     """
-    pairs = _pairs(measure, at_least)
-    if (ratio := _median(pairs)) < at_least:
+    accepted = accepted_slowdown(Tolerance())
+    pairs, outcome = _decided(measure, at_least * exp(accepted), accepted)
+    if outcome is Outcome.REGRESSED:
+        ratio = _middle(pairs)
         what = f"{_named(figure)} over {_named(over)}: {ratio:.3f}"
         raise ThroughputRegression(
             Line(f"{what}, {percent(1 - ratio / at_least)} below at_least={at_least:g}"),
@@ -77,7 +80,26 @@ def require_ratio(
             Line(f"fails below {at_least:g}    (at_least, in the test)", "threshold"),
             command("rerun", rerun),
         )
-    return MeasuredRatio(ratio)
+    return _passed(pairs, outcome, at_least)
+
+
+def _decided(measure: Measure, expected: float, accepted: float) -> tuple[Sequence[tuple[float, float]], Outcome]:
+    """Pairs, until they decide whether the ratio is lower than expected by more than is accepted."""
+    pairs: list[tuple[float, float]] = []
+    while True:
+        pairs.append(measure(len(pairs) % 2 == 1))
+        changes = [log(one / another / expected) for one, another in pairs]
+        test = PairsTest(changes=changes, accepted=accepted, known=OF_RATES, is_assumed=True, rates=OF_SUSPECTS)
+        outcome, _, wants = test.decided()
+        if wants == NOTHING:
+            return pairs, outcome
+
+
+def _passed(pairs: Sequence[tuple[float, float]], outcome: Outcome, least: float) -> MeasuredRatio:
+    ratio = _middle(pairs)
+    is_in_doubt = outcome is Outcome.INCONCLUSIVE
+    doubt = f"the ratio {ratio:.3f} is below {least:.3f}, but noise may explain it: {len(pairs)} pairs do not decide"
+    return MeasuredRatio(ratio, doubt if is_in_doubt else "")
 
 
 def require_limit(at_least: object) -> None:
@@ -90,14 +112,8 @@ def require_limit(at_least: object) -> None:
         raise WorkloadError(f"at_least={at_least!r:.80} must be a ratio above 0, as 3.6 for four GPUs over one")
 
 
-def _pairs(measure: Callable[[], tuple[float, float]], least: float) -> list[tuple[float, float]]:
-    """One pair, or three where the first falls short: it may have met a slow spell of the machine."""
-    first = measure()
-    return [first] if first[0] / first[1] >= least else [first, measure(), measure()]
-
-
-def _median(pairs: Sequence[tuple[float, float]]) -> float:
-    return median(one / another for one, another in pairs)
+def _middle(pairs: Sequence[tuple[float, float]]) -> float:
+    return exp(trimmed_mean([log(one / another) for one, another in pairs]))
 
 
 def _measured(pairs: Sequence[tuple[float, float]]) -> Line:
@@ -182,7 +198,7 @@ def _message(pairs: Sequence[tuple[float, float]], published: PublishedRatio, le
         least: the ratio that would have passed.
         rerun: the command that measures the test again.
     """
-    figure, over, now = published.figure, published.over, _median(pairs)
+    figure, over, now = published.figure, published.over, _middle(pairs)
     tolerance = percent(1 - least / published.value)
     lines = [
         _measured(pairs),
