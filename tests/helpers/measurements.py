@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
@@ -84,13 +84,14 @@ def verdict(outcome: Outcome = Outcome.PASS, change: float = 0.0, **more: Any) -
 
 def verdicts(verdict: Verdict | None = None, figures: Sequence[Verdict] = ()) -> tuple[Verdict, ...]:
     """A measurement's verdicts: on the throughput, by default one without an outcome, and on its figures."""
-    return (verdict or Verdict(value=1000.0), *figures)
+    return (verdict or Verdict(), *figures)
 
 
 def measurement(
     now: Throughput | None = None, *, verdict: Verdict | None = None, figures: Sequence[Verdict] = (), **more: Any
 ) -> Measurement:
     """One run at 1,000 images/s, not judged; `figures` are the verdicts on figures beside the throughput."""
+    now = now or throughput(1000.0)
     given: dict[str, Any] = {
         "test": TEST,
         "workload": WORKLOAD,
@@ -98,8 +99,8 @@ def measurement(
         "machine": "box",
         "devices": "8x Tesla P100",
         "runs": (run(),),
-        "throughput": now or throughput(1000.0),
-        "verdicts": verdicts(verdict, figures),
+        "throughput": now,
+        "verdicts": verdicts(replace(verdict or Verdict(), value=now.examples_per_sec), figures),
         "time": "2026-01-02T03:04:05+00:00",
         "seconds": 12.0,
     }

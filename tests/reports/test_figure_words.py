@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.exit_status import Consequence
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
+from pytest_tfperf.core.verdict import Consequence, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.features.ci.outputs import properties
 from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.lines import plain

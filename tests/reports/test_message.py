@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.breakdown import Breakdown
+from pytest_tfperf.core.breakdown import Breakdown, Slower
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
@@ -20,8 +20,9 @@ from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
+from pytest_tfperf.judging.breakdown import of_a_slowdown
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
-from pytest_tfperf.reports.message import expected_rate, headline, in_brief, message, not_measured
+from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import (
     BUSY,
@@ -132,8 +133,10 @@ def test_messages(same_texts: SameTexts) -> None:
 def test_what_slowed_down_is_told_by_what_the_reference_environment_gives_today() -> None:
     """The machine is a fifth faster than when the baseline was recorded: its figure would clear both parts."""
     parts = Breakdown(input=Input.FETCHED, pipeline_examples_per_sec=1780.0, device_data_examples_per_sec=3000.0)
-    found = judged(1700.0, confirmed_change=-0.15, more={**PAIRS, "breakdown": parts}, **LESS, **REFERENCE)
-    assert line("slower", found).startswith("the input pipeline")
+    verdict = judged(1700.0, confirmed_change=-0.15, more=PAIRS, **LESS, **REFERENCE).verdict
+    assert verdict is not None
+    assert verdict.expected == pytest.approx(2000.0)
+    assert of_a_slowdown(parts, 1700.0, 2000.0).slower is Slower.PIPELINE
 
 
 HEADLINES = {
@@ -208,4 +211,5 @@ def test_every_line_below_the_headline_has_a_label_and_fits(
 def test_a_damaged_rows_drift_gives_no_finite_rate_and_no_error() -> None:
     one = measurement(verdict=verdict(common_drift=710.0))
     assert one.verdict is not None
-    assert expected_rate(one, one.verdict, baseline()) > 1e300
+    assert one.verdict.expected is not None
+    assert one.verdict.expected > 1e300
