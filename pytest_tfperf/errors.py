@@ -1,4 +1,4 @@
-"""What can go wrong, as types. Every message gives the fact, the place and the next step."""
+"""The errors of this package. Every message gives the fact, the location and the next step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ class TfperfError(Exception):
     """A fault that the user can fix; its text is shown, without the passwords of URLs and with long lines shortened.
 
     Args:
-        fact: what went wrong, in one line that stands alone, without a full stop.
+        fact: the fault, in one line that stands alone, without a full stop.
         below: further lines: the end of a log, the next step.
-        next_step: what to do, with what explains it: sentences behind the fact; "" where the fact or a line below says
-            it.
-        where: the place: a source line, or what was measured, and on what; "" where the one who raises it does not
-            know.
-        brief: the fact with its cause, for a line that has room for nothing else; "" for the fact alone.
+        next_step: sentences that follow the fact; "" where the fact or a line below has the next step.
+        where: the location: a source line, or the workload and its devices; "" where the raising code does not know it.
+        brief: the fact with its cause, for where only one line is shown; "" for the fact alone.
     """
 
     def __init__(
@@ -36,39 +34,40 @@ class TfperfError(Exception):
 
     @property
     def lines(self) -> list[Line]:
-        """The whole message; each line is shortened, whatever it repeats, and the next step at its end stays."""
+        """The whole message; a long line loses its middle, and keeps the next step at its end."""
         lines = lines_of(f"{self.where}: {self.text}" if self.where else self.text, *self.below)
         return [replace(line, text=short_lines(line.text)) for line in lines]
 
     @property
     def headline(self) -> str:
-        """The place and the fact, without what to do."""
+        """The location and the fact, without the next step."""
         return f"{self.where}: {self.fact}" if self.where else self.fact
 
     def at(self, where: str, *first: Line | str) -> Self:
-        """The same error with the place before it, and further lines directly below the fact."""
+        """Return the same error with a location before it, and further lines directly below the fact."""
         return self._again((*first, *self.below), ": ".join(filter(None, (where, self.where))))
 
     def and_below(self, *last: Line | str) -> Self:
-        """The same error with further lines at its end."""
+        """Return the same error with further lines at its end."""
         return self._again((*self.below, *last), self.where)
 
     def of_type(self, kind: type[E]) -> E:
-        """The same error as one of another type."""
+        """Return the same error as another type."""
         return kind(self.fact, *self.below, next_step=self.next_step, where=self.where, brief=self.brief)
 
     def _again(self, below: tuple[Line | str, ...], where: str) -> Self:
-        again = type(self).__new__(type(self))
-        again.__dict__ |= self.__dict__
-        TfperfError.__init__(again, self.fact, *below, next_step=self.next_step, where=where, brief=self.brief)
-        return again
+        # Subclasses have other arguments, and attributes of their own, which are kept.
+        copy = type(self).__new__(type(self))
+        copy.__dict__ |= self.__dict__
+        TfperfError.__init__(copy, self.fact, *below, next_step=self.next_step, where=where, brief=self.brief)
+        return copy
 
 
 E = TypeVar("E", bound=TfperfError)
 
 
 class WorkloadError(TfperfError, ValueError):
-    """A workload that names something unknown or asks for something impossible."""
+    """A workload has an unknown name or an impossible combination of options."""
 
 
 class UnknownFunction(WorkloadError):
@@ -83,8 +82,8 @@ class NotEnoughDevices(TfperfError):
     """The machine has fewer (or less equal) devices than a test asks for; the plugin skips.
 
     Args:
-        fact: what is needed and what there is.
-        wanted: GPUs that were asked for; 0 if something else is missing.
+        fact: the devices that are needed, and those that there are.
+        wanted: the number of GPUs asked for; 0 if something else is missing.
     """
 
     def __init__(self, fact: str, wanted: int = 0, *, next_step: str = "") -> None:
@@ -101,11 +100,11 @@ class NoData(TfperfError):
 
 
 class BaselineError(TfperfError):
-    """A baseline file that can't be read whole, or can't be written."""
+    """A file of baselines can't be read whole or can't be written."""
 
 
 class DocumentError(TfperfError):
-    """A document or log that is not in the form that its importer knows; names file and line."""
+    """A document or log does not have the form that its importer knows; names file and line."""
 
 
 class MeasurementError(TfperfError):
@@ -121,7 +120,7 @@ class Hung(MeasurementError):
 
 
 class OutOfMemory(MeasurementError):
-    """A worker ran out of memory: its devices', the host's, or what a limit leaves of it."""
+    """A worker ran out of memory: its devices', the host's, or the part that a limit leaves."""
 
 
 class UserCodeFailed(MeasurementError):
@@ -129,15 +128,15 @@ class UserCodeFailed(MeasurementError):
 
 
 class FunctionMissing(UserCodeFailed):
-    """There is no model or pipeline of the name that a workload gives."""
+    """A workload names a model or pipeline that does not exist."""
 
 
 class NotCompared(TfperfError):
-    """The other side of a comparison has nothing to compare with, so what is here is measured alone; says why."""
+    """The other side of a comparison can't run this test, so this side is measured alone; says why."""
 
 
 class FailsThere(NotCompared):
-    """The other side's own code can't run; whether the code here can is to be seen."""
+    """The other side's own code can't run; whether this side's can is not known yet."""
 
 
 class Failure(AssertionError):
@@ -153,16 +152,16 @@ class Failure(AssertionError):
 
     @property
     def brief(self) -> str:
-        """Its fact, for a line that names the test already."""
+        """The fact, for a line that names the test already."""
         return str(self.lines[0])
 
 
 class GateFailure(Failure):
-    """No regression is confirmed, but `--tfperf-require-baseline` or `--tfperf-strict` fails the test all the same."""
+    """No regression is confirmed, but `--tfperf-require-baseline` or `--tfperf-strict` fails the test."""
 
 
 class FailsHereOnly(Failure):
-    """The code of this side can't be measured, again and again, and that of the other side can."""
+    """This side's code repeatedly fails to run, and the other side's runs."""
 
 
 class ThroughputRegression(Failure):
@@ -170,17 +169,17 @@ class ThroughputRegression(Failure):
 
 
 def one_of(kind: str, name: object, good: object) -> str:
-    """The sentences for a bad name: it is unknown, and these are known."""
+    """Return the sentences for a bad name: that it is unknown, and which names are known."""
     return f"{unknown(kind, name)}. {known_names(name, good)}"
 
 
 def unknown(kind: str, name: object) -> str:
-    """The fact that a name is unknown."""
+    """Return the fact that a name is unknown."""
     return f"unknown {kind} {shortened(name)!r}"
 
 
 def known_names(name: object, good: object) -> str:
-    """The good names beside a bad one, the nearest first where one is near."""
+    """Return the sentences that list the good names, after the nearest to the bad name where one is near."""
     from difflib import get_close_matches
 
     names = sorted(shortened(g) for g in good)  # type: ignore[attr-defined]  # any iterable of names
@@ -195,9 +194,9 @@ _PACKAGE: Final = Path(__file__).resolve().parent
 DOCS: Final = next(
     (folder for folder in (_PACKAGE / "docs", _PACKAGE.parent / "docs") if folder.is_dir()), _PACKAGE / "docs"
 ).as_uri()
-"""The URL of the documentation that fits this version: `docs/` in an installed wheel, or that of a checkout."""
+"""The URL of this version's documentation: `docs/` in an installed wheel, or in a checkout."""
 
 
 def page(name: str) -> str:
-    """The URL of a page such as "cluster.md", for a next step."""
+    """Return the URL of a page such as "cluster.md", for a next step."""
     return f"{DOCS}/{name}"

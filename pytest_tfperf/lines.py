@@ -1,6 +1,6 @@
-"""The lines of a report or of an error, as values, and how a terminal shows them.
+"""The lines of a report or an error as values, and their text for a terminal.
 
-Without the passwords of URLs and tokens, without what a terminal obeys, and not too long.
+The text has no passwords of URLs, tokens or control characters, and no line is too long.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _MOST_OF_A_LINE: Final = 2000  # characters of one line of an error
 _GAP: Final = " ... "
 
 # After "scheme://user:" comes a password or a port. A word ends at white space, or at the quote that ends a JSON
-# string; a password with spaces goes on to the next "@". `Path` leaves one slash of "://". A shared history may hold
-# any text, so nothing here may take quadratic time.
+# string; a password with spaces continues to the next "@". `Path` leaves one slash of "://". A shared history may
+# contain any text, so no pattern may take quadratic time.
 _LOGIN: Final = re.compile(
     r"""(?P<before>:/(?P<slash>/*)[^\s:/"\[]*:)"""
     r"""(?P<word>(?:\\.|"(?![\s,:\]}]|$)|[^\s"])+)"""
@@ -32,15 +32,15 @@ _TOKEN: Final = re.compile(  # of GitHub, GitLab and Hugging Face
 )
 _PARAMETER: Final = re.compile(r"""([?&](?:ssl)?password=)[^\s&"']+""", re.IGNORECASE)
 
-# All control characters but the line's end and the tab, and what turns the direction of writing.
-_OBEYED: Final = re.compile(
+# All control characters except line end and tab, and the characters that change the direction of writing.
+_CONTROLS: Final = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|\r(?!\n)"
 )
 _BREAKS: Final = re.compile(r"[\t\r\n]")
 
 
 def without_passwords(text: str) -> str:
-    """The text with the password of each URL as `***`, and with no token; users, hosts and ports stay.
+    """Return the text with passwords of URLs and tokens as `***`; users, hosts and ports stay.
 
     >>> without_passwords("no such file: postgresql://ann:secret@db:5432/d?sslmode=require")
     'no such file: postgresql://ann:***@db:5432/d?sslmode=require'
@@ -52,17 +52,17 @@ def without_passwords(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""The text as a terminal may get it: passwords hidden, and control characters as `\x1b`; lines and tabs stay."""
-    return without_passwords(_OBEYED.sub(_escaped, text))
+    r"""Return the text for a terminal: passwords hidden, and control characters as `\x1b`; line ends and tabs stay."""
+    return without_passwords(_CONTROLS.sub(_escaped, text))
 
 
 def one_line(text: str) -> str:
-    r"""`printable` for a table's cell: line ends and tabs are `\n` and `\t`, too."""
+    r"""Return `printable` text for a table's cell, with line ends and tabs as `\n` and `\t`."""
     return printable(_BREAKS.sub(_escaped, text))
 
 
 def shortened(value: object, most: int = _MOST) -> str:
-    """A value that a message repeats: without passwords, and without its middle where it is longer than `most`."""
+    """Return a value for a message, without passwords, and without its middle where it is longer than `most`."""
     text = without_passwords(str(value))
     if len(text) <= most:
         return text
@@ -71,23 +71,24 @@ def shortened(value: object, most: int = _MOST) -> str:
 
 
 def short_lines(text: str) -> str:
-    """An error with each line shortened, whatever it repeats; the next step at a line's end stays."""
+    """Return an error's text with the middle of each long line left out; the next step at a line's end stays."""
     return "\n".join(shortened(line, _MOST_OF_A_LINE) for line in text.split("\n"))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return repr(found[0])[1:-1]
+def _escaped(match: re.Match[str]) -> str:
+    return repr(match[0])[1:-1]
 
 
-def _without_password(found: re.Match[str]) -> str:
-    before, word, more = found["before"], found["word"], found["more"] or ""
+def _without_password(match: re.Match[str]) -> str:
+    before, word, more = match["before"], match["word"], match["more"] or ""
     _, at, host = word.rpartition("@")
     if at:
         return f"{before}{_HIDDEN}@{host}{without_passwords(more)}"
-    is_url = found["slash"] or found.string.endswith(("postgres", "postgresql"), 0, found.start())
-    if not is_url or _PORT.match(word):  # not of a URL: a path after a name, as in "data:/data:ro"
+    is_url = match["slash"] or match.string.endswith(("postgres", "postgresql"), 0, match.start())
+    if not is_url or _PORT.match(word):  # no URL, but a path after a name, as in "data:/data:ro"
         return f"{before}{word}{without_passwords(more)}"
-    return f"{before}{_HIDDEN}{more[more.rfind('@') :]}" if more else f"{before}{_HIDDEN}"  # the latter was cut off
+    # Without "@" the URL was cut off within its password.
+    return f"{before}{_HIDDEN}{more[more.rfind('@') :]}" if more else f"{before}{_HIDDEN}"
 
 
 _T = TypeVar("_T")
@@ -96,7 +97,7 @@ _BEGIN_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def csv_cell(value: _T) -> _T | str:
-    """A text as a spreadsheet only shows it: after a quote where it would be a formula. A number stays as it is.
+    """Return a value for a CSV cell; a text that a spreadsheet would run as a formula gets a quote before it.
 
     >>> csv_cell("=cmd|'/c calc'!A1"), csv_cell("-1.5"), csv_cell(-1.5)
     ("'=cmd|'/c calc'!A1", '-1.5', -1.5)
@@ -115,28 +116,27 @@ def _is_number(text: str) -> bool:
     return text.strip() == text
 
 
-_TEXT_COLUMN: Final = 14  # in which the texts beside labels begin
+_TEXT_COLUMN: Final = 14  # where the texts behind labels begin
 _HANGING: Final = 4
 _LEAST: Final = 40  # a narrower terminal breaks the lines itself
 _UNBROKEN: Final = "\u00a0"
 
 
 class LineKind(Enum):
-    """What a line holds, which decides how it is shown."""
+    """The kinds of lines, which are shown differently."""
 
     TEXT = auto()
-    COMMAND = auto()  # to be copied: it is never wrapped
-    LOG = auto()  # of a log or of a program's output: after a bar, and never wrapped
+    COMMAND = auto()  # never wrapped, so that it can be copied
+    LOG = auto()  # of a log or a program's output: after a bar, never wrapped
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line.
+    """A line of a report or an error.
 
     Args:
-        text: what it says; blanks at its beginning are its indent.
-        label: what it is about, in a column before the text; None for a line without such a column.
-        kind: how it is shown.
+        text: spaces at its beginning are its indent.
+        label: its subject, in a column before the text; None for a line without this column.
         note: a remark in brackets behind a command.
     """
 
@@ -153,28 +153,28 @@ class Line:
 
 
 def command(label: str, text: str, note: str = "") -> Line:
-    """A line with a command to copy."""
+    """Make a line with a command to copy."""
     return Line(text, label, LineKind.COMMAND, note)
 
 
 def lines_of(*texts: Line | str) -> Iterator[Line]:
-    """The lines as they are, and those of texts that were written whole, such as the message of an exception."""
+    """Yield the lines; a text, such as the message of an exception, is split into its lines."""
     for text in texts:
         yield from (text,) if isinstance(text, Line) else map(Line, text.split("\n"))
 
 
 def plain(lines: Iterable[Line]) -> str:
-    """The lines as a text, as wide as they are."""
+    """Join the lines to a text without wrapping them."""
     return "\n".join(map(str, lines))
 
 
 def rendered(lines: Iterable[Line | str], width: int | None, *, before: int = 0) -> list[str]:
-    """The lines as a terminal may get them, each of at most `width` characters; None for no limit.
+    """Return the lines for a terminal, each of at most `width` characters; None for no limit.
 
-    Texts stay beside their labels. Commands and lines of a log are not wrapped, so that they can be copied. `before`
-    is the length of what stands before the first line already.
+    Wrapped texts stay in the column behind their labels. Commands and lines of a log are not wrapped, so that they can
+    be copied. `before` is the length of the text that already stands before the first line.
     """
-    safe = [replace(one, text=printable(one.text), note=printable(one.note)) for one in lines_of(*lines)]
+    safe = [replace(line, text=printable(line.text), note=printable(line.note)) for line in lines_of(*lines)]
     if width is None or width < _LEAST:
         return [str(line) for line in safe]
     return [part for number, line in enumerate(safe) for part in _wrapped(line, width, 0 if number else before)]

@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.breakdown import breakdown
+from pytest_tfperf.judging.breakdown import breakdown
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult

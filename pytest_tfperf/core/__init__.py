@@ -1,1 +1,1 @@
-"""The nouns: frozen values; the standard library, and scipy for a quantile."""
+"""The nouns: frozen dataclasses. They import the standard library only, and scipy for one quantile."""

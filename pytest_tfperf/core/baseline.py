@@ -1,4 +1,4 @@
-"""The reference that a throughput or a figure is held against: the `Baseline` noun and its key."""
+"""The committed number that a throughput or another figure is judged against: the `Baseline` and its key."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from pytest_tfperf.core.figure import is_figure_name
 from pytest_tfperf.errors import BaselineError
 
 MOST_TOLERANCE: Final = 0.5
-"""The largest change that a bounded tolerance accepts: 0.95 is a share of the baseline that somebody wants to keep."""
+"""The largest change that a bounded tolerance accepts. A larger number, as 0.95, is meant as the share to keep."""
 
 PUBLISHED_TOLERANCE = 0.05
-"""The change in both directions that a published figure accepts, unless its row says otherwise."""
+"""The tolerance in both directions of a published baseline, unless its row has its own."""
 
 _UNIT = re.compile(r"[^\s/,][^/,]{0,39}")
 _TOPOLOGY = re.compile(r"[1-9]\d{0,5}x[1-9]\d{0,5}", re.ASCII)
 
 
 def is_unit(word: object) -> bool:
-    """Whether a word can say what a throughput counts: "images" in images/s."""
+    """Whether a word can be what a throughput counts: "images" in images/s."""
     return isinstance(word, str) and _UNIT.fullmatch(word) is not None
 
 
 def require_topology(text: str) -> None:
-    """Return if the text is nodes x devices per node.
+    """Check that a text reads "nodes x devices per node", as "2x4".
 
     Raises:
-        BaselineError: it is not; says what one looks like.
+        BaselineError: it does not; gives an example.
     """
     if not _TOPOLOGY.fullmatch(text):
         raise BaselineError(f"topology {text!r}: write nodes x devices per node, as in 2x4")
 
 
 UNDER_LOAD: Final = "recorded under load: "
-"""How a row's note begins where its runs were disturbed, and the user accepted it."""
-
+"""The beginning of a row's note where its runs were disturbed, and the user accepted that."""
 
 READ: Final = "read "
-"""How the note of a figure's row begins that says where a program printed it: "read at step 400"."""
+"""The beginning of a figure's note that says where the program printed it: "read at step 400"."""
 
 
 class Provenance(StrEnum):
-    """`published`: a document's figure; `measured`: recorded by `--update-baselines`.
+    """Where a baseline comes from.
 
-    `provisional`: earlier sessions of this machine, where no row was recorded; never written into a file.
+    `published`: a document; `measured`: recorded by `--update-baselines`; `provisional`: earlier sessions of this
+    machine, in place of a row that was never recorded. A provisional baseline is never written into a file.
     """
 
     PUBLISHED = "published"
@@ -56,9 +56,9 @@ class Provenance(StrEnum):
 
 
 class Key(NamedTuple):
-    """What identifies a row within a machine's file: workload id, nodes x devices per node, as in "2x4", and figure.
+    """The key of a row within a machine's file.
 
-    The figure is "" for the throughput.
+    Topology is nodes x devices per node, as in "2x4"; the figure is "" for the throughput.
     """
 
     workload: str
@@ -68,23 +68,24 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """One row of `baselines/<machine>.csv`, or what earlier sessions give in its place.
+    """A row of `baselines/<machine>.csv`, or a provisional baseline from earlier sessions in its place.
 
     Args:
         machine: the file's name without `.csv`.
         key: workload id, topology and figure.
-        reference: throughput over all devices, in units per second, positive; of a figure its value, in its unit.
-        unit: what is counted, as in `Run`; of a figure its unit, which may be "".
+        reference: the throughput over all devices, in units per second, positive; of another figure its value, in its
+            unit.
+        unit: what is counted, as in `Run`; of another figure its unit, which may be "".
         lower: the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds.
         upper: the accepted rise, 0.05 for 5 %; inf for none; None: the default holds.
         provenance: published, measured or provisional.
-        source: the document and the place in it, the command that measured, or "3 earlier sessions here".
-        date: ISO date of the measurement, or of the document if it has one; for several sessions the first and last.
-        runs: fresh runs behind the reference.
-        between_runs: standard deviation between the runs' log throughputs, of a figure between its values as a fraction
-            of the reference; None for a single run.
+        source: the document and the table or section in it, the command that measured, or "3 earlier sessions here".
+        date: ISO date of the measurement or of the document; for several sessions the first and the last.
+        runs: fresh runs that the value rests on.
+        between_runs: standard deviation between the runs' log throughputs; of another figure between its values, as a
+            fraction of `reference`; None for a single run.
         gpu: the GPUs' name, "" on CPUs.
-        gpu_fp32_tflops: one GPU's peak FP32 rate, for floors; None on CPUs, or if it is not known.
+        gpu_fp32_tflops: peak FP32 rate of each GPU, for floors; None on CPUs, or if it is not known.
         lock: name of the requirements file beside the CSV that the reference environment is built from; "" for none.
         commit: git commit of the tests' repository at the time of recording; "" if it is not known.
         environment: software versions at the time of recording, "tensorflow=2.21.0 keras=3.15.1".
@@ -114,17 +115,17 @@ class Baseline:
 
     @property
     def is_measured(self) -> bool:
-        """Whether it was recorded here, and is no document's figure."""
+        """Whether `--update-baselines` recorded it."""
         return self.provenance is Provenance.MEASURED
 
     @property
     def load(self) -> str:
-        """What disturbed the runs that it rests on: "recorded under load: ..."; "" for nothing."""
+        """The accepted disturbance of its runs: "recorded under load: ..."; "" for none."""
         return self._noted(UNDER_LOAD)
 
     @property
     def place(self) -> str:
-        """Where a program printed the figure, as "at step 400"; "" for what is measured, or where it is not known."""
+        """Where a program printed the figure, as "at step 400"; "" for a measured figure, or where it is not known."""
         return self._noted(READ).removeprefix(READ)
 
     def _noted(self, prefix: str) -> str:
@@ -163,7 +164,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class BaselineUpdate:
-    """One row that was written. `old` is the row that it replaces, which may be a published one."""
+    """A row that was written, and the row that it replaces, which may be a published one; None for a new row."""
 
     old: Baseline | None
     new: Baseline

@@ -1,4 +1,4 @@
-"""The breakdown of a step's time: whether the input was the limit, and how much of the arithmetic rate was used."""
+"""The breakdown of a step's time: its bottleneck, and how much of the devices' arithmetic rate it uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_tfperf.core.profile import Input
 
 
 class Bound(StrEnum):
-    """What limits the throughput."""
+    """The bottleneck of a training step."""
 
     INPUT = "input-bound"
     COMPUTE = "compute-bound"
@@ -18,7 +18,7 @@ class Bound(StrEnum):
 
 
 class Slower(StrEnum):
-    """What slowed down in a step that regressed."""
+    """The part of a step that slowed down, where the throughput regressed."""
 
     PIPELINE = "the input pipeline"
     STEP = "the training step"
@@ -32,8 +32,8 @@ class Straggler:
     """A rank that the others wait for.
 
     Args:
-        rank, host: which it is, and where.
-        slower: how much longer its step takes than that of the fastest rank, each by itself; 0.4 for 40 %.
+        rank, host: its number, and the host that it runs on.
+        slower: how much longer its step takes than the fastest rank's, both without the exchange; 0.4 for 40 %.
     """
 
     rank: int
@@ -43,19 +43,19 @@ class Straggler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """Where one measurement's time went; None is what is not known.
+    """How a measurement's time was spent; None for what is not known.
 
     Args:
         input: how the steps got their batches.
-        bound: what limits the throughput.
-        pipeline_examples_per_sec: what the pipeline gives while nothing is trained; the median over workers.
-        device_data_examples_per_sec: what the same training gives on one batch that stays on the devices; measured
-            after a regression only.
-        products_fraction: the throughput as a fraction of what the devices' measured rate of matrix products allows.
-        alone_examples_per_sec: what all ranks would give without the exchange, at the pace of the slowest one.
-        exchange_fraction: the part of a step that the exchange between the ranks takes.
+        bound: the bottleneck.
+        pipeline_examples_per_sec: rate of the pipeline while nothing is trained; the median over workers.
+        device_data_examples_per_sec: rate of the same training on one batch that stays on the devices; measured only
+            after a regression.
+        products_fraction: the throughput as a fraction of the rate that the devices' matrix products would allow.
+        alone_examples_per_sec: rate of all ranks without the exchange, at the pace of the slowest rank.
+        exchange_fraction: fraction of a step that the exchange between the ranks takes.
         straggler: the slowest rank, where the others wait for it.
-        slower: the part that slowed down in a throughput that regressed; None where none did, or it is not known which.
+        slower: the part that slowed down, where the throughput regressed; None otherwise, or where it is not known.
     """
 
     input: Input

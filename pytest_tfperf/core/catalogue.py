@@ -32,12 +32,12 @@ _FUNCTION = re.compile(r"^def ([a-z]\w*)\(", re.MULTILINE)
 
 
 def models() -> Mapping[str, str]:
-    """Name -> "package.module:function" of each model that can be named."""
+    """Return "package.module:function" of each model by its name, users' own included."""
     return _shipped("models") | _registered["models"]
 
 
 def pipelines() -> Mapping[str, str]:
-    """Name -> "package.module:function" of each input pipeline that can be named."""
+    """Return "package.module:function" of each input pipeline by its name, users' own included."""
     return _shipped("pipelines") | _registered["pipelines"]
 
 
@@ -45,7 +45,7 @@ def register(kind: str, names: Mapping[str, str]) -> None:
     """Add users' own names of a kind ("models" or "pipelines").
 
     Raises:
-        WorkloadError: a name that the package ships or that has another target already, or a target that is not
+        WorkloadError: the package ships the name, it has another target already, or a target is not
             "package.module:function".
     """
     for name, target in names.items():
@@ -59,12 +59,12 @@ def register(kind: str, names: Mapping[str, str]) -> None:
 
 
 def registered() -> dict[str, dict[str, str]]:
-    """Users' own names, kind -> name -> target; a worker registers them too."""
+    """Return users' own names, kind -> name -> target; a worker registers them too."""
     return {kind: dict(names) for kind, names in _registered.items()}
 
 
 def forget() -> Callable[[], None]:
-    """Forget users' names; returns a function that restores them, because pytest sessions can be nested."""
+    """Forget users' names, and return a function that restores them: pytest sessions can be nested."""
     before = registered()
     for names in _registered.values():
         names.clear()
@@ -72,17 +72,17 @@ def forget() -> Callable[[], None]:
 
 
 def resolve_model(name: str) -> str:
-    """The "package.module:function" behind a model's name or path; a WorkloadError lists the known names."""
+    """Return the "package.module:function" of a model's name or path; a WorkloadError lists the known names."""
     return _resolve("model", models(), name)
 
 
 def resolve_pipeline(name: str) -> str:
-    """The "package.module:function" behind a pipeline's name or path; a WorkloadError lists the known names."""
+    """Return the "package.module:function" of a pipeline's name or path; a WorkloadError lists the known names."""
     return _resolve("input_pipeline", pipelines(), name)
 
 
 def check(workload: Workload) -> None:
-    """Check that this version can train the workload on some devices.
+    """Check that the workload's names exist, and that its packages are installed.
 
     Raises:
         WorkloadError: an unknown model or pipeline, or training options for a pipeline that is measured alone.
@@ -100,24 +100,20 @@ def check(workload: Workload) -> None:
 
 
 def require_own_modules(workload: Workload, folder: Path) -> None:
-    """Check that a module beside the test is the one that a worker imports.
-
-    Args:
-        workload: whose model or pipeline may be a user's function.
-        folder: of the test's file.
+    """Check that a worker would import a user's model or pipeline from the test's folder, where it has such a module.
 
     Raises:
-        WorkloadError: another module of that name is found first. Both would be measured under one id, as one model.
+        WorkloadError: Python would import another module of that name, which would be measured under the same id.
     """
     for name, target in (("model", workload.model), ("input_pipeline", workload.input_pipeline)):
         top = target.partition(":")[0].partition(".")[0]
         own = next((path for path in (folder / f"{top}.py", folder / top / "__init__.py") if path.is_file()), None)
         if ":" not in target or own is None:
             continue
-        found = PathFinder.find_spec(top)
-        if found is not None and found.origin and Path(found.origin).resolve() != own.resolve():
+        spec = PathFinder.find_spec(top)
+        if spec is not None and spec.origin and Path(spec.origin).resolve() != own.resolve():
             raise WorkloadError(
-                f"{workload.id}: {name}={target!r} would be read from {found.origin}, and not from {own} beside the "
+                f"{workload.id}: {name}={target!r} would be read from {spec.origin}, and not from {own} beside the "
                 "test: give one of the two modules another name"
             )
 
@@ -126,8 +122,9 @@ def require_no_training_options(workload: Workload) -> None:
     """Check that every training option has its default, because a pipeline measured by itself ignores them.
 
     Raises:
-        WorkloadError: names the options to leave out; in the id they would suggest a difference that does not exist.
+        WorkloadError: names the options to leave out.
     """
+    # In the id they would suggest a difference that does not exist.
     options = ("all_reduce", "precision", "tf32", "xla", "optimizer", "trainer", "forward_only")
     plain = Workload(model=workload.model, batch_size=workload.batch_size, variable_update=workload.variable_update)
     given = [name for name in options if getattr(workload, name) != getattr(plain, name)]
@@ -138,7 +135,7 @@ def require_no_training_options(workload: Workload) -> None:
 
 
 def data_set_of(input_pipeline: str) -> DataSet | None:
-    """The data set that a shipped pipeline of this name reads; None for all others."""
+    """Return the data set that a shipped pipeline reads; None for all other pipelines."""
     return _READ_BY.get(resolve_pipeline(input_pipeline).partition(":")[0])
 
 

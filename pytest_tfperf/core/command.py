@@ -1,4 +1,4 @@
-"""A user's own program, which is measured by what it prints: the `Command`, and the `Reads` that say how it is read."""
+"""A user's own program, measured by its output: the `Command`, and `Reads`, which says how its output is read."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError, known_names, unknown
 
 READ_BY_GROUP = ("rate", "step", "seconds", "milliseconds")
-"""Groups of which a pattern has one: units per second, a counter of steps, or the time that a step takes."""
+"""The groups of a pattern, of which it has one: units per second, a counter of steps, or a step's time."""
 
 SAY_HOW_MANY = (
     "say how many units a step holds over all devices with reads=Reads(examples_per_step=N), or count unit='steps/s'"
 )
-"""The next step where steps or their times are read, and rates are wanted."""
+"""The next step where a program prints steps or their times, and their size is not known."""
 
 
 class RateIs(StrEnum):
-    """What a printed rate stands for."""
+    """The time that a printed rate covers."""
 
     RECENT = "recent"
     AVERAGE = "average"  # since the first step, as tf_cnn_benchmarks and timm's benchmark.py print it
@@ -40,21 +40,22 @@ class TimedFrom(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """How a program's output is read. Without arguments, lines of the known formats are.
+    """How a program's output is read; without arguments, lines in the known formats are.
 
     At most one of `pattern`, `field`, `parse` and `examples` is given.
 
     Args:
         pattern: a regular expression with one named group `rate`, `step`, `seconds` or `milliseconds`, and maybe
             `loss`.
-        field: the field of JSON lines that holds the rate, "train.rate" for one inside of `train`.
-        parse: a function of a line that returns the rate in units per second, or None for a line without one.
+        field: the field of JSON lines that holds the rate; "train.rate" for `rate` inside of `train`.
+        parse: a function of a line that returns the rate in units per second, or None for a line without a rate.
         examples_per_step: units in a step, over all devices, where the program prints steps or their times.
-        rate_is: "average" for a rate since the first step, which is undone; "recent" for one that is none, although it
-            looks like one. None: formats known to print averages are undone, and what looks like one is refused.
-        until_end: read until the program ends; a rate that is printed only once is then enough.
-        examples: units that the program works through in all; its whole run is timed then, and nothing is read.
-        timed_from: where that time begins: "start" or "first output".
+        rate_is: "average" for rates since the first step, which are converted to recent rates; "recent" for rates that
+            only look like averages. None: the averages of known formats are converted, and other rates that look like
+            averages are refused.
+        until_end: read until the program ends; a single printed rate is then enough.
+        examples: units that the program processes in all; its whole run is then timed, and nothing is read.
+        timed_from: the beginning of that time: "start" or "first output".
         first_within: seconds in which the first reading is expected once the program prints; None: 40 s, while lines
             keep coming.
 
@@ -108,12 +109,13 @@ def _require_one_group(pattern: str) -> None:
         groups = re.compile(pattern).groupindex
     except (re.error, RecursionError, OverflowError) as error:
         raise WorkloadError(f"pattern={pattern!r} is no regular expression: {error}") from None
-    if others := [group for group in groups if group not in (*READ_BY_GROUP, "loss")]:
-        known = known_names(others[0], (*READ_BY_GROUP, "loss"))
-        raise WorkloadError(f"pattern: {unknown('group', others[0])}", next_step=known)
-    found = [group for group in READ_BY_GROUP if group in groups]
-    if len(found) != 1:
-        have = f"has the groups {' and '.join(found)}" if found else "has no named group"
+    allowed = (*READ_BY_GROUP, "loss")
+    for group in groups:
+        if group not in allowed:
+            raise WorkloadError(f"pattern: {unknown('group', group)}", next_step=known_names(group, allowed))
+    readings = [group for group in READ_BY_GROUP if group in groups]
+    if len(readings) != 1:
+        have = f"has the groups {' and '.join(readings)}" if readings else "has no named group"
         raise WorkloadError(
             f"pattern={pattern!r} {have}: it must have one of {', '.join(READ_BY_GROUP)}, as in "
             r"r'speed (?P<rate>\S+)'"
@@ -121,10 +123,10 @@ def _require_one_group(pattern: str) -> None:
 
 
 STEPS = "steps"
-"""The unit of a program whose steps are counted, whatever they hold."""
+"""The unit of a program whose throughput is in steps."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
-# Also an id that is mistyped: as the name of a command its row would match nothing, and nobody would notice.
+# Mistyped ids, too: read as a command's name, their row would match no test, and nobody would notice.
 _LIKE_A_WORKLOAD = re.compile(rf"-b[0-9]+(-|$)|[-_]({'|'.join(VariableUpdate)})-", re.ASCII)
 
 
@@ -139,11 +141,12 @@ class Command:
         unit: what its throughput counts.
         reads: how its output is read.
         ranks_per_node: how many processes of it an engine starts on each of several nodes.
-        environment: variables that it gets beside pytest's own, as pairs.
-        terminal: it prints into a terminal of its own, because some programs draw their progress only there.
+        environment: further variables for it, as pairs; it also gets pytest's.
+        terminal: whether it gets a terminal of its own: some programs print their progress only to a terminal.
 
     Raises:
-        WorkloadError: an invalid name, argument or unit, or steps that nobody said the size of; says what to write.
+        WorkloadError: an invalid name, argument or unit, or a pattern of steps whose size is not given; says what to
+            write.
     """
 
     name: str
@@ -181,7 +184,7 @@ class Command:
         environment: Mapping[str, str] | None = None,
         terminal: bool = False,
     ) -> Self:
-        """The command for the arguments of `check_command`; `unit` ends with "/s".
+        """Make the command from the arguments of `check_command`; `unit` ends with "/s".
 
         Raises:
             WorkloadError: as the class does, or no program is named.
@@ -199,8 +202,8 @@ class Command:
             raise WorkloadError(f"{name}: env must map names of environment variables to texts")
         # The operating system ends each of these texts at a NUL.
         for kind, texts in (("argument", argv), ("variable", [*variables, *variables.values()])):
-            if found := [str(text) for text in texts if "\0" in str(text)]:
-                raise WorkloadError(f"{name}: the {kind} {found[0]!r:.80} contains a NUL character: remove it")
+            if unusable := [str(text) for text in texts if "\0" in str(text)]:
+                raise WorkloadError(f"{name}: the {kind} {unusable[0]!r:.80} contains a NUL character: remove it")
         return cls(
             name=name,
             argv=tuple(map(str, argv)),
@@ -214,7 +217,7 @@ class Command:
 
     @classmethod
     def parse(cls, id: str) -> Self:
-        """The command of this name, as files know it.
+        """Return the command of this name, without its arguments, which no file holds.
 
         Raises:
             WorkloadError: the text is not a command's name.
@@ -223,12 +226,12 @@ class Command:
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The name, which is its id in files."""
         return self.name
 
     @property
     def digest(self) -> str:
-        """Tells commands apart without saying what they are: arguments may be secret. The interpreter does not count.
+        """A hash of the arguments, which may be secret. The interpreter does not count.
 
         >>> Command(name="x", argv=("/usr/bin/python", "a.py")).digest == Command(name="x", argv=("py", "a.py")).digest
         True
@@ -251,14 +254,14 @@ class Command:
 
 
 Subject = Workload | Command
-"""What a test measures. Most of the flow needs only its id."""
+"""A test measures either. Most of the flow needs only its id."""
 
 
 def parse_subject(id: str) -> Subject:
-    """The workload, or else the command, of this id.
+    """Return the workload, or else the command, of this id.
 
     Raises:
-        WorkloadError: it is neither.
+        WorkloadError: it is the id of neither.
     """
     try:
         return Workload.parse(id)

@@ -1,4 +1,4 @@
-"""The data sets that pipelines read: the names of their files and features, and how to get one."""
+"""The data sets that pipelines read: their files' names, their features, and the commands that make them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class DataSet:
     """A kind of TFRecord files, named PREFIX-00000-of-01024 and so on.
 
     Args:
-        what: the examples, in words.
+        what: the examples in words, as "real images".
         prefix: of the files' names.
-        command: that writes a small set.
+        command: the command that writes a small set.
         schema: the features of a record, a line each.
     """
 
@@ -34,7 +34,7 @@ class DataSet:
 
     @property
     def expected(self) -> str:
-        """What its files must be."""
+        """The expected files, in words."""
         return (
             f"Expected are TFRecord files named {self.prefix}-00000-of-01024 and so on, without compression.\n"
             f"Each record is a tf.train.Example with\n{self.schema}"
@@ -42,7 +42,7 @@ class DataSet:
 
     @property
     def how_to_get_one(self) -> str:
-        """The command, and the option that names its folder."""
+        """The next step: the command that writes a small set, and the option that names its folder."""
         return (
             f"`{self.command} DIR` writes a small set; name it with --tfperf-data-dir=DIR "
             "(or TFPERF_DATA_DIR, or tfperf_data_dir in the ini file)."
@@ -70,15 +70,15 @@ TOKENS = DataSet(
 
 
 def shards(data_dir: str, of: DataSet) -> tuple[str, ...]:
-    """The paths of a data set's shards, sorted; what is in them is checked when a worker parses it.
+    """Return the sorted paths of a data set's shards; a worker checks their content when it parses it.
 
     Args:
         data_dir: folder of the shards; "" where the user named none.
-        of: which data set.
+        of: the data set.
 
     Raises:
         NoData: no folder was named, or it only holds another data set.
-        MeasurementError: there is no such folder, or it holds no shards.
+        MeasurementError: the folder does not exist, or holds no shards.
     """
     if not data_dir:
         raise NoData(
@@ -91,16 +91,16 @@ def shards(data_dir: str, of: DataSet) -> tuple[str, ...]:
         fault = "is not a folder" if folder.exists() else "does not exist"
         raise MeasurementError(f"data folder {data_dir!r} {fault}", of.how_to_get_one, of.expected)
     names = sorted(path.name for path in folder.iterdir())
-    if found := _of(of, names):
-        return tuple(str(folder / name) for name in found)
+    if shard_names := _shards_among(names, of):
+        return tuple(str(folder / name) for name in shard_names)
     fault = (
         f"data folder {data_dir!r} has no files like {of.prefix}-00000-of-01024; "
         f"it contains {', '.join(names[:3]) or 'nothing'}"
     )
-    if any(_of(other, names) for other in (IMAGES, TOKENS)):
+    if any(_shards_among(names, data_set) for data_set in (IMAGES, TOKENS)):
         raise NoData(fault, of.expected, of.how_to_get_one)
     raise MeasurementError(fault, of.expected, of.how_to_get_one)
 
 
-def _of(data: DataSet, names: list[str]) -> list[str]:
-    return [name for name in names if re.fullmatch(rf"{data.prefix}-\d+-of-\d+", name)]
+def _shards_among(names: list[str], of: DataSet) -> list[str]:
+    return [name for name in names if re.fullmatch(rf"{of.prefix}-\d+-of-\d+", name)]

@@ -1,4 +1,4 @@
-"""What disturbs a run: other work on the machine, heat, swapping, or a throughput that never settled."""
+"""Disturbances of a run: other work on the machine, heat, swapping, or a throughput that never settled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_tfperf.core.telemetry import Throttle
 
 
 class DisturbanceKind(StrEnum):
-    """What disturbed a run; reports/invalid.py words it, and says what to do about it."""
+    """The kinds of disturbances; reports/invalid.py has their words and the advice for each."""
 
     OTHER_PROCESSES = "other processes"
     STEAL = "steal time"
@@ -24,17 +24,16 @@ class DisturbanceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Why a run is discarded; what is not known, or does not belong to the kind, is None or "".
+    """The reason why a run is discarded; a fact that is unknown, or does not belong to the kind, is None or "".
 
     Args:
-        kind: what it was.
-        amount: how much of it: a fraction of the cores' time or of a GPU's use; bytes swapped per second; or how much
-            the throughput of a run that never settled changed, -0.2 for 20 % slower.
+        amount: a fraction of the cores' time or of a GPU's use; bytes swapped per second; or the change of a throughput
+            that never settled, -0.2 for 20 % slower.
         culprit: the process that took most: "make (pid 4711)".
         cores: usable cores that the amount is a fraction of.
         gpu: its UUID.
-        throttle, celsius: what slowed a GPU down, and how hot it was.
-        windows: how many windows a run had at the lower of two speeds, and how many at the higher.
+        throttle, celsius: the reason why a GPU slowed down, and its temperature.
+        windows: the numbers of windows at the lower and at the higher of two speeds.
     """
 
     kind: DisturbanceKind
@@ -49,13 +48,13 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisturbanceLimits:
-    """How much of each disturbance a run may have.
+    """The amount of each disturbance from which a run is discarded.
 
     Args:
         other_cpu_fraction: CPU time of other processes, of the usable cores. An editor, a monitoring agent or a
-            terminal stays below a quarter; a neighbour that computes does not.
-        idle_fraction: while more CPU time than this was idle, other processes took nothing that the run needed: a GPU
-            host with 64 cores can spare 16.
+            terminal stays below a quarter; a process that computes does not.
+        idle_fraction: idle CPU time above which other processes disturb nothing, because cores were free: a GPU host
+            with 64 cores can spare 16.
         steal_fraction: CPU time that the hypervisor gave away; clouds take a few per cent all the time.
         swap_bytes_per_sec: 1 MiB/s is 256 pages of 4 KiB. At 0.1 ms a page they can cost 2.6 % of the time, as much
             as the default tolerance.
@@ -74,15 +73,15 @@ class DisturbanceLimits:
 
     @classmethod
     def accepting(cls, *, busy: float, gpu_throttled: float) -> Self:
-        """The limits that the values of `tfperf_busy` and `tfperf_gpu_throttled` set."""
-        # Whoever accepts a machine that others keep busy accepts that it swaps for them.
+        """Return the limits for these values of `tfperf_busy` and `tfperf_gpu_throttled`."""
+        # A machine that other processes may keep busy may also swap for them.
         swap = math.inf if busy == 1 else cls().swap_bytes_per_sec
         return cls(
             other_cpu_fraction=busy, steal_fraction=busy, swap_bytes_per_sec=swap, gpu_samples_fraction=gpu_throttled
         )
 
     def of(self, kind: DisturbanceKind) -> tuple[str, float]:
-        """The ini value that accepts more of a disturbance, and its value as given; "" for what has none."""
+        """Return the ini value that accepts more of a disturbance, and its present value; "" where there is none."""
         match kind:
             case DisturbanceKind.OTHER_PROCESSES | DisturbanceKind.STEAL | DisturbanceKind.SWAPPING:
                 return "tfperf_busy", self.other_cpu_fraction
@@ -92,4 +91,4 @@ class DisturbanceLimits:
 
 
 NO_LIMITS: Final = DisturbanceLimits.accepting(busy=1.0, gpu_throttled=1.0)
-"""Accepts any disturbance that an ini value can accept."""
+"""Limits that accept every disturbance that an ini value can accept."""

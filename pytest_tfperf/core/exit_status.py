@@ -33,7 +33,7 @@ EXIT_UNFIT: Final = 8
 def exit_status(
     status: int, *, failed: int, not_measured: int, measured_nothing: bool = False, machine_slower: bool = False
 ) -> int:
-    """The session's status: "regressed", "could not measure" and "the machine is slower" differ.
+    """Return the session's status; "regressed", "could not measure" and "the machine is slower" have their own.
 
     Args:
         status: pytest's own: 1 where any test failed or errored, 0 where all is well.

@@ -1,4 +1,4 @@
-"""What a run gives beside its throughput: peak memory, the first step, the loss, or a user's own `Figure`."""
+"""Figures: the numbers of a run that a test is judged by. Throughput is the first; a `Figure` describes any other."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 
 
 def is_figure_name(text: object) -> bool:
-    """Whether a text can be the name of a figure, which is a cell of a baselines file."""
+    """Whether a text can be a figure's name, which is a cell of a baselines file."""
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
 class Better(StrEnum):
-    """Which change of a figure is good; `same`: none, in either direction."""
+    """The direction in which a figure is better; `same`: any change is bad."""
 
     LOWER = "lower"
     HIGHER = "higher"
@@ -40,7 +40,7 @@ class Better(StrEnum):
 
 
 class Takes(StrEnum):
-    """Which of the values that a program prints counts."""
+    """The value that counts of those that a program prints."""
 
     FIRST = "first"
     LAST = "last"
@@ -51,21 +51,21 @@ class Takes(StrEnum):
 class Figure:
     """A figure that a check is judged by beside its throughput.
 
-    A change is accepted unless it exceeds the relative and the absolute tolerance: a nearly constant figure must not
-    fail for one page of memory more. What is left out is, of a built-in figure, its own default.
+    A change fails only if it exceeds both the relative and the absolute tolerance: a nearly constant figure must not
+    fail for one page of memory more. Arguments that are left out have the built-in figure's own defaults.
 
     Args:
-        name: `peak_memory`, `first_step`, `loss`, or the user's own; the key of its baseline.
-        unit: what its values count: "bytes", "s", or the user's word; "" for none.
-        better: which change is good. The default is "lower".
+        name: `peak_memory`, `first_step`, `loss`, `retraces`, or the user's own; the key of its baseline.
+        unit: the unit of its values: "bytes", "s", or the user's word; "" for none.
+        better: the direction in which it is better. The default is "lower".
         tolerance: the accepted change as a fraction, 0.05 for 5 %, which is the default.
         absolute: the change in the figure's unit that is accepted in any case. The default is 0.
-        limit: the highest value that is allowed, or the lowest where higher is better; it needs no baseline.
-        field: of a program: the field of JSON lines that holds it, "eval.loss" for one inside of `eval`.
+        limit: the highest allowed value, or the lowest where higher is better; it needs no baseline.
+        field: of a program: the field of JSON lines that holds it; "eval.loss" for `loss` inside of `eval`.
         pattern: of a program: a regular expression with one named group, which holds it.
-        takes: of a program that prints it often: the "first" value, the "last" or the "median".
-        at_step: of a program: the step up to which values count. The last value is then that of this very step; between
-            two printed steps it is interpolated.
+        takes: of a program that prints it several times: the "first" value, the "last" or the "median".
+        at_step: of a program: the step up to which values count. The last value is then that of this step, interpolated
+            between the two nearest printed steps.
 
     Raises:
         WorkloadError: an argument that is not allowed; says what to write.
@@ -108,7 +108,7 @@ class Figure:
 
     @property
     def with_speed(self) -> int:
-        """How it goes with the machine's speed: 1 for a rate, -1 for a time, 0 for all else."""
+        """Its relation to the machine's speed: 1 for a rate, -1 for a time, 0 for any other figure."""
         unit = self.unit or ""
         return -1 if unit in _TIMES else 1 if unit.endswith(_PER_TIME) else 0
 
@@ -156,39 +156,39 @@ class Figure:
 
     @property
     def more_and_less(self) -> tuple[str, str]:
-        """What a message calls a rise and a fall: "longer", "shorter"."""
+        """A message's words for a rise and a fall: "longer", "shorter"."""
         return self._built_in.more_and_less
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What a message calls a change of it, and what it is a figure of."""
+        """A message's words for the figure and its changes, by placeholder."""
         return _WORDS_OF_RATE if self.name == RATE else _WORDS
 
     @property
     def is_built_in(self) -> bool:
-        """Whether its name is one of ours."""
+        """Whether this package defines it."""
         return self.name in _BUILT_IN
 
     @property
     def is_of_programs(self) -> bool:
-        """Whether check_command has it, too."""
+        """Whether `check_command` can measure or read it."""
         return self._built_in.is_of_programs
 
     @property
     def is_measured(self) -> bool:
-        """Whether we measure it, and read it from no output."""
+        """Whether it is measured, and not read from a program's output."""
         return self._built_in.is_measured
 
     @property
     def is_read(self) -> bool:
-        """Whether its values are read from a program's output by its own field or pattern."""
+        """Whether its own field or pattern reads it from a program's output."""
         return bool(self.field or self.pattern)
 
     @property
     def needs_the_end(self) -> bool:
         """Whether its value depends on where a program's output ends.
 
-        The loss does not: where a program may be ended early, it is that of a reading that each run has.
+        The loss does not: where a program may be ended early, it is taken from a reading that every run has.
         """
         is_printed = self.is_read or self.name == LOSS
         is_loss = self.name == LOSS and self.takes is Takes.LAST
@@ -196,16 +196,16 @@ class Figure:
 
     @property
     def grows(self) -> bool:
-        """Whether a longer run may give more of it, so that only runs of one length can be compared."""
+        """Whether it grows with a run's length, so that only runs of equal length can be compared."""
         return self._built_in.grows
 
     @property
     def signs(self) -> tuple[int, ...]:
-        """What makes a change for the worse negative when it is multiplied by it; two where any change is bad."""
+        """The factors that make a change for the worse negative; two where any change is bad."""
         return {Better.LOWER: (-1,), Better.HIGHER: (1,), Better.SAME: (-1, 1)}[Better(self.better or "")]
 
     def accepted(self, reference: float) -> float:
-        """The change from a reference that is accepted, in the figure's unit: the larger of both tolerances."""
+        """Return the accepted change from a baseline, in the figure's unit: the larger of both tolerances."""
         return max((self.tolerance or 0.0) * abs(reference), self.absolute or 0.0)
 
     def exceeds_limit(self, value: float) -> bool:
@@ -217,16 +217,16 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltIn:
-    """The definition of one of our own figures; the defaults are those of a user's.
+    """The definition of a built-in figure; the defaults are those of users' figures.
 
     Args:
-        shown: its name as people read it; "" for the name itself.
-        unit, better, tolerance, absolute: as in a `Figure`, where the test does not give them.
-        more_and_less: what a message calls a rise and a fall.
-        is_measured: we measure it, and read it from no output; its unit is fixed and its values are above 0.
-        is_of_programs: check_command has it, too.
-        is_count: its values do not vary, so that no tolerance is needed.
-        grows: a longer run may give more of it, so that only runs of one length can be compared.
+        shown: its name in messages; "" for the name itself.
+        unit, better, tolerance, absolute: the defaults of the `Figure`.
+        more_and_less: a message's words for a rise and a fall.
+        is_measured: it is measured, and not read from a program's output; its unit is fixed, its values are above 0.
+        is_of_programs: `check_command` can measure or read it.
+        is_count: its values do not vary, so that it needs no tolerance.
+        grows: it grows with a run's length, so that only runs of equal length can be compared.
     """
 
     shown: str = ""
@@ -274,7 +274,7 @@ _BUILT_IN: Final = {
 
 
 def shown_name(name: str) -> str:
-    """The name of a figure as people read it."""
+    """Return a figure's name as messages show it."""
     return _BUILT_IN.get(name, _OF_USERS).shown or name
 
 
@@ -283,15 +283,15 @@ COLD_CACHES: Final = {
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
     "TRITON_ALWAYS_COMPILE": "1",
 }
-"""Variables that switch caches of compiled programs off, so that each first step compiles the same.
+"""Variables that switch off caches of compiled programs, so that every first step compiles the same.
 
-CUDA_CACHE_DISABLE is none of them. For Hopper, TensorFlow 2.21 has only PTX: without the driver's cache each first step
+CUDA_CACHE_DISABLE is left out. For Hopper, TensorFlow 2.21 has only PTX: without the driver's cache each first step
 there would compile TensorFlow's own kernels anew, for many minutes.
 """
 
 
 def with_cold_caches(figures: Sequence[Figure], env: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The variables of a program: with `COLD_CACHES`, unless it sets them itself, where its first step is judged."""
+    """Return a program's variables; where its first step is judged, with `COLD_CACHES` unless it sets them itself."""
     is_cold = any(figure.name == FIRST_STEP for figure in figures)
     return {**(COLD_CACHES if is_cold else {}), **(env or {})}
 
@@ -300,21 +300,21 @@ _WORDS: Final = {"subject": "figure", "worse": "worse", "better": "better", "los
 _WORDS_OF_RATE: Final = {"subject": "workload", "worse": "slower", "better": "faster", "loss": "slowdown"}
 
 THROUGHPUT: Final = Figure(RATE)
-"""The figure by which each check is judged."""
+"""The figure that every check is judged by."""
 
 BUILT_IN: Final = tuple(name for name in _BUILT_IN if name != RATE)
-"""Names of the figures that can be asked for beside it, and need no description."""
+"""Names of the figures that a test can ask for without describing them."""
 
 
 def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
-    """The figures of `also=`: names of built-in ones, and `Figure`s.
+    """Return the figures that a test asks for with `also=`.
 
     Args:
-        asked: what the test gave.
-        of_a_program: it is for a user's own program, which can print figures of its own.
+        asked: the argument: names of built-in figures, and `Figure`s.
+        of_a_program: whether it is for a user's own program, which can print figures of its own.
 
     Raises:
-        WorkloadError: an unknown or repeated name, or something that is no figure; says what to write.
+        WorkloadError: an unknown or repeated name, or an object that is no figure; says what to write.
     """
     if isinstance(asked, str | Figure):
         asked = (asked,)
@@ -322,19 +322,20 @@ def figures_of(asked: object, *, of_a_program: bool) -> tuple[Figure, ...]:
         raise WorkloadError(
             f"also={asked!r:.80} must be a tuple of names and Figure(...), as in ('peak_memory', 'loss')"
         )
-    found = tuple(_figure(one, of_a_program=of_a_program) for one in asked)
-    for figure in found:
-        if sum(other.name == figure.name for other in found) > 1:
-            raise WorkloadError(f"also: {figure.name} is given twice: give each figure once")
-    return found
+    figures = tuple(_figure(given, of_a_program=of_a_program) for given in asked)
+    names = [figure.name for figure in figures]
+    for name in names:
+        if names.count(name) > 1:
+            raise WorkloadError(f"also: {name} is given twice: give each figure once")
+    return figures
 
 
 def at_fixed_steps(name: str, place: str = "") -> str:
-    """The next step where a program does not print a figure at the same place in each run.
+    """Return the next step where a program prints a figure at different steps in different runs.
 
     Args:
-        name: of the figure.
-        place: one of the places, as "at step 400", which gives the step to write.
+        name: the figure's name.
+        place: where a run printed it, as "at step 400", which gives the step to write.
     """
     step = place.removeprefix("at step ")
     number = step if step.isdecimal() else "N"
@@ -345,10 +346,10 @@ def at_fixed_steps(name: str, place: str = "") -> str:
 
 
 def require_fixed_places(figures: Iterable[Figure]) -> None:
-    """Return if each figure of a program that may be ended early is read at the same place in each run.
+    """Check that the figures of a program that may be ended early are read at the same step of every run.
 
     Raises:
-        WorkloadError: one is read where the program happens to end; says what to write.
+        WorkloadError: a figure is read where the program happens to end; says what to write.
     """
     for figure in figures:
         if figure.needs_the_end:
@@ -361,36 +362,35 @@ def require_fixed_places(figures: Iterable[Figure]) -> None:
 
 
 def with_default(asked: Sequence[Figure], default: Sequence[Figure], *, of_a_program: bool) -> tuple[Figure, ...]:
-    """The figures of a test, and those of the whole suite that it has and does not give itself."""
+    """Return a test's figures, and those of the suite's default that apply to it and that it does not give itself."""
     own = {figure.name for figure in asked}
-    has = [figure for figure in default if figure.is_of_programs or not of_a_program]
-    return (*asked, *(figure for figure in has if figure.name not in own))
+    applicable = [figure for figure in default if figure.is_of_programs or not of_a_program]
+    return (*asked, *(figure for figure in applicable if figure.name not in own))
 
 
-def _figure(one: object, *, of_a_program: bool) -> Figure:
-    if isinstance(one, str):
-        if one not in BUILT_IN:
-            known = f"{known_names(one, BUILT_IN)}{_OWN if of_a_program else ''}"
-            raise WorkloadError(f"also: {unknown('figure', one)}", next_step=known)
-        one = Figure(one)
-    if not isinstance(one, Figure):
-        raise WorkloadError(f"also: {one!r:.80} must be the name of a figure or a Figure(...)")
-    if one.name == RATE:
+def _figure(given: object, *, of_a_program: bool) -> Figure:
+    if isinstance(given, str) and given not in BUILT_IN:
+        known = f"{known_names(given, BUILT_IN)}{_OWN if of_a_program else ''}"
+        raise WorkloadError(f"also: {unknown('figure', given)}", next_step=known)
+    figure = Figure(given) if isinstance(given, str) else given
+    if not isinstance(figure, Figure):
+        raise WorkloadError(f"also: {figure!r:.80} must be the name of a figure or a Figure(...)")
+    if figure.name == RATE:
         raise WorkloadError("also: throughput is the figure by which each check is judged: give yours another name")
-    if not of_a_program and (one.is_read or not one.is_built_in):
+    if not of_a_program and (figure.is_read or not figure.is_built_in):
         raise WorkloadError(
-            f"also: {one.name}: a workload prints nothing that a figure of your own could be read from",
+            f"also: {figure.name}: a workload prints nothing that a figure of your own could be read from",
             next_step=f"It has {', '.join(BUILT_IN)}; check_command reads figures of a program",
         )
-    if not of_a_program and (one.at_step is not None or one.takes is not Takes.LAST):
+    if not of_a_program and (figure.at_step is not None or figure.takes is not Takes.LAST):
         raise WorkloadError(
-            f"also: {one.name}: a workload's is always that of step {LOSS_STEP}: leave takes and at_step out"
+            f"also: {figure.name}: a workload's is always that of step {LOSS_STEP}: leave takes and at_step out"
         )
-    if of_a_program and not one.is_of_programs:
-        raise WorkloadError(f"also: {one.name} is counted in training that check drives, and not in a program")
-    if of_a_program and not (one.is_built_in or one.is_read):
-        raise WorkloadError(f"also: {one.name}: say how it is read{_OWN}")
-    return one
+    if of_a_program and not figure.is_of_programs:
+        raise WorkloadError(f"also: {figure.name} is counted in training that check drives, and not in a program")
+    if of_a_program and not (figure.is_built_in or figure.is_read):
+        raise WorkloadError(f"also: {figure.name}: say how it is read{_OWN}")
+    return figure
 
 
 _OWN: Final = " One of your own is Figure('eval_loss', field='eval.loss') or Figure('eval_loss', pattern=...)."

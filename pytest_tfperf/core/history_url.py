@@ -1,4 +1,4 @@
-"""The address of a team's history on a PostgreSQL server, which never shows its password."""
+"""The URL of a team's history on a PostgreSQL server. Its password is never shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pytest_tfperf.errors import TfperfError
 
 VARIABLE: Final = "TFPERF_HISTORY_URL"
-"""The environment variable that holds such a URL, where no process list shows it."""
+"""The environment variable for the URL: other users can read a process's arguments, but not its variables."""
 
 _SECRET_PARAMETERS = ("password", "sslpassword")
 
@@ -23,7 +23,7 @@ class HistoryUrl:
         secret: the whole URL, for the driver only.
 
     Raises:
-        TfperfError: it is no such URL; the message has nothing of it, because any part could be of a password.
+        TfperfError: the URL is malformed; the message repeats nothing of it, because any part may belong to a password.
     """
 
     secret: str = field(repr=False)
@@ -40,7 +40,7 @@ class HistoryUrl:
         return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     def without_secrets(self, text: str) -> str:
-        """A driver's message without this URL's passwords."""
+        """Return a driver's message without this URL's passwords."""
         parts = urlsplit(self.secret)
         quoted = [parts.password or "", *re.findall(r"password=([^&]*)", parts.query)]
         parameters = [value for name, value in parse_qsl(parts.query) if name in _SECRET_PARAMETERS]
@@ -50,15 +50,15 @@ class HistoryUrl:
 
 
 def is_url(place: str) -> bool:
-    """Whether this names a server rather than a folder."""
+    """Whether a place is a server's URL, and not a folder."""
     return "://" in place
 
 
 def _is_complete(text: str) -> bool:
-    """An unquoted "/", "?" or "#" in a password would move its rest to where it is shown."""
+    # After an unquoted "/", "?" or "#" the rest of a password would become a part of the URL that is shown.
     try:
         parts = urlsplit(text)
-        has_port = parts.port is None or parts.port > 0  # reading it raises ValueError for what is no number
+        has_port = parts.port is None or parts.port > 0  # `port` raises ValueError where it is no number
     except ValueError:
         return False
     # With two "@" the driver and we would disagree on where the password ends.

@@ -1,4 +1,4 @@
-"""What a worker, or each rank of several, is told to do: the one description that crosses the wire."""
+"""The work of a worker, or of each rank of several, as the driver sends it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pytest_tfperf.core.workload import VariableUpdate, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What one worker does, or all ranks of several do together.
+    """The work of one worker, or of several ranks together.
 
     Args:
         workload: what to train.
-        devices: what each node, or a worker by itself, trains on.
+        devices: the devices of each node, or of a single worker.
         nodes: how many machines train together.
-        seed: for the initial weights and synthetic data.
+        seed: of the initial weights and synthetic data.
         slowdown: fraction of its throughput that the worker loses on purpose, 0 to below 1.
         data_dir: folder of the TFRecords that a pipeline reads; "" where none was named.
-        cores: that affinity and quota leave; None: each rank finds out its own.
+        cores: the cores that affinity and quota leave; None: each rank reads its own.
         names: users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`).
         reports_modules: whether the worker says which files its modules were loaded from.
         cold_caches: whether caches of compiled programs are switched off, as for the figure `first_step`.
@@ -41,7 +41,7 @@ class Job:
 
     @property
     def ranks_per_node(self) -> int:
-        """Processes on each node: Horovod starts one for each device, everything else one for all of them."""
+        """Processes on each node: with Horovod one for each device, otherwise one for all devices."""
         return self.devices.count if self.workload.variable_update is VariableUpdate.HOROVOD else 1
 
     @property
@@ -55,30 +55,30 @@ class Job:
         return self.ranks > 1 or self.workload.variable_update is VariableUpdate.HOROVOD
 
     def for_rank(self, local_rank: int) -> Job:
-        """What one rank trains: its share of the GPUs that are named."""
+        """Return the job of one rank: the same with its share of the GPUs."""
         count = self.devices.count // self.ranks_per_node
         uuids = self.devices.gpu_uuids[local_rank * count : (local_rank + 1) * count]
         return replace(self, devices=replace(self.devices, count=count, gpu_uuids=uuids))
 
 
 def digest() -> str:
-    """Ten digits that differ if any module of this package differs."""
+    """Return ten hexadecimal digits that change with any module of this package."""
     package = Path(__file__).parent.parent
-    found = hashlib.blake2s()
+    hashed = hashlib.blake2s()
     for file in sorted(package.rglob("*.py")):
-        found.update(str(file.relative_to(package)).encode() + file.read_bytes())
-    return found.hexdigest()[:10]
+        hashed.update(str(file.relative_to(package)).encode() + file.read_bytes())
+    return hashed.hexdigest()[:10]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What the driver tells a rank when all ranks have called.
+    """The other ranks, as the driver names them to a rank when all have connected.
 
     Args:
-        rank: this process's place, from 0.
-        addresses: "host:port" for each rank, by rank; each reserved its own.
-        hosts: the name of each rank's host, by rank.
-        timeout_seconds: an exchange of gradients that takes longer fails.
+        rank: this process's rank, from 0.
+        addresses: "host:port" by rank; each rank has reserved its own.
+        hosts: the hosts' names, by rank.
+        timeout_seconds: the time after which an exchange of gradients fails.
     """
 
     rank: int
@@ -88,15 +88,15 @@ class Cluster:
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return len(self.addresses)
 
     @property
     def local_rank(self) -> int:
-        """This rank's place among those of its host, from 0."""
+        """This rank's index among the ranks of its host, from 0."""
         return self.hosts[: self.rank].count(self.hosts[self.rank])
 
     @property
     def local_size(self) -> int:
-        """How many ranks run on this rank's host."""
+        """The number of ranks on this rank's host."""
         return self.hosts.count(self.hosts[self.rank])

@@ -1,4 +1,4 @@
-"""One test measured in one session, by itself or beside another side: what the history keeps and reports read."""
+"""One test measured in one session, alone or beside another side. The history keeps it, and reports read it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Interleaving(StrEnum):
 
 
 class Ended(StrEnum):
-    """Why no further pair was taken although the pairs decide nothing."""
+    """The reason why an undecided comparison took no further pair."""
 
     MAX_PAIRS = "max_pairs is reached"
     MAX_SECONDS = "the next pair would end after max_seconds"
@@ -37,15 +37,15 @@ class MeasuredSide:
     """The other side of an interleaved measurement: side a. Side b is the measurement's own workload.
 
     Args:
-        workload: what ran there.
-        throughput: over the other side's run of each pair.
+        workload: the workload of side a.
+        throughput: over side a's run of each pair.
         environment: software of its workers, name -> version.
-        name: what tables and messages call the workload; "" for no name of its own.
-        breakdown: what a step's time is spent on; None where no worker was asked.
+        name: the workload's name in tables and messages; "" where the test gives none.
+        breakdown: of a step's time; None where no worker measured it.
         interleaving: how the runs of a pair were interleaved.
-        fallback: why windows were not interleaved although the pipelines allow it; "" where they were, or do not.
-        ended: why there are no more pairs although they decide nothing; None where they decide.
-        is_of_session: whether it is the session's other side, as with --tfperf-base; False for a `throughput.compare`,
+        fallback: why runs alternated although the pipelines allow interleaved windows; "" otherwise.
+        ended: why an undecided comparison took no further pair; None where the pairs decide.
+        is_of_session: whether it is the session's other side, as with --tfperf-base; False for `throughput.compare`,
             whose two sides both run the current code.
     """
 
@@ -65,34 +65,33 @@ class Measurement:
     """A workload measured on a topology in one session: runs, or pairs with another side.
 
     Args:
-        test: pytest's node id; "" of a log.
-        session: the session's id, the same for all of its measurements; "" of a log.
-        workload: what was trained, or the user's command that ran.
+        test: pytest's node id; "" for a log.
+        session: the session's id, the same for all of its measurements; "" for a log.
+        workload: the workload that was trained, or the user's command that ran.
         topology: nodes x devices per node, as in "1x4".
         machine: the machine's key.
         devices: the devices in words, "2x Tesla P100" or "2 virtual CPU devices on 2 of 2 cores of ...".
-        runs: the runs that count, in the order they were made; none beside another side, which is measured in pairs.
-        throughput: the runs summarised; beside another side, b's run of each pair.
-        discarded: disturbed runs, which count for nothing; kept to be shown.
+        runs: the runs that count, in order; none beside another side, which is measured in pairs.
+        throughput: the summary of the runs; beside another side, of b's run of each pair.
+        discarded: disturbed runs, which do not count but are shown.
         pairs: interleaved runs of the other side or the reference environment (a), and of the current code (b).
-        discarded_pairs: disturbed pairs, which count for nothing.
+        discarded_pairs: disturbed pairs, which do not count but are shown.
         gpu: the GPUs' name, "" on CPUs.
-        gpu_fp32_tflops: one GPU's peak FP32 rate; None on CPUs and where it isn't known.
-        gpu_memory_gb_per_sec: one GPU's peak memory rate in 10^9 bytes/s; None on CPUs and where it isn't known.
-        name: what the test calls the workload in tables and messages; "" for no name of its own.
+        gpu_fp32_tflops: peak FP32 rate of each GPU; None on CPUs and where it isn't known.
+        gpu_memory_gb_per_sec: peak memory rate of each GPU in 10^9 bytes/s; None on CPUs and where it isn't known.
+        name: the workload's name in tables and messages; "" where the test gives none.
         file: the log or the exported measurement that was replayed; "" where it was measured.
-        verdicts: on the throughput, then on each figure that was asked for; without an outcome where nothing was
-            judged.
-        other: the other side; None where the workload was measured by itself.
-        recording: what a new baseline still wants; None if none is being recorded.
-        is_refused: its runs were to be a baseline, and are none.
-        document: a published figure for the same workload and topology, shown beside it; it may be of another machine.
-        breakdown: what a step's time is spent on; None if no worker measured it.
-        profile: a few more steps under TensorFlow's profiler; None where none was asked for.
+        verdicts: on the throughput, then on each further figure; without an outcome where nothing was judged.
+        other: the other side; None where the workload was measured alone.
+        recording: the runs that a new baseline still wants; None if none is being recorded.
+        is_refused: whether its runs were refused as a baseline.
+        document: a published figure for the same workload and topology, perhaps of another machine, to be shown.
+        breakdown: of a step's time; None if no worker measured it.
+        profile: of a few more steps under TensorFlow's profiler; None where none was asked for.
         environment: software of the worker and settings of the machine, name -> version.
         commit: the git commit of the tests' repository, "" outside of one.
         time: when it finished, ISO 8601 with its zone.
-        seconds: how long it took, with compilation and confirmation.
+        seconds: the duration, compilation and confirmation included.
     """
 
     test: str
@@ -125,22 +124,22 @@ class Measurement:
 
     @property
     def key(self) -> Key:
-        """What identifies its baseline within the machine's file."""
+        """The key of its baseline within the machine's file."""
         return Key(self.workload.id, self.topology)
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict on its throughput; None where that was only measured."""
+        """The verdict on the throughput; None where it was only measured."""
         return next((verdict for verdict in self.verdicts[:1] if verdict.outcome is not None), None)
 
     @property
     def figures(self) -> tuple[Verdict, ...]:
-        """The verdicts on its figures beside the throughput."""
+        """The verdicts on the figures beside the throughput."""
         return self.verdicts[1:]
 
     @property
     def ratio(self) -> float:
-        """Its throughput over the other side's, b / a; NaN without another side."""
+        """The throughput divided by the other side's, b / a; NaN without another side."""
         return math.nan if self.other is None else 1 + (self.verdicts[0].change or 0.0)
 
     @property
@@ -158,12 +157,12 @@ class Measurement:
 
     @property
     def outcome(self) -> Outcome | None:
-        """The worst outcome of its verdicts; None where it was only measured."""
+        """The worst outcome of the verdicts; None where it was only measured."""
         return worst(verdict.outcome for verdict in self.verdicts)
 
     @property
     def is_valid(self) -> bool:
-        """Whether its throughput can be used; a figure that is INVALID costs only its own value."""
+        """Whether the throughput can be used; another figure that is INVALID loses only its own value."""
         return not any(verdict.outcome is Outcome.INVALID for verdict in self.verdicts[:1])
 
     @property
@@ -173,7 +172,7 @@ class Measurement:
 
     @property
     def workers(self) -> int:
-        """Workers that were started for it: runs, discarded runs, and two for each pair."""
+        """The number of workers that were started: for runs, discarded runs, and two for each pair."""
         return max(1, len(self.runs) + len(self.discarded) + 2 * (len(self.pairs) + len(self.discarded_pairs)))
 
     @property
@@ -183,12 +182,12 @@ class Measurement:
 
 
 class InvalidMeasurement(MeasurementError):
-    """A `MeasurementError` for what was measured and does not count; `reports.invalid` words it.
+    """A `MeasurementError` whose runs were all INVALID; `reports.invalid` words it.
 
     Args:
-        verdict: INVALID, and why.
-        subject: what was measured.
-        runs: those that led to the verdict, at least one.
+        verdict: INVALID, with its reason.
+        subject: the workload or command.
+        runs: the runs that led to the verdict, at least one.
         where: as in a `MeasurementError`.
     """
 
@@ -198,20 +197,20 @@ class InvalidMeasurement(MeasurementError):
 
     @property
     def disturbance(self) -> Disturbance | None:
-        """What disturbed the last run; None where nothing did."""
+        """The last disturbance of a run; None where no run was disturbed."""
         return next((run.disturbance for run in reversed(self.runs) if run.disturbance), None)
 
 
 UNSET_BY_DEFAULT = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
-"""Names in an environment that are absent where nobody set them, so that setting one is a change."""
+"""Names that an environment lacks unless the user sets them, so that their presence is a change."""
 
 OUTSIDE = {"driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_power_capped"}
-"""Names in an environment that belong to the machine: a reference environment does not bring them back."""
+"""Names in an environment that belong to the machine, which a reference environment does not restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentChange:
-    """One name in two environments, and its values, None where it is not set: "tensorflow 1.3.0 -> 2.21.0"."""
+    """A name whose value, None where unset, differs between two environments: "tensorflow 1.3.0 -> 2.21.0"."""
 
     name: str
     then: str | None
@@ -223,17 +222,17 @@ class EnvironmentChange:
 
 
 def changes_since(baseline: Baseline, environment: Mapping[str, str]) -> list[EnvironmentChange]:
-    """What differs between a baseline's software and today's, sorted by name."""
+    """Return the changes from a baseline's software to today's, sorted by name."""
     return _changes(dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part), environment)
 
 
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:
-    """`changes_since` in words: "tensorflow 1.3.0 -> 2.21.0"."""
+    """Return `changes_since` in words: "tensorflow 1.3.0 -> 2.21.0"."""
     return list(map(str, changes_since(baseline, environment)))
 
 
 def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What differs between two environments in words, sorted by name."""
+    """Return the changes between two environments in words, sorted by name."""
     return list(map(str, _changes(then, now)))
 
 
@@ -246,9 +245,9 @@ def _changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[Environmen
 
 
 def compared_names(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What two environments can be compared in, sorted.
+    """Return the names by which two environments can be compared, sorted.
 
-    A version that only one of them has is left out. A setting that only one of them has was set or unset since.
+    A version that only one of them has is left out; a setting that only one of them has is a change.
     """
     names = then.keys() & now.keys()
     if then:

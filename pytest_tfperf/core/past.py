@@ -1,4 +1,4 @@
-"""What the history knows: earlier measurements, for tables, plots and later verdicts, and lasting changes."""
+"""Values that are read from the history: earlier results, for tables, plots and later verdicts; lasting changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROVISIONAL: Final = " (provisional)"
 
 @lru_cache(maxsize=2**18)  # a year of 300 tests, each read several times
 def moment(time: str) -> datetime:
-    """An ISO time; one without a zone is taken as UTC, and text that is no time as the oldest of all."""
+    """Parse an ISO time; without a zone it is taken as UTC, and any other text is the oldest of all times."""
     try:
         parsed = datetime.fromisoformat(time)
     except ValueError:
@@ -30,30 +30,29 @@ def moment(time: str) -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastResult:
-    """What the history knows about a measurement, or about one of its figures, without reading all of it.
+    """The throughput of an earlier measurement, or one of its other figures, as the history's columns have it.
 
     Args:
-        id: of the measurement, the same in every history that holds it.
+        id: the measurement's id, the same in every history that holds it.
         session: the session's id.
         time: when it finished, ISO 8601 with its zone.
         test: pytest's node id.
-        name: what the test called the workload; "" for no name of its own.
+        name: the workload's name in the test; "" where the test gives none.
         machine: the machine's key.
         workload, topology: the workload's id, and nodes x devices per node.
-        unit: what was counted: "images", "tokens".
-        value: the throughput in units per second; of a figure its value in its unit, which may be 0 or negative.
-        low, high: its 95 % confidence interval; of a figure the value twice, because none is known.
-        outcome: of the throughput or the figure alone; None where it was not judged, or not decided yet.
-        is_provisional: whether it was judged against earlier sessions, for want of a row.
-        test_outcome: the worst of the throughput's and all figures' outcomes, as tables show it: "PASS (provisional)";
-            "" for none.
-        reference: of the row that it was judged against; None where there is none.
+        unit: of the throughput, as in `Run`: "images", "tokens"; of another figure its own.
+        value: the throughput in units per second; another figure's value, which may be 0 or negative, in its unit.
+        low, high: its 95 % confidence interval; of another figure the value twice, because no interval is known.
+        outcome: of this figure alone; None where it was not judged, or not decided yet.
+        is_provisional: whether it was judged against earlier sessions, for lack of a row.
+        test_outcome: the worst outcome of the test's figures, as tables show it: "PASS (provisional)"; "" for none.
+        reference: the baseline that it was judged against; None where there was none.
         runs: fresh runs that count.
-        seconds: that all of its workers took.
+        seconds: time of all workers.
         commit: the git commit of the tests' repository, "" outside of one.
         is_slowed_on_purpose: whether `--tfperf-inject-slowdown` was given.
-        place: where a program printed a figure's values, as "at step 400"; "" for what is measured.
-        figure: what unit, values, outcome and reference are of, as the test asks for it now; None for the throughput.
+        place: where a program printed the values, as "at step 400"; "" for a measured figure.
+        figure: the figure, as the test asks for it now; None for the throughput.
     """
 
     id: str
@@ -81,7 +80,7 @@ class PastResult:
 
     @classmethod
     def of(cls, measurement: Measurement) -> Self:
-        """What a history that keeps this measurement says of it; `id` is empty."""
+        """Make the result of a measurement's throughput; `id` is empty."""
         m, t = measurement, measurement.throughput
         verdict = m.verdict if m.verdict is not None and m.verdict.is_decided else None
         is_slowed = "injected_slowdown" in m.environment
@@ -114,32 +113,32 @@ class PastResult:
 
     @classmethod
     def of_figures(cls, measurement: Measurement) -> list[Self]:
-        """The same of each of its figures that was measured."""
+        """Make the result of each further figure that has a value; `id` is empty."""
         whole = cls.of(measurement)
         return [
             replace(
                 whole,
-                unit=one.figure.unit or "",
-                value=one.value,
-                low=one.value,
-                high=one.value,
-                outcome=one.outcome if one.is_decided else None,
+                unit=verdict.figure.unit or "",
+                value=verdict.value,
+                low=verdict.value,
+                high=verdict.value,
+                outcome=verdict.outcome if verdict.is_decided else None,
                 is_provisional=False,
-                reference=one.compared_with,
-                place=" and ".join(one.places),
-                figure=one.figure,
+                reference=verdict.compared_with,
+                place=" and ".join(verdict.places),
+                figure=verdict.figure,
             )
-            for one in measurement.figures
-            if one.value is not None
+            for verdict in measurement.figures
+            if verdict.value is not None
         ]
 
     def is_like(self, other: PastResult) -> bool:
-        """Whether the two are of one series: they count the same, and were printed at the same place."""
+        """Whether the two belong to one series: they have the same unit, and were printed at the same place."""
         return (self.unit, self.place) == (other.unit, other.place)
 
     @property
     def better(self) -> Better:
-        """Which change is good."""
+        """The direction in which it is better."""
         return Better.HIGHER if self.figure is None else Better(self.figure.better or "")
 
     @property
@@ -151,11 +150,11 @@ class PastResult:
     def outcomes(self) -> tuple[Outcome, ...]:
         """Its own outcome and its test's; the test's may be of a figure that could not be measured."""
         of_test = self.test_outcome.removesuffix(_PROVISIONAL)
-        return tuple(Outcome(one) for one in (self.outcome, of_test) if one)
+        return tuple(Outcome(word) for word in (self.outcome, of_test) if word)
 
     @property
     def key(self) -> Key:
-        """Workload, topology and figure, which one machine's results are told apart by."""
+        """Workload, topology and figure: the key of the result among those of its machine."""
         return Key(self.workload, self.topology, self.figure.name if self.figure else "")
 
 
@@ -165,12 +164,12 @@ def _word(outcome: Outcome | None, *, is_provisional: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionChanges:
-    """How the runs of an earlier session changed against a baseline row: its last measurement against it.
+    """The changes of an earlier session's runs from a baseline row, by the last measurement against that row.
 
     Args:
         session: the session's id.
-        changes: of each run ln(images/s / reference), less the drift common to all tests of that session.
-        outcome: what the session decided.
+        changes: ln(images/s / reference) of each run, less the drift common to all tests of that session.
+        outcome: the verdict's.
     """
 
     session: str
@@ -180,12 +179,12 @@ class SessionChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierMeasurement:
-    """What one measurement of an earlier session gave, for a provisional reference.
+    """A measurement of an earlier session, for a provisional baseline.
 
     Args:
         session: the session's id.
         date: ISO date.
-        unit: what was counted, as in `Run`.
+        unit: as in `Run`.
         gpu: the GPUs' name, "" on CPUs.
         runs: the values of its undisturbed runs.
         environment, commit: as in `Measurement`.
@@ -201,7 +200,7 @@ class EarlierMeasurement:
 
     @classmethod
     def of(cls, measurement: Measurement) -> Self:
-        """What a later session will know of this measurement."""
+        """Make the value that a later session will read."""
         values = zip(measurement.runs, measurement.throughput.runs, strict=True)
         return cls(
             session=measurement.session,
@@ -215,7 +214,7 @@ class EarlierMeasurement:
 
 
 class ChangeKind(StrEnum):
-    """`step`: from one session to the next; `decline`, `rise`: little by little, over a week or longer."""
+    """`step`: from one session to the next; `decline`, `rise`: gradually, over a week or longer."""
 
     STEP = "step"
     DECLINE = "decline"
@@ -224,7 +223,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastingChange:
-    """One lasting change of a throughput or a figure that the history shows.
+    """A lasting change of a throughput or another figure over sessions.
 
     Args:
         machine: the machine's key.
@@ -233,12 +232,12 @@ class LastingChange:
         kind: a step, or a slow decline or rise.
         session, time: the first session after the step, or of the slow change.
         last_session: the last session of a slow change; the same as `session` for a step.
-        found_session: the session that first had enough points to tell.
+        found_session: the session that first had enough points to detect it.
         commit_before, commit_after: commits of the tests' repository, in the last session before and in `session`.
-        size: as a fraction of the value before, -0.03 for 3 % slower; over the whole of a slow change.
+        size: fraction of the value before, -0.03 for 3 % slower; of a slow change over its whole course.
         low, high: its 95 % confidence interval.
-        sessions_since: sessions with a measurement of it from `session` on, that one included.
-        better: which change is good.
+        sessions_since: sessions that measured it from `session` on, which is included.
+        better: the direction in which the figure is better.
     """
 
     machine: str
@@ -259,5 +258,5 @@ class LastingChange:
 
     @property
     def is_worse(self) -> bool:
-        """Whether it is a change for the worse; each one is of a figure that should stay the same."""
+        """Whether it is a change for the worse, as every change is of a figure that should stay the same."""
         return self.better is Better.SAME or (self.size < 0) == (self.better is Better.HIGHER)

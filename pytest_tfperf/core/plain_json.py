@@ -1,7 +1,7 @@
 """Frozen dataclasses as plain JSON values and back, checked field by field; an error names the field by its path.
 
-JSON has no infinity and no NaN, so these numbers are the words "inf", "-inf" and "nan". A named tuple is a list. A noun
-that prints as one word and has `parse` (a workload, a link) is that word, and a path its text.
+JSON has no infinity and no NaN, so they are the strings "inf", "-inf" and "nan". A named tuple is a list. A class with
+`parse` (a workload, a link) is the string that it prints as, and a path is a string, too.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NO_NUMBERS = ("inf", "-inf", "nan")
 
 
 def build(cls: type[T], value: object, where: str, *, newer: bool = False) -> T:
-    """A `cls` from a JSON object; a field with a default may be missing.
+    """Build a dataclass from a JSON object; a field with a default may be missing.
 
     Args:
         cls: a frozen dataclass.
         value: the object.
-        where: what it is, for errors.
-        newer: whether a newer version may have written it, whose unknown fields are left out.
+        where: its name in errors.
+        newer: whether a newer version may have written it; its unknown fields are then left out.
 
     Raises:
         TfperfError: not an object, an unknown or missing field, or a value of the wrong type; names the path.
@@ -52,12 +52,12 @@ def build(cls: type[T], value: object, where: str, *, newer: bool = False) -> T:
 
 @cache  # a session of 300 measurements has 35,000 objects, and hints are evaluated as text
 def _fields(cls: type) -> tuple[dict[str, Any], dict[str, Field[Any]]]:
-    """The fields' types, and the fields, by their names."""
+    """Return the types of the fields and the fields, each by name."""
     return get_type_hints(cls), {f.name: f for f in fields(cls)}
 
 
 def plain(value: Any) -> Any:
-    """Values that json.dumps can write and `build` reads again."""
+    """Return values that json.dumps can write and `build` can read again."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # "inf", "-inf" or "nan"
     if hasattr(value, "parse") or isinstance(value, Path):
@@ -101,7 +101,7 @@ def _value(hint: Any, value: object, where: str, newer: bool) -> Any:
 
 
 def _one_of_kinds(kinds: list[Any], value: object, where: str, newer: bool) -> Any:
-    """The first kind that takes the value, as a workload's or else a command's id; of none, the first's error."""
+    """Read the value as the first kind that accepts it (a workload's or a command's id), or raise the first error."""
     faults = []
     for kind in kinds:
         try:

@@ -1,4 +1,4 @@
-"""The shell command that runs one test again, as messages print it."""
+"""The shell command that runs a test again, as messages show it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class RerunCommand:
-    """What a command needs, besides a test's name, to measure the test in the same way.
+    """The parts of a rerun command that do not depend on the test.
 
     Args:
-        options: the options of this session that affect what is measured, as shell words, each after a space.
-        root: pytest's rootdir; node ids start from it.
-        folder: where pytest was called; a path on the command line starts from it.
-        arguments: what pytest was called with, as shell words, each after a space, without what affects one session.
+        options: this session's options that affect measurements, as shell words, each after a space.
+        root: pytest's rootdir, which node ids are relative to.
+        folder: the folder that pytest was called in, which paths on a command line are relative to.
+        arguments: pytest's arguments, as shell words, each after a space, without options of this session only.
     """
 
     options: str = ""
@@ -26,7 +26,7 @@ class RerunCommand:
     arguments: str = ""
 
     def of(self, test: str) -> str:
-        """The command for the test with this node id.
+        """Return the command for the test with this node id.
 
         >>> RerunCommand(" --tfperf-machine=box").of("perf_tests/test_a.py::test_b[1]")
         "pytest 'perf_tests/test_a.py::test_b[1]' --tfperf-machine=box"
@@ -43,4 +43,4 @@ class RerunCommand:
 
 
 FROM_ROOTDIR: Final = RerunCommand()
-"""Called in rootdir, without options."""
+"""For pytest called in rootdir without options."""

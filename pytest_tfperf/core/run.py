@@ -1,7 +1,4 @@
-"""One run: how many steps it takes, who is told of its progress, and the raw data that it gave.
-
-The data are as workers (or a log) gave them; nothing is summarised here.
-"""
+"""A run: the plan of its steps, the observers of its progress, and its raw data as a worker or a log gave them."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ from pytest_tfperf.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much a run measures.
+    """The extent of a run.
 
     Args:
-        steps: the most steps that are timed (its `num_batches`).
+        steps: the most steps that are timed (`num_batches` of tf_cnn_benchmarks).
         warmup_steps: the least steps before them that are not timed (its `num_warmup_batches`).
-        max_seconds: timing ends here even where steps are left, but not before three windows: fewer have no error.
-        counts_readings: what a user's command prints is counted, in the place of steps.
-        until_end: a user's command is read to its end, whatever `steps` says.
+        max_seconds: the time after which timing ends early, though not before three windows: fewer have no error.
+        counts_readings: whether `steps` counts the readings of a user's command.
+        until_end: whether a user's command is read to its end, whatever `steps` says.
         also: the figures that a run measures beside its throughput.
 
     Raises:
@@ -52,7 +49,7 @@ class Plan:
 
 
 ONE_WINDOW = Plan(steps=1, warmup_steps=0)
-"""What a smoke run measures: does the test start at all?"""
+"""The plan of a smoke run, which only shows whether the test starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +69,30 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one fresh worker process measured.
+    """The data of one fresh worker process, or of a log.
 
     Args:
         windows: the timed windows, in order.
         examples_per_step: batch size times replicas, over all nodes, in units: a batch of token ids may count tokens.
-        unit: what is counted: "images", "examples", "tokens", or a user's own word.
-        warmup: the windows before them, which are not counted; also those that turned out not to be steady yet.
-        compile_seconds: the first call: tracing, compiling and one step; None in a log.
-        stated_examples_per_sec: the total that a log's program printed itself, which then is the run's throughput.
-        environment: what the worker ran on: versions, options; "tensorflow" -> "2.21.0".
+        unit: the unit of an example: "images", "examples", "tokens", or a user's own word.
+        warmup: the windows before the timed ones, including those that proved not to be steady yet.
+        compile_seconds: time of the first call: tracing, compiling and one step; None for a log.
+        stated_examples_per_sec: the total that a log's program printed, which is then the run's throughput.
+        environment: the worker's versions and options, "tensorflow" -> "2.21.0".
         disturbance: why the run is discarded; None for a good run.
         log: the worker's log file, or the log that was replayed.
         telemetry: clocks, load, temperature and the like during the run; None where nothing was sampled.
-        polls: the same second by second, without processes' names, from the first window of the warm-up on; of a user's
+        polls: telemetry of each second, without processes' names, from the first window of the warm-up on; for a user's
             command from its first timed window.
-        step_profile: what a step spends its time on; None where the worker was not asked.
-        fetches: each step fetches its batch from an input pipeline, so a stall and the batches that were ready after
-            it belong together.
-        not_read: of a user's command: lines with a rate that were not read, and why; "" for none.
-        figures: what was asked for beside the throughput, by name; a figure that the run could not tell is missing.
-        figure_ranks: of several ranks, the one whose value it is: the largest memory, the slowest first step.
-        figure_places: of each figure that a program printed, where: "at step 400", "at the end". Values of different
-            places are not compared.
+        step_profile: the parts of a step; None where the worker was not asked.
+        fetches: whether each step fetches its batch from an input pipeline, so that a stall and the batches that were
+            ready after it belong together.
+        not_read: for a user's command, the lines with a rate that were not read, and why; "" for none.
+        figures: the values of the figures beside the throughput, by name, without those that the run did not give.
+        figure_ranks: for several ranks, the rank that a figure's value is of: the largest memory, the slowest first
+            step.
+        figure_places: where a program printed each figure: "at step 400", "at the end". Values of different places
+            are not compared.
     """
 
     windows: tuple[Window, ...]
@@ -118,14 +116,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two runs that were interleaved, so that whatever the machine did meanwhile hit both alike.
+    """Two interleaved runs, so that changes of the machine affect both alike.
 
     Args:
         a, b: the two runs; in a check, the reference environment and the current one.
         log_ratio: ln(throughput of b / throughput of a).
-        error: standard error of `log_ratio` from the windows; what sets two processes apart is not in it.
-        unevenness: the most by which disturbances can have changed `log_ratio`: above 0 where a lost more time to them.
-        is_even: whether both sides were disturbed alike, or not at all. Another pair counts only where no try is even.
+        error: standard error of `log_ratio` from the windows, without the differences between processes.
+        unevenness: the most by which disturbances can have changed `log_ratio`; above 0 where a lost more time to them.
+        is_even: whether both sides were disturbed alike, or not at all. An uneven pair counts only where no try is
+            even.
     """
 
     a: Run
@@ -137,7 +136,7 @@ class Pair:
 
     @property
     def disturbance(self) -> Disturbance | None:
-        """What disturbed one of its runs or both; None if nothing did."""
+        """The disturbance of a, or else of b; None if neither was disturbed."""
         return self.a.disturbance or self.b.disturbance
 
     @property
@@ -147,14 +146,14 @@ class Pair:
 
 
 WINDOW_SECONDS: Final = 0.15
-"""How long a window is timed: much longer than the overhead of a call, shorter than most disturbances."""
+"""The length of a window: much longer than the overhead of a call, shorter than most disturbances."""
 
 Enough = Callable[[Run], bool]
-"""Called every ten windows with the run so far; returns whether it may stop."""
+"""A function that gets the run so far every ten windows, and returns whether it may end."""
 
 
 class OwnRun(StrEnum):
-    """What the runs of a test itself are called; they are numbered in a progress line."""
+    """The labels of a test's own runs, which a progress line numbers."""
 
     FIRST = "run"
     CONFIRMATION = "confirmation run"
@@ -163,26 +162,26 @@ class OwnRun(StrEnum):
 
 
 class WindowObserver(Protocol):
-    """Gets the windows of a run."""
+    """An observer of a run's windows."""
 
     def window(self, run: Run, plan: Plan) -> None:
-        """A timed window has ended; `run` holds all windows so far."""
+        """Note that a timed window has ended; `run` holds all windows so far."""
 
     def ended(self, run: Run) -> None:
-        """The last window has ended; in `run`, windows before the steady state count as warm-up."""
+        """Note that the last window has ended; in `run`, windows before the steady state count as warm-up."""
 
 
 class Observer(WindowObserver, Protocol):
-    """Gets the progress of a measurement."""
+    """An observer of a measurement's progress."""
 
     def begin(self, label: str) -> None:
-        """A run begins: an `OwnRun`, "reference environment", "on device data", ..."""
+        """Note that a run begins: an `OwnRun`, "reference environment", "on device data", ..."""
 
     def phase(self, name: str) -> None:
-        """A phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
+        """Note that a phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
 
     def disturbed(self, disturbance: Disturbance) -> None:
-        """Something disturbed the run that has ended."""
+        """Note that the run that has ended was disturbed."""
 
     def done(self) -> None:
-        """The worker has ended, whether or not it finished."""
+        """Note that the worker has ended, successfully or not."""

@@ -1,4 +1,4 @@
-"""The throughput tests that pytest selected, and what is known of each before it runs."""
+"""The throughput tests that pytest selected, and the facts about each that are known before it runs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pytest_tfperf.errors import TfperfError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedTest:
-    """One test that asks for `throughput`.
+    """A test that uses the fixture `throughput`.
 
     Args:
         id: pytest's node id.
-        cpu: it is marked `cpu`.
-        gpu: it is marked `gpu`.
-        reads_data: one of its parameters is a pipeline that reads a data set.
-        is_important: it is marked `important`.
-        file, line: where it begins, the path from rootdir and the line from 1; "" and 0 where that is not known.
-        faults: what is wrong with its parameters; empty where it can run.
+        cpu: whether it is marked `cpu`.
+        gpu: whether it is marked `gpu`.
+        reads_data: whether one of its parameters is a pipeline that reads a data set.
+        is_important: whether it is marked `important`.
+        file, line: its source location, relative to rootdir and from 1; "" and 0 where that is not known.
+        faults: the errors of its parameters; empty where it can run.
     """
 
     id: str
@@ -33,7 +33,7 @@ class SelectedTest:
 
 
 class Selection:
-    """The throughput tests in pytest's order; none before pytest has collected them."""
+    """The selected throughput tests in pytest's order; none before pytest has collected them."""
 
     def __init__(self, tests: Iterable[SelectedTest] = ()) -> None:
         self.replace(tests)
@@ -54,25 +54,25 @@ class Selection:
 
     @property
     def tests(self) -> tuple[SelectedTest, ...]:
-        """All of them, in pytest's order."""
+        """All selected tests, in pytest's order."""
         return tuple(self._tests.values())
 
     @property
     def faulty(self) -> dict[str, tuple[TfperfError, ...]]:
-        """The tests that can't run as their parameters are, and why."""
-        return {one.id: one.faults for one in self._tests.values() if one.faults}
+        """The tests with invalid parameters, and their errors."""
+        return {test.id: test.faults for test in self.tests if test.faults}
 
     @property
     def marks(self) -> set[tuple[bool, bool]]:
         """The combinations of the marks `cpu` and `gpu` that occur."""
-        return {(one.cpu, one.gpu) for one in self._tests.values()}
+        return {(test.cpu, test.gpu) for test in self.tests}
 
     def runnable(self, *, has_gpus: bool, has_data: bool) -> list[SelectedTest]:
-        """The tests that can run on such a machine, as far as marks and parameters tell."""
+        """Return the tests that can run on such a machine, by their marks and parameters."""
         return [
-            one
-            for one in self._tests.values()
-            if not one.faults and (has_data or not one.reads_data) and (has_gpus or one.cpu or not one.gpu)
+            test
+            for test in self.tests
+            if not test.faults and (has_data or not test.reads_data) and (has_gpus or test.cpu or not test.gpu)
         ]
 
 
@@ -82,10 +82,10 @@ class Choice:
 
     Args:
         run: their node ids, in the order in which they run.
-        left_out: the others, with the seconds that each would take.
-        limit_seconds: how long the session may take.
-        option: what set this limit.
-        remarks: what kept the choice from being better; lines for the user.
+        left_out: the other tests, with the seconds that each would take.
+        limit_seconds: the most time that the session may take.
+        option: the option that sets this limit.
+        remarks: reasons why the choice is not better, as lines for the user.
     """
 
     run: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What came of a whole session: verdicts that keep software and machine apart, and what its tests gave and showed."""
+"""The result of a whole session: verdicts that tell software and machine apart, and its tests' results."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from pytest_tfperf.errors import TfperfError
 
 
 class DoubtKind(StrEnum):
-    """Why a verdict on a session is INCONCLUSIVE."""
+    """The reasons why a verdict on a session is INCONCLUSIVE."""
 
     UNDECIDED = "undecided"  # more pairs could decide
     WITHIN_NOISE = "within noise"  # slower by more than the tolerance, but not by more than noise explains
     TESTS_DISAGREE = "tests disagree"
-    FEW_TESTS = "few tests"  # of the session have a baseline
-    FEW_WITH_PAIRS = "few with pairs"  # of those that have a baseline
-    NO_PAIRS = "no pairs"  # could be taken of any test that was to be compared
+    FEW_TESTS = "few tests"  # too few tests of the session have a baseline
+    FEW_WITH_PAIRS = "few with pairs"  # too few tests that have a baseline also have pairs
+    NO_PAIRS = "no pairs"  # no chosen test could be measured in pairs
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Why a verdict on a session is INCONCLUSIVE, though its change may lie beyond its threshold.
+    """The reason why a verdict on a session is INCONCLUSIVE, though its change may lie beyond its threshold.
 
     Args:
-        kind: the reason.
-        found, needed: how many tests there were, and how many it takes to fail the session; 0 if it isn't their number.
+        found, needed: the number of tests, and the number that could fail the session; 0 where numbers are not the
+            reason.
     """
 
     kind: DoubtKind
@@ -44,18 +44,18 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareVerdict:
-    """The current environment against the reference environment, over the sentinel tests of a session.
+    """The verdict on the current environment against the reference environment, over a session's sentinel tests.
 
     Args:
         outcome: REGRESSED, INCONCLUSIVE, TOO_NOISY or PASS.
         change: the middle over the sentinels, as a fraction, -0.03 for 3 % slower; None without any pair.
         low, high: its 95 % confidence interval; infinite without any pair.
         threshold: the slowdown, a positive fraction, from which the session fails; None where any drop is accepted.
-        tests: sentinels that have pairs.
-        pairs: interleaved pairs over all of them.
+        tests: the number of sentinels that have pairs.
+        pairs: the number of interleaved pairs over all sentinels.
         wants: the pairs that each sentinel needs, if any.
         doubt: why it is INCONCLUSIVE; None where it is not.
-        failures: sentinels that the current environment failed, or that were always disturbed, and why.
+        failures: sentinels that failed in the current environment or were always disturbed, and why.
     """
 
     outcome: Outcome
@@ -71,7 +71,7 @@ class SoftwareVerdict:
 
     @classmethod
     def without_pairs(cls, failures: Mapping[str, str]) -> Self:
-        """The verdict where no test could be compared with the reference environment."""
+        """Make the verdict where no test could be compared with the reference environment."""
         return cls(
             outcome=Outcome.INCONCLUSIVE,
             change=None,
@@ -87,16 +87,16 @@ class SoftwareVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineVerdict:
-    """How far the machine moved since its baselines were recorded; one for a session.
+    """The verdict on the machine against its baselines; one for a session.
 
     Args:
         outcome: PASS, REGRESSED, IMPROVED, TOO_NOISY, or INCONCLUSIVE where too few tests show a slowdown.
         change: the middle over tests, as a fraction, -0.08 for 8 % slower.
         low, high: its 95 % confidence interval.
         threshold: the slowdown, a positive fraction, from which the session fails.
-        tests: tests that it rests on.
-        is_apart: it rests on runs of the reference environment; else `change` holds the software's share as well.
-        no_pairs: there is a reference environment, but no test could be compared with it.
+        tests: the number of tests that it rests on.
+        is_apart: whether it rests on runs of the reference environment; if not, `change` includes the software's share.
+        no_pairs: whether there is a reference environment, but no test could be compared with it.
         doubt: why it is INCONCLUSIVE; None where it is not.
     """
 
@@ -112,12 +112,12 @@ class MachineVerdict:
 
 
 class VerdictOn(StrEnum):
-    """What a verdict on a session is about."""
+    """The subject of a verdict on a session."""
 
     SOFTWARE = "software"
     MACHINE = "machine"
     TOGETHER = "together"
-    """Software and machine, where nothing tells them apart."""
+    """Software and machine, where they cannot be told apart."""
     DRIFT = "drift"
     """A lasting change for the worse over many sessions."""
 
@@ -127,7 +127,7 @@ class DriftVerdict:
     """Changes for the worse that have lasted over sessions; they fail the session that shows them.
 
     Args:
-        slowdowns: at least one, of throughputs or figures; histories have this name.
+        slowdowns: at least one change for the worse of a throughput or another figure; histories keep it by this name.
     """
 
     slowdowns: tuple[LastingChange, ...]
@@ -139,8 +139,8 @@ class SessionVerdict:
 
     Args:
         machine: the machine's key.
-        found: the verdict.
-        changed: what changed in the tests' environments since their recorded baselines.
+        found: the verdict itself.
+        changed: the changes of the tests' environments since their recorded baselines.
         telemetry: the machine's state during all runs; None where nothing was sampled.
     """
 
@@ -153,7 +153,7 @@ class SessionVerdict:
     def of(
         cls, found: SoftwareVerdict | MachineVerdict, machine: str, measurements: Iterable[Measurement]
     ) -> SessionVerdict:
-        """The verdict, with what the session's measurements on the machine show beside it."""
+        """Add the environment's changes and the telemetry of the session's measurements on the machine."""
         measurements = list(measurements)
         of_rows = [m for m in measurements if m.verdict and m.verdict.against is not Against.EARLIER_SESSIONS]
         recorded = [(m, m.verdict.baseline) for m in of_rows if m.verdict and m.verdict.baseline]
@@ -161,13 +161,13 @@ class SessionVerdict:
         return cls(
             machine=machine,
             found=found,
-            changed=tuple(dict.fromkeys(one for m, row in recorded for one in changes_since(row, m.environment))),
+            changed=tuple(dict.fromkeys(each for m, row in recorded for each in changes_since(row, m.environment))),
             telemetry=merged(run.telemetry for run in runs),
         )
 
     @property
     def kind(self) -> VerdictOn:
-        """What it is about."""
+        """The verdict's subject."""
         match self.found:
             case SoftwareVerdict():
                 return VerdictOn.SOFTWARE
@@ -178,33 +178,34 @@ class SessionVerdict:
 
     @property
     def outcome(self) -> Outcome:
-        """REGRESSED fails the session."""
+        """The verdict's outcome; REGRESSED fails the session."""
         return Outcome.REGRESSED if isinstance(self.found, DriftVerdict) else self.found.outcome
 
     @property
     def change(self) -> float | None:
-        """What it found, as a fraction; None of a drift, which is one of several tests."""
+        """The verdict's change, as a fraction; None for a drift, where each test has its own."""
         return None if isinstance(self.found, DriftVerdict) else self.found.change
 
 
 def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
-    """The machines that are REGRESSED as a whole, or their software; a drift of single tests is neither."""
-    return {one.machine for one in verdicts if one.outcome is Outcome.REGRESSED and one.kind is not VerdictOn.DRIFT}
+    """Return the machines that are REGRESSED as a whole, or whose software is; a drift of single tests is neither."""
+    regressed = [verdict for verdict in verdicts if verdict.outcome is Outcome.REGRESSED]
+    return {verdict.machine for verdict in regressed if verdict.kind is not VerdictOn.DRIFT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """What came of a session.
+    """All results of a session.
 
     Args:
         selection: the throughput tests that pytest selected.
-        results: what they gave, in order.
+        results: their measurements, in order.
         verdicts: on software and machine as a whole.
-        not_measured: of each test that ended in an error, that error.
-        refused: of each test that was measured and whose baseline was refused, the error.
+        not_measured: the error of each test that ended in an error.
+        refused: the error of each test that was measured, but refused as a baseline.
         left_out: tests that there was no time for, and the seconds that each would take.
-        remarks: further lines of its summary.
-        keeps_history: whether it added what it measured to the history.
+        remarks: further lines of the summary.
+        keeps_history: whether its measurements were added to the history.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -229,18 +230,17 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnrecordedTests:
-    """What the tests without a recorded baseline show: medians over them, as fractions; None if no test shows it.
+    """The tests without a recorded baseline: medians over them, as fractions; None where no test gives the fact.
 
     Args:
-        tests: how many.
-        judged: how many of them were judged against earlier sessions.
-        disturbances: of each test without an undisturbed run, which is no reference for the next session: what
-            disturbed its last run.
-        within_runs: standard error of one run, from its windows.
+        tests: the number of tests.
+        judged: the number of tests that were judged against earlier sessions.
+        disturbances: the last disturbance of each test without an undisturbed run, which no later session can use.
+        within_runs: standard error of a run, from its windows.
         between_runs: standard deviation between fresh runs, pooled over the tests; None before two earlier sessions.
-        detectable: the slowdown that the next session detects, with 95 % power.
-        detectable_recorded: the same with a baseline of five runs.
-        too_noisy_to_record: most tests' runs differ too much for a baseline.
+        detectable: minimum detectable slowdown (95 % power) in the next session.
+        detectable_recorded: minimum detectable slowdown with a baseline of five runs.
+        too_noisy_to_record: whether the runs of most tests differ too much for a baseline.
     """
 
     tests: int

@@ -1,6 +1,6 @@
-"""One thing that users can set, as a value, and the parsers of settings.
+"""A setting of the user's as a value, and the parsers of settings.
 
-A parser's ValueError continues the message after the text that was given, as in "'x' must be ...".
+A parser's ValueError continues the message after the given text, as in "'x' must be ...".
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from pytest_tfperf.lines import shortened
 T = TypeVar("T")
 
 DEFAULT: Final = "none"
-"""The text that stands for a setting's default, to switch off for one session what the ini file says."""
+"""The text that stands for a setting's default; it overrides the ini file for one session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting(Generic[T]):
-    """Something that users can set: as an option, a variable `TFPERF_NAME` or an ini value `tfperf_NAME`.
+    """A setting: an option, an environment variable `TFPERF_NAME` or an ini value `tfperf_NAME`.
 
     Args:
         name: in Python's spelling, as in "fail_on_drift".
-        default: its value where nobody sets it.
+        default: its value where it is not given.
         parse: makes the value from text; raises ValueError or TfperfError for text that is not allowed.
-        help: what `pytest --help` says.
-        metavar: what stands for the value in the help.
-        is_option: whether it is an option `--tfperf-NAME`, too; people change those from one session to the next.
-        of_one_session: whether a command that runs a test again leaves it out.
-        is_secret: whether no command may show it, because it holds a password. CI systems set the variable of a secret
-            to nothing where a job may not have it, so an empty variable is then one that is not set.
-        excludes: names of settings that can't be given beside it, and why.
+        help: its text in `pytest --help`.
+        metavar: the word for its value in the help.
+        is_option: whether it is also an option `--tfperf-NAME`, as settings are that change from session to session.
+        of_one_session: whether rerun commands leave it out.
+        is_secret: whether it holds a password, so that no command may show it. CI systems set the variable of a secret
+            to "" for jobs that may not read it, so an empty variable then counts as unset.
+        excludes: names of settings that can't be given together with it, and why.
     """
 
     name: str
@@ -70,13 +70,13 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RawSetting:
-    """A setting that the user gave: where, and its text; as text it is what a message calls it.
+    """A setting that the user gave, before it is parsed; its str() names it in messages.
 
     Args:
-        setting: which one.
+        setting: the setting.
         origin: where it was given.
-        text: its value before it was parsed.
-        file: pytest's ini file, for a value that stands there.
+        text: the value as text.
+        file: pytest's ini file, where the value was given there.
     """
 
     setting: Setting[Any]
@@ -98,7 +98,7 @@ class RawSetting:
 
     @property
     def value(self) -> Any:
-        """The text's value.
+        """The parsed value.
 
         Raises:
             TfperfError: as `parsed`.
@@ -107,21 +107,21 @@ class RawSetting:
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return f"TFPERF_{name.upper()}"
 
 
 def parsed(text: str, given: str, parse: Callable[[str], T], default: T) -> T:
-    """The value of a text that the user gave for a setting.
+    """Parse a text that the user gave for a setting.
 
     Args:
-        text: what was given.
-        given: where, for the message.
+        text: the text.
+        given: the name of the setting in messages, as str(`RawSetting`).
         parse: as in `Setting`.
         default: the value of `none`.
 
     Raises:
-        TfperfError: the text is empty or not allowed; says where it was given and what is allowed.
+        TfperfError: the text is empty or not allowed; names the setting and the allowed values.
     """
     if not text.strip():  # an unset variable in a CI file must not switch off what the file asks for
         raise TfperfError(
@@ -164,7 +164,7 @@ _SECONDS_OF = {"s": 1, "m": 60, "h": 3600}
 
 
 def duration(text: str) -> float:
-    """Seconds of "90s", "30m" or "1.5h"."""
+    """Parse "90s", "30m" or "1.5h" into seconds."""
     with suppress(ValueError, KeyError):
         seconds = float(text[:-1]) * _SECONDS_OF[text[-1:]]
         if 0 < seconds < inf:
@@ -173,12 +173,12 @@ def duration(text: str) -> float:
 
 
 def count(least: int) -> Callable[[str], Any]:
-    """A whole number, `least` or more."""
+    """Make a parser of whole numbers, `least` or more."""
     return _number(int, lambda n: n >= least, f"must be a whole number, {least} or more")
 
 
 def flag(text: str) -> bool:
-    """An ini file's true or false."""
+    """Parse an ini file's boolean: true or false, yes or no, on or off, 1 or 0."""
     try:
         return ConfigParser.BOOLEAN_STATES[text.lower()]
     except KeyError:
@@ -189,7 +189,7 @@ port = _number(int, lambda n: 0 <= n <= 65535, "must be a port, from 0 to 65535"
 
 
 def _path(kind: str) -> Callable[[str], Path]:
-    """A path; `~` is the user's home."""
+    """Make a parser of paths, in which `~` is the user's home."""
 
     def parse(text: str) -> Path:
         try:
@@ -204,12 +204,12 @@ folder, file = _path("folder"), _path("file")
 
 
 def machine(text: str) -> str:
-    """The name of a machine."""
+    """Check a machine's name."""
     check_name(text)
     return text
 
 
 def pipeline(text: str) -> str:
-    """An input pipeline's name."""
+    """Check an input pipeline's name."""
     catalogue.resolve_pipeline(text)
     return text

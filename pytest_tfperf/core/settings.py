@@ -1,4 +1,4 @@
-"""What the user asked for: the values of all settings, read once."""
+"""The values of all settings, read once a session."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
 
 
 class Update(StrEnum):
-    """Which tests `--update-baselines` records."""
+    """The tests that `--update-baselines` records."""
 
     ALL = "all"
     FAILED = "failed"
 
 
 class WorkerStart(StrEnum):
-    """How worker processes start."""
+    """The way in which worker processes start."""
 
     FORK = "fork"
     FRESH = "fresh"
@@ -35,7 +35,7 @@ NOT_WITH_ANOTHER_SIDE: Final[Mapping[str, str]] = {
     "reference": "a comparison has no reference environment",
     "smoke": "one window compares nothing",
 }
-"""What a setting excludes that gives each check another side in place of a baseline."""
+"""`Setting.excludes` of a setting that gives each check another side in place of a baseline."""
 
 
 def _worker(text: str) -> WorkerStart:
@@ -45,25 +45,25 @@ def _worker(text: str) -> WorkerStart:
 
 
 def _option(default: Any, parser: Any, help: str, metavar: str | None = None, **more: Any) -> Any:
-    """A setting that is an option on the command line too."""
+    """Declare a setting that is an option, an ini value and an environment variable."""
     return field(default=default, metadata={"parse": parser, "help": help, "metavar": metavar, **more})
 
 
 def _ini(default: Any, parser: Any, help: str, **more: Any) -> Any:
-    """A setting that few people change: an ini value or an environment variable."""
+    """Declare a setting that few people change: an ini value and an environment variable."""
     return _option(default, parser, help, is_option=False, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The values of all settings; each one's help text explains it. A feature's own are read with `of`.
+    """The values of all settings, each of which has a help text. A feature's own settings are read with `of`.
 
     Attributes:
         root: pytest's rootdir.
         collects_only: whether pytest runs no test.
         rerun: the command that runs a test again.
-        update_baselines: which tests are recorded; None for none.
-        of_features: the values of features' settings that were given, by name.
+        update_baselines: the tests whose baselines are recorded; None for no tests.
+        of_features: the given values of features' settings, by name.
     """
 
     root: Path = Path()
@@ -155,23 +155,23 @@ class Settings:
     )
 
     def of(self, setting: Setting[T]) -> T:
-        """The value of a feature's setting."""
+        """Return the value of a feature's setting."""
         value: T = self.of_features.get(setting.name, setting.default)
         return value
 
     @property
     def disturbance_limits(self) -> DisturbanceLimits:
-        """From where other work on the machine, or heat, disturbs a run."""
+        """The limits from which other work on the machine, or heat, disturbs a run."""
         return DisturbanceLimits.accepting(busy=self.busy, gpu_throttled=self.gpu_throttled)
 
     @property
     def shown_baselines(self) -> str:
-        """The folder of the baselines as a message names it."""
+        """The folder of the baselines as messages show it."""
         is_inside = self.baselines.is_relative_to(self.root)
         return f"{self.baselines.relative_to(self.root) if is_inside else self.baselines}/"
 
 
 OF_THE_SPINE: Final[tuple[Setting[Any], ...]] = tuple(
-    Setting(name=one.name, default=one.default, **one.metadata) for one in fields(Settings) if one.metadata
+    Setting(name=each.name, default=each.default, **each.metadata) for each in fields(Settings) if each.metadata
 )
-"""The settings that no feature brings."""
+"""The settings that belong to no feature."""

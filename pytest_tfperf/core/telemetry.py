@@ -1,7 +1,7 @@
-"""What the machine did while something was measured: during one poll, one run, or several runs merged.
+"""The state of the machine during a poll of a second, a run, or several runs merged.
 
-A poll is telemetry of a second. The end of a field's name says how several become one: `_median`, `_mean`, `_min`,
-`_max`; a mapping is averaged over the time. A new fact is one new field here and its reading in hardware/.
+The end of a field's name says how several values are merged: `_median`, `_mean`, `_min`, `_max`; a mapping is averaged
+over the time. A new fact is a new field here, and its reading in hardware/.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
-# A compilation beside the run has hundreds of processes; the busiest ones name it.
+# A compilation beside the run has hundreds of processes; the busiest of them show what it is.
 _MOST_ENTRIES = 10
 
 
 class Throttle(StrEnum):
-    """Why a GPU's clock is below its maximum: NVML's clocks event reasons, in the order of their bits."""
+    """The reasons why a GPU's clock is below its maximum: NVML's clocks event reasons, in the order of their bits."""
 
     IDLE = "idle"
     APPLICATION_CLOCKS = "application_clocks"
@@ -31,20 +31,20 @@ class Throttle(StrEnum):
 
 
 SLOWDOWNS: Final = (Throttle.SW_THERMAL, Throttle.HW_THERMAL, Throttle.HW_POWER_BRAKE, Throttle.HW_SLOWDOWN)
-"""The reasons that slow a GPU down, the exact ones first: HW_SLOWDOWN is set together with each of the others."""
+"""The reasons that slow a GPU down, exact reasons first: HW_SLOWDOWN is set together with each of the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuTelemetry:
-    """One GPU; None where the driver does not report the fact.
+    """The state of a GPU; None where the driver does not report the fact.
 
     Args:
         uuid: the GPU or MIG device, as NVML names it; a MIG device has its GPU's clocks, power and temperature.
         power_limit_watts_max: the power cap that was set.
         utilisation_fraction_mean: fraction of the time in which any kernel ran.
-        throttled_fractions: `Throttle` -> fraction of the time in which it held; harmless reasons too.
-        other_processes: "python (pid 4711)" -> fraction of the time that a process of somebody else used this GPU.
-            Where the driver does not report its use, it counts as 1 while the process is there.
+        throttled_fractions: `Throttle` -> fraction of the time in which it held, harmless reasons included.
+        other_processes: "python (pid 4711)" -> fraction of the time in which a process that is not ours used this GPU;
+            1 while the process exists, where the driver does not report its use.
     """
 
     uuid: str
@@ -57,25 +57,25 @@ class GpuTelemetry:
     other_processes: Mapping[str, float] | None = None
 
     def slowed_down_by(self, over: float = 0.0) -> Throttle | None:
-        """Why heat or power slowed it down for more than this fraction of the time; None where nothing did."""
+        """Return the reason of heat or power that held for more than this fraction of the time; None for no reason."""
         fractions = self.throttled_fractions or {}
         return next((reason for reason in SLOWDOWNS if fractions.get(reason, 0.0) > over), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """The host and the GPUs that were used; None where the machine does not report the fact.
+    """The state of the host and of the GPUs in use; None where the machine does not report the fact.
 
     Args:
         seconds: the time covered.
-        usable_cores: cores that affinity and quota leave to us; fractions of CPU time are of these.
+        usable_cores: cores that affinity and quota leave; fractions of CPU time are of these cores.
         load_average_mean: the kernel's average over a minute, of the whole machine.
         cpu_mhz_median: mean clock of the cores; a virtual machine mostly reports its nominal clock.
         other_cpu_fraction_mean: CPU time of other processes.
-        idle_fraction_mean: CPU time that nobody used.
+        idle_fraction_mean: idle CPU time.
         steal_fraction_mean: CPU time that the hypervisor gave to other virtual machines.
-        swap_bytes_per_sec_mean: in and out of swap, of the whole machine.
-        memory_available_bytes_min: memory that could be had without swapping.
+        swap_bytes_per_sec_mean: bytes swapped in and out, of the whole machine.
+        memory_available_bytes_min: memory available without swapping.
         other_processes: "make (pid 4711)" -> CPU time of the busiest processes that are not ours.
     """
 
@@ -93,15 +93,15 @@ class Telemetry:
 
 
 def merged(several: Iterable[Telemetry | None]) -> Telemetry | None:
-    """The telemetry of several polls or runs as one; None where none is known. Means are weighted by time."""
-    known = [one for one in several if one is not None]
+    """Merge the telemetry of several polls or runs, means weighted by time; None where there is none."""
+    known = [telemetry for telemetry in several if telemetry is not None]
     if not known:
         return None
-    seconds = [one.seconds for one in known]
+    seconds = [telemetry.seconds for telemetry in known]
     by_uuid: dict[str, list[tuple[GpuTelemetry, float]]] = {}
-    for one in known:
-        for gpu in one.gpus:
-            by_uuid.setdefault(gpu.uuid, []).append((gpu, one.seconds))
+    for telemetry in known:
+        for gpu in telemetry.gpus:
+            by_uuid.setdefault(gpu.uuid, []).append((gpu, telemetry.seconds))
     gpus = [GpuTelemetry(uuid=uuid, **_merged_facts(*zip(*rows, strict=True))) for uuid, rows in by_uuid.items()]
     return Telemetry(
         seconds=_rounded(sum(seconds)),
@@ -112,7 +112,7 @@ def merged(several: Iterable[Telemetry | None]) -> Telemetry | None:
 
 
 def _merged_facts(rows: Sequence[Any], seconds: Sequence[float]) -> dict[str, Any]:
-    """Each optional field, merged over the rows that know it; None where none does."""
+    """Merge each optional field over the rows that have it; None where no row has it."""
     facts: dict[str, Any] = {}
     for name in (field.name for field in fields(rows[0]) if field.default is None):
         known = [(value, w) for row, w in zip(rows, seconds, strict=True) if (value := getattr(row, name)) is not None]
@@ -141,5 +141,5 @@ def _mean(values: Sequence[float], seconds: Sequence[float]) -> float:
 
 
 def _rounded(value: float) -> float:
-    """Four digits: telemetry is kept with each run."""
+    # Four digits are enough: the history keeps telemetry with each run.
     return value if isinstance(value, int) else float(f"{value:.4g}")

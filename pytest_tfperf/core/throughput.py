@@ -1,4 +1,4 @@
-"""Runs summarised: examples per second, its confidence interval, and tf_cnn_benchmarks' statistics over windows."""
+"""The summary of runs: examples per second, its confidence interval, and tf_cnn_benchmarks' statistics of windows."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pytest_tfperf.core.run import Run, Window
 _TRIM = 0.2  # of the windows at either end: a neighbour's burst on a shared machine slows several windows in a row
 _MAX_AUTOCORRELATION = 0.8
 MIN_WINDOWS_FOR_ERROR = 3
-"""Values from which the error of their mean can be estimated: windows of a run."""
+"""The least windows of a run from which the error of their mean can be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunValue:
-    """One worker's throughput.
+    """The throughput of a run.
 
     Args:
-        log_rate: natural logarithm of examples per second: the 20 % trimmed mean over windows; where steps fetch their
-            batches all examples over all seconds.
-        error: standard error of `log_rate` from the windows alone, corrected for their autocorrelation; what differs
-            between worker processes is not in it. inf where there are too few windows to tell.
-        windows: how many were timed.
+        log_rate: natural logarithm of examples per second: the 20 % trimmed mean over windows, or where steps fetch
+            their batches, all examples divided by all seconds.
+        error: standard error of `log_rate` from the windows alone, corrected for their autocorrelation, without the
+            differences between worker processes; inf where there are too few windows.
+        windows: the number of timed windows.
     """
 
     log_rate: float
@@ -35,17 +35,17 @@ class RunValue:
 
     @property
     def examples_per_sec(self) -> float:
-        """The value, in units per second."""
+        """The throughput in units per second."""
         return math.exp(self.log_rate)
 
 
 @dataclass(frozen=True, slots=True)
 class DivergedAt:
-    """Where a loss first was not finite.
+    """The first window whose loss was not finite.
 
     Args:
-        run: which run, from 1.
-        window: which of its timed windows, from 1; 0 for its warm-up.
+        run: the run's number, from 1.
+        window: the number of the timed window, from 1; 0 for the warm-up.
         step: the window's last step, counted from the first of the warm-up.
     """
 
@@ -56,21 +56,22 @@ class DivergedAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """One or more runs summarised, as verdicts and reports use them.
+    """The summary of one or more runs, which verdicts and reports use.
 
     Args:
-        examples_per_sec: over all devices: the run's value (`run_value`); of several runs their Hodges-Lehmann median.
-        low, high: 95 % interval. From one run it covers the windows' noise only; from several, the runs' too.
-        runs: one value for each fresh worker, in order.
+        examples_per_sec: over all devices: the run's value (`run_value`), or the Hodges-Lehmann median of several runs.
+        low, high: 95 % confidence interval. For a single run it covers within-run noise only; for several runs also the
+            differences between them.
+        runs: the value of each run, in order.
         mean_examples_per_sec, uncertainty, jitter: as tf_cnn_benchmarks defines them, but over windows where it has
             steps (scripts/tf_cnn_benchmarks, `log_fn`): images / mean seconds, std(speeds) / sqrt(n),
             1.4826 * MAD(speeds).
-        steps: timed steps in all.
+        steps: the number of timed steps in all runs.
         examples_per_step: batch size times replicas, in units.
-        unit: what is counted: "images", "examples", "tokens", or a user's own word.
-        compile_seconds: the first run's first call; None in a log.
-        loss: the last timed step's loss, or the first window's that is not finite; None in a log without one.
-        diverged: where the loss first was not finite, warm-up included; None where it is finite.
+        unit: as in `Run`.
+        compile_seconds: of the first run; None for a log.
+        loss: the last timed step's loss, or the first that is not finite; None for a log without losses.
+        diverged: the first window whose loss was not finite, warm-up included; None where the loss is finite.
     """
 
     examples_per_sec: float
@@ -89,17 +90,17 @@ class Throughput:
 
     @property
     def is_diverged(self) -> bool:
-        """Whether a loss is NaN or infinite; the throughput of such training means nothing."""
+        """Whether the loss became NaN or infinite, so that the throughput means nothing."""
         return self.loss is not None and not math.isfinite(self.loss)
 
     @property
     def windows(self) -> int:
-        """Timed windows over all runs."""
+        """The number of timed windows in all runs."""
         return sum(run.windows for run in self.runs)
 
 
 def summarise(runs: Sequence[Run]) -> Throughput:
-    """The throughput of at least one run with at least one window."""
+    """Summarise at least one run; each has at least one window."""
     values = tuple(run_value(run) for run in runs)
     centre = hodges_lehmann([value.log_rate for value in values])
     half = _half_interval(values)
@@ -124,7 +125,7 @@ def summarise(runs: Sequence[Run]) -> Throughput:
 
 
 def worst_loss(losses: Iterable[float | None]) -> float | None:
-    """The last loss, but the first that is no number where there is one: NaN is not fixed by what comes after."""
+    """Return the first loss that is not finite, else the last: later steps don't mend a NaN."""
     known = [loss for loss in losses if loss is not None]
     return next((loss for loss in known if not math.isfinite(loss)), known[-1] if known else None)
 
@@ -140,10 +141,10 @@ def _diverged(runs: Sequence[Run]) -> DivergedAt | None:
 
 
 def run_value(run: Run) -> RunValue:
-    """One worker's value: a log's own total where it states one, else the robust mean of its windows' log rates.
+    """Return a run's value: a log's own total where it states one, else the robust mean of its windows' log rates.
 
     Where steps fetch their batches it is the plain total: an input pipeline that gives a file's batches at once and
-    then waits for the next file stalls in few windows, and a trimmed mean would leave just these out.
+    then waits for the next file stalls in few windows, and a trimmed mean would leave out exactly these.
     """
     rates = [math.log(run.examples_per_step * w.steps / w.seconds) for w in run.windows]
     value, error = _total(run) if run.fetches else robust_mean(rates)
@@ -153,7 +154,7 @@ def run_value(run: Run) -> RunValue:
 
 
 def _total(run: Run) -> tuple[float, float]:
-    """All examples over all seconds, as a logarithm, and its standard error: that of the mean time of a step."""
+    """Return the logarithm of all examples over all seconds, and its standard error: that of a step's mean time."""
     steps = sum(w.steps for w in run.windows)
     seconds = sum(w.seconds for w in run.windows)
     value = math.log(run.examples_per_step * steps / seconds)
@@ -164,11 +165,10 @@ def _total(run: Run) -> tuple[float, float]:
 
 
 def robust_mean(values: Sequence[float]) -> tuple[float, float]:
-    """The 20 % trimmed mean of a series and its standard error; inf where there are too few values to tell.
+    """Return the 20 % trimmed mean of a series and its standard error; inf where there are too few values.
 
-    Yuen's standard error for a trimmed mean, winsorised sd * sqrt(n) / h of h values that are kept (for n a multiple
-    of 5 that is sd / (0.6 sqrt(n))), times sqrt((1+r)/(1-r)) for values that resemble their neighbours, r the lag-1
-    autocorrelation.
+    The error is Yuen's for a trimmed mean: winsorised sd * sqrt(n) / h, with h values kept (for n a multiple of 5,
+    sd / (0.6 sqrt(n))), times sqrt((1+r)/(1-r)), with r the lag-1 autocorrelation.
     """
     n, in_order = len(values), sorted(values)
     kept = _kept(n)
@@ -181,38 +181,38 @@ def robust_mean(values: Sequence[float]) -> tuple[float, float]:
 
 
 def window_statistics(windows: Sequence[Window], examples_per_step: int) -> tuple[float, float, float]:
-    """Mean rate, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in the place of steps."""
+    """Return mean rate, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in place of steps."""
     speeds = [examples_per_step * w.steps / w.seconds for w in windows]
     mean = examples_per_step * sum(w.steps for w in windows) / sum(w.seconds for w in windows)
     return mean, statistics.pstdev(speeds) / math.sqrt(len(speeds)), scatter(speeds)
 
 
 SD_OF_MAD: Final = 1.4826
-"""The standard deviation of normal values, in median absolute deviations from their middle."""
+"""The standard deviation of a normal distribution, in units of its median absolute deviation."""
 
 
 def scatter(values: Collection[float]) -> float:
-    """The median absolute deviation, scaled to a normal's standard deviation."""
+    """Return the median absolute deviation, scaled to the standard deviation of a normal distribution."""
     middle = statistics.median(values)
     return SD_OF_MAD * statistics.median(abs(value - middle) for value in values)
 
 
 def hodges_lehmann(values: Sequence[float]) -> float:
-    """The median of all pairs' means, a pair of one included: nearly the mean where all is well, robust to one outlier.
+    """Return the median of the means of all pairs, of a value with itself included (Hodges and Lehmann 1963).
 
-    (Hodges and Lehmann 1963.)
+    It is nearly as precise as the mean, and robust to an outlier.
     """
     return statistics.median((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
 
 
 def _inflation(values: Sequence[float]) -> float:
-    """The factor by which autocorrelation increases the standard error of a mean."""
+    """Return the factor by which autocorrelation increases the standard error of a mean."""
     r = min(max(_autocorrelation(values) + 1 / len(values), 0.0), _MAX_AUTOCORRELATION)
     return math.sqrt((1 + r) / (1 - r))
 
 
 def _kept(windows: int) -> int:
-    """Windows that the trimmed mean keeps."""
+    """Return the number of windows that the trimmed mean keeps."""
     return windows - 2 * int(_TRIM * windows)
 
 
@@ -229,7 +229,7 @@ def _half_interval(runs: Sequence[RunValue]) -> float:
 
     within = math.inf
     if all(math.isfinite(run.error) for run in runs):
-        freedom = sum(_kept(run.windows) - 1 for run in runs)  # Yuen's: the windows that are kept, less one a run
+        freedom = sum(_kept(run.windows) - 1 for run in runs)  # Yuen's: the windows kept, less one for each run
         within = math.sqrt(sum(run.error**2 for run in runs)) / len(runs) * float(stdtrit(freedom, 0.975))
     if len(runs) < 2:
         return within

@@ -1,8 +1,8 @@
-"""The machine: GPUs, the links between them, the host; which of its devices a test takes, and the machine's name.
+"""The machine: its GPUs, the links between them, the host, the devices that a test takes, and the machine's name.
 
-Discovery is in `hardware/`. These are frozen values that can be saved as JSON. To add a fact of a GPU: add a field with
-the default None to `Gpu`, and read it from NVML in `hardware/discovery.py:read_gpu`. JSON follows by itself. To show it
-in `tfperf topology`, add it to `cli/__init__.py:_facts`.
+Discovery is in `hardware/`. To add a fact about a GPU, add a field with the default None to `Gpu`, and read it from
+NVML in `hardware/discovery.py:read_gpu`; JSON needs no change. To show it in `tfperf topology`, add it to
+`cli/__init__.py:_facts`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from pytest_tfperf.errors import BaselineError, NotEnoughDevices, NotEnoughNodes
 JSON_VERSION = 1
 
 LOCAL_LINK = "local"
-"""What connects nodes that are only processes of this machine."""
+"""The `node_link` of nodes that are processes of this machine."""
 
 MOST_LOGICAL_DEVICES = 64
-"""Of one CPU or one split GPU. TensorFlow makes as many as are asked for; thousands take all memory before a step."""
-
+"""The most logical devices of a CPU or a split GPU. TensorFlow makes any number, and thousands exhaust the memory."""
 
 # File systems allow 255 bytes; the suffix of baselines, locks and temporary files needs some of them.
 _LONGEST = 180
 
-# Words of a CPU's model that say nothing about its speed, or repeat what another part of the key says.
+# Words of a CPU's model that say nothing about its speed, or repeat another part of the key.
 _CPU_NOISE = re.compile(
     r"""\((?:R|TM|C)\)              # trade marks
       | \b\d+(?:st|nd|rd|th)\ Gen\b  # "13th Gen Intel(R) Core(TM) i9-13900K"
@@ -42,7 +41,7 @@ _CPU_NOISE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 
-# A machine's name is a file's name and an option's value on three systems: no separators, no leading dot or dash.
+# A machine's name is also a file's name and an option's value: no separators, no leading dot or dash.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
 
 
@@ -54,7 +53,7 @@ class Gpu:
         index: NVML's index, in the order of PCI bus ids; a MIG device has its GPU's.
         uuid: "GPU-..." or "MIG-...", as CUDA_VISIBLE_DEVICES takes it.
         name: as the driver writes it, MIG profile included.
-        memory_bytes: all of it, used or not.
+        memory_bytes: total memory.
         compute_capability: major and minor.
         cores: CUDA cores (FP32 lanes).
         max_sm_clock_mhz: the maximum that NVML reports; on GeForce cards above the advertised boost.
@@ -107,17 +106,17 @@ class Gpu:
 
 
 def count_names(gpus: Sequence[Gpu]) -> str:
-    """How many of each name: "2x A + 1x B"."""
+    """Return the number of GPUs of each name: "2x A + 1x B"."""
     return " + ".join(f"{count}x {name}" for name, count in Counter(gpu.name for gpu in gpus).items())
 
 
 def gib(size_bytes: int | None) -> str:
-    """ "16 GiB"; "? GiB" where unknown."""
+    """Return a size as "16 GiB"; "? GiB" where unknown."""
     return "? GiB" if size_bytes is None else f"{size_bytes / 2**30:.0f} GiB"
 
 
 def equal_groups(gpus: Sequence[Gpu], indices: Sequence[int]) -> list[list[int]]:
-    """The indices in groups of one name and one memory size.
+    """Group the indices by name and memory size.
 
     Sizes are compared in whole GiB: a card that drives a display or has retired ECC rows reports a few MiB less.
     """
@@ -145,7 +144,7 @@ class Link:
 
     Args:
         kind: NVLink, or how far the PCIe path reaches.
-        nvlinks: how many NVLinks are bonded; 0 for any other kind.
+        nvlinks: the number of bonded NVLinks; 0 for any other kind.
     """
 
     kind: LinkKind
@@ -153,17 +152,17 @@ class Link:
 
     @property
     def quality(self) -> int:
-        """Larger is better; one NVLink beats any PCIe path (20 GB/s each way on a P100, PCIe 3 about 12)."""
+        """A rank: one NVLink (20 GB/s each way on a P100) is better than any PCIe path (PCIe 3 about 12)."""
         if self.kind is LinkKind.NVLINK:
             return 10 * self.nvlinks + len(LinkKind)
         return len(LinkKind) - 1 - list(LinkKind).index(self.kind)
 
     @classmethod
     def parse(cls, text: str) -> Link:
-        """The link that prints as this text.
+        """Return the link that prints as this text.
 
         Raises:
-            TfperfError: no such link; lists the known ones.
+            TfperfError: unknown link; lists the known links.
         """
         if nvlink := re.fullmatch(r"NV([1-9]\d{0,3})", text):
             return cls(LinkKind.NVLINK, int(nvlink[1]))
@@ -183,10 +182,10 @@ Matrix = tuple[tuple[Link | None, ...], ...]
 def best_linked(
     gpus: Sequence[Gpu], links: Matrix, groups: Iterable[Sequence[int]], count: int
 ) -> tuple[int, ...] | None:
-    """The `count` GPUs of one group with the best worst link, then the best links in total; None if no group has them.
+    """Return the `count` GPUs of a group whose worst link is best, then all links in total; None if no group suffices.
 
-    Ties go to the GPUs with the highest peak rate, so that a single one is never a small card for a display, and then
-    to the lowest indices. All sets are tried: of 16 GPUs there are at most 12,870 of one size.
+    Ties go to the GPUs with the highest peak rate, so that a single GPU is never a small card for a display, then to
+    the lowest indices. All sets are tried: 16 GPUs have at most 12,870 sets of a size.
     """
     quality = [[0 if link is None else link.quality for link in row] for row in links]
 
@@ -200,7 +199,7 @@ def best_linked(
 
 
 def link_class(links: Matrix) -> str:
-    """ "nvlink" where there are NVLinks, else the worst pair's kind; "" for one GPU or where a link is not known."""
+    """Return "nvlink" where there are NVLinks, else the worst link's kind; "" for a single GPU or an unknown link."""
     pairs = [link for row in links for link in row if link is not None]
     if any(link.kind is LinkKind.NVLINK for link in pairs):
         return "nvlink"
@@ -217,13 +216,13 @@ class DeviceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """What a worker sees: real GPUs by UUID, a split GPU, or virtual CPU devices.
+    """The devices of a worker: GPUs by UUID, parts of a split GPU, or virtual CPU devices.
 
     Args:
         kind: CPU or GPU.
         count: logical devices (replicas) per node; 0 until `Topology.take` sets it.
         gpu_uuids: the physical GPUs to make visible, in this order; empty on CPUs.
-        split: True where one physical GPU is split into `count` logical ones.
+        split: whether one physical GPU is split into `count` logical GPUs.
     """
 
     kind: DeviceKind
@@ -238,9 +237,9 @@ class Host:
 
     Args:
         cpu_model: as the kernel writes it.
-        usable_cores: what affinity and cgroup quota leave to this process, the quota rounded up.
-        total_cores: what the kernel shows.
-        physical_cores: without hardware threads; None where the kernel does not report them.
+        usable_cores: cores that affinity and cgroup quota leave to this process, the quota rounded up.
+        total_cores: all cores that the kernel reports.
+        physical_cores: cores without hardware threads; None where the kernel does not report them.
         memory_bytes: the RAM, or the cgroup's limit where it is lower.
         kernel: the release, "6.1.0-28-amd64".
         hostname: recorded, but no part of the machine's key.
@@ -257,19 +256,19 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """GPUs, links and host, as discovered or loaded; `take` narrows it to what one test uses.
+    """GPUs, links and host, as discovered or loaded; `take` narrows it to the devices of a test.
 
     Args:
         host: CPUs and memory.
-        gpus: those that CUDA_VISIBLE_DEVICES shows, in its order; after `take`, those taken.
+        gpus: the GPUs that CUDA_VISIBLE_DEVICES shows, in its order; after `take`, the GPUs taken.
         links: row i, column j: the link between GPUs i and j; None on the diagonal.
         driver_version, cuda_version: of the NVIDIA driver, "" without one; CUDA as "12.4".
-        node_count: machines like this one that train together.
-        most_nodes: how many of them there are; None where only what starts training there knows.
-        node_link: what connects them, "10gbe" or "local" for processes of one machine; "" where it is not known.
-        devices: what is taken; None before `take`, or with a count of 0 after `on_cpu` and `split`.
-        why_no_gpus: the reason where there are none.
-        driver_fault: whether the reason is a driver that is installed and fails.
+        node_count: the number of machines like this one that train together.
+        most_nodes: the number of machines that there are; None where only the launcher's system knows.
+        node_link: the network between them, "10gbe", or "local" for processes of one machine; "" where it is not known.
+        devices: the devices taken; None before `take`, or with a count of 0 after `on_cpu` and `split`.
+        why_no_gpus: the reason why there are no GPUs.
+        driver_fault: whether the reason is an installed driver that fails.
         notes: hidden, lost or unusable GPUs.
         gpu_key: the GPU part of the machine's key, where `gpus` are not all of the machine's.
         machine_name: replaces the key (`--tfperf-machine`).
@@ -292,11 +291,11 @@ class Topology:
 
     @property
     def machine(self) -> str:
-        """The key: a file name that depends on hardware only.
+        """The machine's key: a file name that depends on hardware only.
 
-        GPU models, count and link class, then CPU model and usable cores; the host's part alone for CPU devices. A
-        vGPU's or MIG device's profile is part of its name. A GPU that we split ourselves adds "split". Several nodes
-        begin with their number and what connects them, "2-nodes-10gbe".
+        GPU models, count and link class, then CPU model and usable cores; only the host's part for CPU devices. A
+        vGPU's or MIG device's profile is part of its name. A GPU that is split into logical GPUs adds "split". The key
+        of several nodes begins with their number and their network, "2-nodes-10gbe".
         """
         if self.machine_name:
             return self.machine_name
@@ -323,10 +322,10 @@ class Topology:
         return self.devices is not None and self.devices.kind is DeviceKind.CPU
 
     def nodes(self, n: int) -> Topology:
-        """`n` machines like this one: `take` then takes devices on each of them.
+        """Return `n` machines like this one; `take` then takes devices on each of them.
 
         Raises:
-            NotEnoughNodes: there are fewer.
+            NotEnoughNodes: there are fewer nodes.
             TfperfError: n is below 1, or another number was given before.
         """
         _require_count("nodes", n)
@@ -340,18 +339,18 @@ class Topology:
         return replace(self, node_count=n)
 
     def take(self, n: int, *, nodes: int | None = None) -> Topology:
-        """The best linked `n` equal GPUs; after `on_cpu` or `split`, `n` logical devices.
+        """Return the best linked `n` equal GPUs; after `on_cpu` or `split`, `n` logical devices.
 
-        Best: the worst pair's link, then all links in total, then the highest peak rate, then the lowest indices. Of
-        several machines each takes the first `n` of a kind, because the links of the others are not known here.
+        Best by the worst pair's link, then all links in total, then the highest peak rate, then the lowest indices. On
+        several nodes each takes the first `n` equal GPUs, because the other nodes' links are not known here.
 
         Args:
             n: devices on each node.
-            nodes: as `.nodes(nodes)` before; None leaves their number as it is.
+            nodes: as `.nodes(nodes)` before; None keeps the number of nodes.
 
         Raises:
-            NotEnoughDevices: too few nodes or equal GPUs, or more than 64 logical devices; says what is needed and what
-                there is.
+            NotEnoughDevices: too few nodes or equal GPUs, or more than 64 logical devices; names the devices that are
+                needed and those that there are.
             TfperfError: n or nodes is below 1, or `.nodes` gave another number before.
         """
         _require_count("devices", n)
@@ -374,7 +373,7 @@ class Topology:
         return self._only(chosen, Devices(kind=DeviceKind.GPU, count=n, gpu_uuids=uuids))
 
     def _take_parts(self, n: int) -> Topology:
-        """GPUs for several processes of this machine, each of which stands for a node."""
+        """Return GPUs for several processes of this machine, each of which stands for a node."""
         if self._is_split:
             raise NotEnoughDevices(f"needs {self.node_count} nodes, and parts of one GPU can't stand for nodes")
         taken = replace(self, node_count=1).take(n * self.node_count)
@@ -382,12 +381,12 @@ class Topology:
         return replace(taken, node_count=self.node_count, devices=replace(taken.devices, count=n))
 
     def on_cpu(self) -> Topology:
-        """The same host without its GPUs: `take(n)` then gives n virtual CPU devices."""
+        """Return the host without its GPUs; `take(n)` then gives n virtual CPU devices."""
         why = self.why_no_gpus or "the test runs on the CPU"
         return replace(self._only((), Devices(kind=DeviceKind.CPU, count=0)), why_no_gpus=why)
 
     def split(self) -> Topology:
-        """The fastest GPU alone: `take(n)` then splits it into n logical ones, to try multi-GPU code on one GPU.
+        """Return the fastest GPU alone; `take(n)` then splits it into n logical GPUs, to try multi-GPU code on one GPU.
 
         Raises:
             NotEnoughDevices: there is no GPU.
@@ -399,14 +398,14 @@ class Topology:
         return self._only(chosen, Devices(kind=DeviceKind.GPU, count=0, gpu_uuids=uuids, split=True))
 
     def showing(self, indices: Sequence[int], why: str = "") -> Topology:
-        """Only these GPUs, in this order, with the whole machine's key; `why` the others are hidden."""
+        """Return only these GPUs, in this order, with the whole machine's key; `why` says why the others are hidden."""
         shown = self._only(indices, self.devices)
         if not indices:
             return replace(shown, why_no_gpus=why)
         return replace(shown, notes=(*self.notes, why) if why else self.notes)
 
     def describe(self) -> str:
-        """One short line: "8x Tesla P100-SXM2-16GB", "2 of 2 cores of AMD EPYC", "2 nodes, each with ..."."""
+        """Describe it shortly: "8x Tesla P100-SXM2-16GB", "2 of 2 cores of AMD EPYC", "2 nodes, each with ..."."""
         nodes = f"{self.node_count} nodes, each with " if self.node_count > 1 else ""
         count = self.devices.count if self.devices else 0
         if self.gpus:
@@ -416,7 +415,7 @@ class Topology:
         return f"{nodes}{virtual}{self.host.usable_cores} of {self.host.total_cores} cores of {self.host.cpu_model}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, with the format's version and the machine's key."""
+        """Return plain values, with the format's version and the machine's key."""
         facts: dict[str, Any] = plain(self)
         return {"version": JSON_VERSION, "machine": self.machine} | facts
 
@@ -438,7 +437,7 @@ class Topology:
         )
 
     def _groups(self) -> list[list[int]]:
-        """Indices of the GPUs that may be taken together."""
+        """Return groups of indices of GPUs that may be taken together."""
         # CUDA gives a process one MIG device, whatever CUDA_VISIBLE_DEVICES lists.
         mig = [[i] for i, gpu in enumerate(self.gpus) if gpu.mig]
         return mig + equal_groups(self.gpus, [i for i, gpu in enumerate(self.gpus) if not gpu.mig])
@@ -459,8 +458,8 @@ def _require_count(what: str, n: object) -> None:
         raise TfperfError(f"{what}={n!r} must be a whole number of at least 1")
 
 
-# The parts of a machine's name. Equal hardware has one name, whatever the driver, software, UUIDs or host name;
-# baselines' files bear it.
+# The parts of a machine's name, which its baselines file has, too. Equal hardware has the same name, whatever the
+# driver, software, UUIDs or host name.
 
 
 def is_name(machine: str) -> bool:
@@ -469,17 +468,21 @@ def is_name(machine: str) -> bool:
 
 
 def check_name(machine: str) -> None:
-    """Raise BaselineError where `machine` cannot name a file of baselines."""
+    """Check that `machine` can name a file of baselines.
+
+    Raises:
+        BaselineError: it cannot.
+    """
     if not is_name(machine):
         raise BaselineError(
             f"{machine!r} cannot be a machine's name, because a file is named after it",
-            next_step="Use letters, digits, "
-            "'.', '_', '+' and '-', starting with a letter or digit, 200 characters at most",
+            next_step="Use letters, digits, '.', '_', '+' and '-', starting with a letter or digit, "
+            "200 characters at most",
         )
 
 
 def host_part(cpu_model: str, usable_cores: int) -> str:
-    """Model and usable logical cores.
+    """Return the CPU's model and the usable logical cores.
 
     >>> host_part("Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz", 80)
     'xeon-e5-2698-v4-80c'
@@ -489,7 +492,7 @@ def host_part(cpu_model: str, usable_cores: int) -> str:
 
 
 def nodes_part(count: int, link: str) -> str:
-    """How many nodes, and what connects them; "" for one.
+    """Return the number of nodes and their network; "" for a single node.
 
     >>> nodes_part(2, "10gbe")
     '2-nodes-10gbe'
@@ -498,7 +501,7 @@ def nodes_part(count: int, link: str) -> str:
 
 
 def gpu_part(names: Sequence[str], link_class: str) -> str:
-    """Count and name of each model, most frequent first, then the class of the links; "" without GPUs.
+    """Return count and name of each model, most frequent first, then the class of the links; "" without GPUs.
 
     >>> gpu_part(["Tesla P100-SXM2-16GB"] * 8, "nvlink")
     '8x-tesla-p100-sxm2-16gb-nvlink'
@@ -509,7 +512,7 @@ def gpu_part(names: Sequence[str], link_class: str) -> str:
 
 
 def gpu_model(name: str) -> str:
-    """One name for one model: drivers from R465 on write "NVIDIA GeForce", older ones "GeForce".
+    """Return a model's name, the same from all drivers: from R465 on they write "NVIDIA GeForce", before "GeForce".
 
     >>> gpu_model("NVIDIA GeForce RTX 2080 Ti")
     'geforce-rtx-2080-ti'
@@ -518,7 +521,7 @@ def gpu_model(name: str) -> str:
 
 
 def joined(parts: Iterable[str]) -> str:
-    """The parts that are not empty, with dashes; cut where it is too long for a file name."""
+    """Join the parts that are not empty with dashes, and cut a name that is too long for a file."""
     return "-".join(filter(None, parts))[:_LONGEST]
 
 

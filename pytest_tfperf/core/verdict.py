@@ -1,4 +1,4 @@
-"""One outcome of seven, what is accepted, and the numbers that led to it."""
+"""The verdict on a figure: its outcome and reason, the tolerance, and the numbers that led to it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pytest_tfperf.core.figure import THROUGHPUT, Figure
 from pytest_tfperf.errors import TfperfError
 
 MOST_COUNTED: Final = 100
-"""Runs or pairs up to which `Decision.enough` looks."""
+"""The most runs or pairs that `Decision.enough` considers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What a number of runs or pairs can show; the slowdowns are positive fractions.
+    """The power of a number of runs or pairs; slowdowns are positive fractions.
 
     Args:
-        count: runs or pairs.
+        count: the number of runs or pairs.
         threshold: the slowdown from which the test would fail.
-        detectable: the slowdown that is detected with 95 % power, suspicion by the first run included.
+        detectable: the minimum detectable slowdown (95 % power), given that the first run must raise a suspicion.
     """
 
     count: int
@@ -33,13 +33,13 @@ class Power:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardDeviations:
-    """Why two measurements differ, as standard deviations of log throughput; None if not known.
+    """The sources of noise, as standard deviations of log throughput; None if not known.
 
     Args:
-        within_runs: what the windows of one run leave uncertain.
-        between_runs: of fresh runs.
-        of_baseline: of the baseline, which rests on a limited number of runs.
-        between_sessions: of what a session does to one test by itself.
+        within_runs: the standard error of a run, from its windows.
+        between_runs: between fresh runs.
+        of_baseline: the standard error of the baseline, which rests on a limited number of runs.
+        between_sessions: between a test's sessions, without the drift common to all tests.
     """
 
     within_runs: float | None
@@ -53,21 +53,21 @@ class Decision:
     """The steps from runs to a verdict; changes are fractions, -0.05 for 5 % slower.
 
     Args:
-        expected: the throughput that the runs were held against, with the drift common to all tests.
-        first_change: of the first run, which raises a suspicion or passes the test.
+        expected: the throughput that the runs were compared with, the drift common to all tests included.
+        first_change: the first run's change, which raises a suspicion or passes the test.
         suspected_from: the slowdown of the first run, a positive fraction, from which it is suspected; negative where
-            only a faster run passes unsuspected.
-        changes: of each run or pair that decided, in order; the verdict's rule says which.
+            only a faster run passes without suspicion.
+        changes: of each run or pair that decided, in order; `Verdict.rule` says whether of runs or of pairs.
         middle: the Hodges-Lehmann median of the changes; None before there is one.
         accepted: the slowdown that the tolerance accepts, a positive fraction.
         threshold: the slowdown from which the test fails: the tolerance, or more where noise explains more.
-        showing: how many changes show at least half of the threshold.
-        showing_needed: how many of them must.
-        last: the count of runs or pairs that decides at the latest.
-        enough: the least count for which the threshold is below this slowdown; None where the tolerance accepts the
-            slowdown, or no count up to `MOST_COUNTED` would be enough.
-        deviations: where the threshold comes from.
-        powers: what other counts would show.
+        showing: the number of changes that show at least half of the threshold.
+        showing_needed: the number that must show it.
+        last: the number of runs or pairs after which the verdict is final.
+        enough: the least number for which the threshold is below this slowdown; None where the tolerance accepts the
+            slowdown, or no number up to `MOST_COUNTED` is enough.
+        deviations: the noise that the threshold allows for.
+        powers: of other numbers of runs or pairs.
     """
 
     expected: float
@@ -91,10 +91,10 @@ class Noise:
 
     Args:
         between_runs: standard deviation between fresh runs, pooled over the machine's rows.
-        degrees_of_freedom: how well it is known; inf where it is assumed.
-        rows: rows of the machine that it was learnt from; 0 where it is assumed from the DGX-1 document.
-        between_sessions: standard deviation of what a session does to one test by itself; one figure for a machine,
-            learnt from its history (`judging/session_variance.py`).
+        degrees_of_freedom: of the estimate `between_runs`; inf where it is assumed.
+        rows: the machine's rows that it was estimated from; 0 where it is assumed from the DGX-1 document.
+        between_sessions: standard deviation between a test's sessions, without the common drift; one value for a
+            machine, estimated from its history (`judging/session_variance.py`).
     """
 
     between_runs: float
@@ -104,7 +104,7 @@ class Noise:
 
 
 class Outcome(StrEnum):
-    """The seven outcomes."""
+    """The outcomes of a verdict."""
 
     PASS = "PASS"
     IMPROVED = "IMPROVED"
@@ -124,14 +124,14 @@ WORST_FIRST: Final = (
     Outcome.IMPROVED,
     Outcome.PASS,
 )
-"""The outcomes in the order in which they need action; a check's outcome is the worst of its throughput and figures."""
+"""The outcomes in the order in which they need action; a check's outcome is the worst of its figures' outcomes."""
 
 BAD_NEWS: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY)
-"""The outcomes that somebody must look into."""
+"""The outcomes that need action."""
 
 
 class Rule(StrEnum):
-    """What a suspected slowdown is confirmed against."""
+    """The target that a suspected slowdown is confirmed against."""
 
     REFERENCE_ENVIRONMENT = "reference environment"
     BASELINE = "baseline"
@@ -139,7 +139,7 @@ class Rule(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a verdict has its outcome; `Verdict.why` says it in words."""
+    """The reasons for an outcome; `Verdict.why` has their words."""
 
     ONLY_MEASURED = auto()
     WITHIN_TOLERANCE = auto()
@@ -196,15 +196,15 @@ _WHY: Final = {
     Reason.OTHER_UNIT: "its baseline is in another unit",
     Reason.OTHER_PLACE: "the values are not of the same place in the output",
 }
-"""In a message; the figure puts its own words in: of a throughput `{worse}` is "slower" and `{loss}` "slowdown"."""
+"""The words of the reasons; the figure fills its own words in: a throughput "slower" for `{worse}`."""
 
 
 _LARGEST_EXPONENT: Final = 700.0
-"""math.exp refuses more, which a damaged row may ask for."""
+"""math.exp overflows above 709; the common drift of a damaged row may be larger."""
 
 
 class Consequence(StrEnum):
-    """What happens to the test."""
+    """The effect of a verdict on its test."""
 
     PASSES = "passes"
     WARNS = "warns"
@@ -213,33 +213,33 @@ class Consequence(StrEnum):
 
 
 class Against(StrEnum):
-    """What a test is judged against; the values are what tables call it."""
+    """The target that a test is judged against; the values are its names in tables."""
 
     BASELINE = "baseline"
     FLOOR = "floor"
     """A document's figure for a weaker GPU."""
     EARLIER_SESSIONS = "provisional"
-    """Where no row was recorded."""
+    """A provisional baseline, where no row was recorded."""
 
     @classmethod
     def of(cls, row: Baseline, *, is_floor: bool) -> Self:
-        """What a row is, by its provenance."""
+        """Return the kind of a row, by its provenance."""
         if row.provenance is Provenance.PROVISIONAL:
             return cls.EARLIER_SESSIONS
         return cls.FLOOR if is_floor else cls.BASELINE
 
     @property
     def if_slower(self) -> Consequence:
-        """What a confirmed slowdown does: earlier sessions, which nobody has confirmed, never fail a test."""
+        """The effect of a confirmed slowdown: a provisional baseline, which nobody has reviewed, fails no test."""
         return Consequence.WARNS if self is Against.EARLIER_SESSIONS else Consequence.FAILS
 
 
 class Want(StrEnum):
-    """What can be missing for a decision."""
+    """The kinds of measurements that a decision may still want."""
 
     NOTHING = "nothing"
     COMMON_DRIFT = "common drift"
-    """More tests of the session must run first: they show the drift that all have in common."""
+    """More tests of the session must run first, which show the drift common to all tests."""
     RUNS = "runs"
     PAIRS = "pairs"
     """With the reference environment."""
@@ -247,7 +247,7 @@ class Want(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What a verdict, or a new baseline, still wants; `count` is how many runs or pairs it takes in all."""
+    """The measurements that a verdict or a new baseline still wants; `count` runs or pairs in all."""
 
     what: Want = Want.NOTHING
     count: int = 0
@@ -257,15 +257,15 @@ NOTHING: Final = Wants()
 
 
 def worst(outcomes: Iterable[Outcome | None]) -> Outcome | None:
-    """The worst of these; None where nothing was judged."""
-    return min((one for one in outcomes if one is not None), key=WORST_FIRST.index, default=None)
+    """Return the worst of the outcomes; None where nothing was judged."""
+    return min((outcome for outcome in outcomes if outcome is not None), key=WORST_FIRST.index, default=None)
 
 
 def combined(wants: Iterable[Wants]) -> Wants:
-    """What has to be measured next for several verdicts of one test: pairs before runs, and the most of them."""
+    """Return what several verdicts of a test want next: pairs before runs, and the largest number of either."""
     known = list(wants)
     for what in (Want.PAIRS, Want.RUNS, Want.COMMON_DRIFT):
-        if counts := [one.count for one in known if one.what is what]:
+        if counts := [want.count for want in known if want.what is what]:
             return Wants(what, max(counts))
     return NOTHING
 
@@ -275,7 +275,7 @@ DEFAULT_TOLERANCE: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The change that is accepted, as signed fractions; None is unbounded, as ReFrame writes it."""
+    """The accepted change, as signed fractions; None for no bound, as in ReFrame."""
 
     lower: float | None = -DEFAULT_TOLERANCE
     upper: float | None = DEFAULT_TOLERANCE
@@ -292,7 +292,7 @@ class Tolerance:
 
     @classmethod
     def of(cls, value: float | tuple[float | None, float | None] | Self) -> Self:
-        """0.05 is (-0.05, 0.05); a pair is lower and upper."""
+        """Make a tolerance from a fraction, 0.05 for (-0.05, 0.05), or from a pair of lower and upper."""
         if isinstance(value, cls):
             return value
         if isinstance(value, tuple):
@@ -304,7 +304,7 @@ class Tolerance:
         return cls(-value, value)
 
     def within(self, baseline: Baseline) -> Self:
-        """This tolerance with the baseline's own bounds in the place of ours where its row has some."""
+        """Return this tolerance, with the bounds of the baseline's row where it has any."""
         lower, upper = baseline.lower, baseline.upper
         if baseline.provenance is Provenance.PUBLISHED:
             lower = -PUBLISHED_TOLERANCE if lower is None else lower
@@ -321,36 +321,37 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One outcome of one figure, with the numbers that led to it.
+    """The outcome of a figure, with the numbers that led to it.
 
     A change is a fraction of the throughput, -0.13 for 13 % slower; of any other figure it is in the figure's unit.
     In a comparison the value is side b's, and its change is from side a's.
 
     Args:
-        outcome: one of seven; None where nothing was judged.
-        reason: why.
-        figure: the figure, the throughput or another.
-        value: the Hodges-Lehmann median of the runs; None if a run could not tell it.
-        rank: of several ranks, the one whose value the last run has; "" for one worker.
-        places: where a program printed the values, as "at step 400", each place once; none for what is measured.
-        rule: what a change is confirmed against (docs/statistics.md).
+        outcome: None where nothing was judged.
+        reason: for the outcome.
+        figure: the throughput or another figure.
+        value: the Hodges-Lehmann median of the runs; None if a run did not give it.
+        rank: for several ranks, the rank whose value the last run has; "" for a single worker.
+        places: where a program printed the values, as "at step 400", each place once; empty for a measured figure.
+        rule: the target that a change is confirmed against (docs/statistics.md).
         baseline: the row that the figure was judged against; None where there was none.
         is_floor: the baseline is a document's figure for a weaker GPU, so only a drop below it counts.
-        change: of the value against the baseline; nothing is taken out of it.
-        confirmed_change: what decided: by rule 1 the current environment against the reference environment, by rule 2
-            the runs against the baseline without the common drift; None before anything is confirmed.
-        confirmed_from: what it is a change from: the reference environment's or side a's median today, or the baseline.
+        change: of the value from the baseline, the common drift included.
+        confirmed_change: the change that decided: by rule 1 from the reference environment to the current one, by rule
+            2 from the baseline without the common drift; None before a change is confirmed.
+        confirmed_from: the value that it is a change from: the reference environment's or side a's median today, or the
+            baseline.
         interval: the 95 % confidence interval of a throughput's change from side a's; None for any other verdict.
-        lower, upper: values between which one run passes unremarked today; None where unbounded.
-        tolerance: the accepted change of a throughput; a figure has its own.
+        lower, upper: the values between which a single run passes today; None where unbounded.
+        tolerance: the accepted change of a throughput; any other figure has its own.
         threshold: the confirmed change for the worse, positive, from which the test fails: the tolerance, or more where
             noise asks for it; None where any drop is accepted.
         min_detectable_slowdown: the smallest slowdown that is detected with 95 % power; None as above.
-        noise: what was allowed for.
-        common_drift: what all tests of the session have in common, in log throughput; 0 where too few tests tell.
-        tests: verdicts of the session among which false alarms are shared.
-        wants: what it takes to decide; pairs only by rule 1.
-        decision: the numbers that it rested on; None without a threshold, and for other figures than the throughput.
+        noise: the noise that the threshold allows for.
+        common_drift: the drift common to all tests of the session, in log throughput; 0 where too few tests show it.
+        tests: the number of the session's verdicts that share the false-alarm rate.
+        wants: the measurements that it still wants; pairs only by rule 1.
+        decision: the steps to the verdict; None without a threshold, and for other figures than the throughput.
     """
 
     outcome: Outcome | None = None
@@ -384,24 +385,24 @@ class Verdict:
 
     @property
     def against(self) -> Against | None:
-        """What it was judged against; None where there was nothing."""
+        """The kind of its baseline; None without a baseline."""
         return Against.of(self.baseline, is_floor=self.is_floor) if self.baseline else None
 
     @property
     def if_slower(self) -> Consequence:
-        """What a confirmed slowdown does to the test."""
+        """The effect of a confirmed slowdown on the test."""
         return self.against.if_slower if self.against else Consequence.FAILS
 
     @property
     def compared_with(self) -> float | None:
-        """The value that its own was compared with: the baseline's, or what it is a confirmed change from."""
+        """The value that it was compared with: the baseline's, or `confirmed_from`."""
         if self.reason is Reason.OTHER_UNIT:
             return None
         return self.confirmed_from if self.baseline is None else self.baseline.reference
 
     @property
     def expected(self) -> float | None:
-        """The throughput expected today: of the reference environment or side a, or the baseline with the drift."""
+        """The throughput expected today: the reference environment's or side a's, or the baseline with the drift."""
         if self.confirmed_change is not None and self.value is not None:
             return self.value / (1 + self.confirmed_change)
         if self.baseline is None:

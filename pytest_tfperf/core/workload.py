@@ -1,4 +1,4 @@
-"""What to train: the `Workload`, its readable id, and the enums of its fields."""
+"""The `Workload` to train, its readable id, and the enums of its fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_tfperf.errors import WorkloadError, known_names, unknown
 
 
 class VariableUpdate(StrEnum):
-    """How replicas share the variables, in tf_cnn_benchmarks' words."""
+    """The ways in which replicas share the variables, in tf_cnn_benchmarks' words."""
 
     REPLICATED = "replicated"
     PARAMETER_SERVER = "parameter_server"
@@ -21,7 +21,7 @@ class VariableUpdate(StrEnum):
 
 
 class AllReduce(StrEnum):
-    """How gradients are summed."""
+    """The ways in which gradients are summed."""
 
     AUTO = "auto"  # `collective`: as TensorFlow chooses; `horovod`: as Horovod was built
     COPY = "copy"  # copied together and added, on the host or on the GPUs in turn (`ParameterDevice`)
@@ -33,7 +33,7 @@ class AllReduce(StrEnum):
 class ParameterDevice(StrEnum):
     """Where `parameter_server` keeps the variables, and where `replicated` with `copy` sums the gradients.
 
-    The host's memory; or GPUs: the variables in the first one's memory, the sums on all of them in turn.
+    `cpu`: in the host's memory; `gpu`: the variables in the first GPU's memory, the sums on all GPUs in turn.
     """
 
     CPU = "cpu"
@@ -56,7 +56,7 @@ class Optimizer(StrEnum):
 
 
 class Trainer(StrEnum):
-    """`loop` compiles a window of steps into one call; `keras` is `model.fit`; `own` is an object of the user's."""
+    """`loop` compiles a window of steps into one call; `keras` calls `model.fit`; `own` is an object of the user's."""
 
     LOOP = "loop"
     KERAS = "keras"
@@ -64,7 +64,7 @@ class Trainer(StrEnum):
 
 
 class Unit(StrEnum):
-    """What a throughput counts."""
+    """The units that a throughput counts."""
 
     EXAMPLES = "examples"  # called images where the model takes images
     TOKENS = "tokens"  # of an input [batch, length], padding included
@@ -75,10 +75,10 @@ ALL_REDUCES = {
     VariableUpdate.COLLECTIVE: (AllReduce.AUTO, AllReduce.RING, AllReduce.NCCL),
     VariableUpdate.HOROVOD: (AllReduce.AUTO, AllReduce.NCCL),
 }
-"""What each variable update can choose from; the first is its default. The other updates have no choice."""
+"""The all-reduces of each variable update, its default first. The other updates have no choice."""
 
 DISTRIBUTED = frozenset({VariableUpdate.COLLECTIVE, VariableUpdate.HOROVOD})
-"""Updates whose processes exchange gradients; `parameter_server` also trains on several nodes, and from one process."""
+"""Updates whose processes exchange gradients. (`parameter_server` trains several nodes from a single process.)"""
 
 _NAMED_IN_IDS = [choice.value for choice in AllReduce if choice is not AllReduce.AUTO]
 
@@ -98,7 +98,7 @@ _ID = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One thing to train; equal workloads have equal ids and share their baselines.
+    """A training to measure; equal workloads have equal ids and share their baselines.
 
     Args:
         model: a name from `catalogue.models()`, or `"package.module:function"`, a function without
@@ -107,22 +107,23 @@ class Workload:
         input_pipeline: a name from `catalogue.pipelines()`, or `"package.module:function"`.
         variable_update: tf_cnn_benchmarks' flag of that name.
         all_reduce: how gradients are summed (`ALL_REDUCES`); "auto" becomes the variable update's default.
-        num_packs: tensors that the gradients are packed into before `hierarchical` or `nccl` sums them
-            (tf_cnn_benchmarks' gradient_repacking); 0: gradients are summed one by one.
+        num_packs: the number of tensors that gradients are packed into before `hierarchical` or `nccl` sums them
+            (tf_cnn_benchmarks' gradient_repacking); 0: each gradient is summed by itself.
         local_parameter_device: where `parameter_server` keeps the variables, and `replicated` with `copy` sums the
             gradients (tf_cnn_benchmarks' flag of that name, whose default is "gpu").
         precision: Keras' dtype policy.
-        tf32: let GPUs with TF32 (compute capability 8.0 or higher) round float32 factors to it, TensorFlow's default.
-        xla: compile the step with XLA.
+        tf32: whether GPUs with TF32 (compute capability 8.0 or higher) round float32 factors to it, as TensorFlow
+            does by default.
+        xla: whether XLA compiles the step.
         optimizer: how gradients update the variables.
         trainer: the package's own loop, Keras' `fit`, or an object that the model's function returns.
-        forward_only: inference instead of training.
-        unit: what the throughput counts.
-        tokens_of: of several inputs, the name of the one whose tokens `unit="tokens"` counts: its key in the batch or
-            its `keras.Input`'s name, else its position from 0; "" where all have the same length.
+        forward_only: whether it runs inference instead of training.
+        unit: the unit that the throughput counts.
+        tokens_of: the input, of several, whose tokens `unit="tokens"` counts: its key in the batch or its
+            `keras.Input`'s name, else its position from 0; "" where all inputs have the same length.
 
     Raises:
-        WorkloadError: an unknown choice (the known ones are listed), a batch below 1, or choices that contradict each
+        WorkloadError: an unknown choice (lists the known choices), a batch below 1, or choices that contradict each
             other.
     """
 
@@ -167,16 +168,27 @@ class Workload:
     def __post_init__(self) -> None:
         for field in fields(self):
             object.__setattr__(self, field.name, checked(field.name, getattr(self, field.name)))
-        update = self.variable_update
-        choices = ALL_REDUCES.get(update, (AllReduce.COPY,))
         if self.all_reduce is AllReduce.AUTO:
-            object.__setattr__(self, "all_reduce", choices[0])
+            object.__setattr__(self, "all_reduce", self._all_reduces[0])
+        self._check_all_reduce()
+        self._check_trainer()
+        self._check_gradients()
+        if self.tokens_of and self.unit is not Unit.TOKENS:
+            raise WorkloadError(
+                f"tokens_of={self.tokens_of!r} names what unit='tokens' counts: give that unit, or leave tokens_of out"
+            )
+
+    def _check_all_reduce(self) -> None:
+        choices = self._all_reduces
         if self.all_reduce not in choices:
             known = " or ".join(repr(choice.value) for choice in choices)
             raise WorkloadError(
-                f"all_reduce={self.all_reduce.value!r} is no choice of variable_update={update.value!r}: "
+                f"all_reduce={self.all_reduce.value!r} is no choice of variable_update={self.variable_update.value!r}: "
                 + ("leave it out" if len(choices) == 1 else f"use {known}")
             )
+
+    def _check_trainer(self) -> None:
+        update = self.variable_update
         if self.trainer is Trainer.KERAS and update in DISTRIBUTED:
             raise WorkloadError(
                 f"trainer='keras' can't train with variable_update={update.value!r}: Keras 3's fit fails under "
@@ -196,6 +208,9 @@ class Workload:
             raise WorkloadError(
                 f"optimizer={self.optimizer.value!r} has no effect with forward_only=True: leave it out"
             )
+
+    def _check_gradients(self) -> None:
+        update = self.variable_update
         if self.num_packs and (update is not VariableUpdate.REPLICATED or self.all_reduce is AllReduce.COPY):
             raise WorkloadError(
                 f"num_packs={self.num_packs} packs the gradients of variable_update='replicated' for "
@@ -209,24 +224,25 @@ class Workload:
                 "local_parameter_device='gpu' is a choice of variable_update='parameter_server', and of 'replicated' "
                 f"with all_reduce='copy'; leave it out with {update.value!r} and {self.all_reduce.value!r}"
             )
-        if self.tokens_of and self.unit is not Unit.TOKENS:
-            raise WorkloadError(
-                f"tokens_of={self.tokens_of!r} names what unit='tokens' counts: give that unit, or leave tokens_of out"
-            )
 
     def _training_options(self) -> list[str]:
-        """The fields, besides model, batch and trainer, that are not the default."""
+        """Return the fields, besides model, batch and trainer, that do not have their defaults."""
         own = [field for field in fields(self) if field.name not in ("model", "batch_size", "trainer", "all_reduce")]
         given = [field.name for field in own if getattr(self, field.name) != field.default]
         return given if self._has_default_all_reduce else [*given, "all_reduce"]
 
     @property
+    def _all_reduces(self) -> tuple[AllReduce, ...]:
+        return ALL_REDUCES.get(self.variable_update, (AllReduce.COPY,))
+
+    @property
     def _has_default_all_reduce(self) -> bool:
-        return self.all_reduce is ALL_REDUCES.get(self.variable_update, (AllReduce.COPY,))[0]
+        return self.all_reduce is self._all_reduces[0]
 
     @property
     def id(self) -> str:
-        """Readable, stable and unique; beyond the first four words it names only what is not the default.
+        """The readable, stable and unique id; after model, batch, update and pipeline it names only values that are no
+        defaults.
 
         >>> Workload(model="resnet50", batch_size=64).id
         'resnet50-b64-replicated-device'
@@ -242,10 +258,10 @@ class Workload:
 
     @classmethod
     def parse(cls, id: str) -> Self:
-        """The workload that has this id.
+        """Return the workload that has this id.
 
         Raises:
-            WorkloadError: the text is not an id; says what one looks like.
+            WorkloadError: the text is not an id; gives an example.
         """
         rest = id
         choices: dict[str, Any] = {}
@@ -269,9 +285,9 @@ class Workload:
         return workload
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some fields changed; raises WorkloadError as the class does.
+        """Return a copy with some fields changed; raises WorkloadError as the class does.
 
-        Another variable update comes with its own default of `all_reduce`, if this one's was the default.
+        Another variable update gets its own default of `all_reduce`, if this workload has the default.
         """
         if self._has_default_all_reduce:
             changes = {"all_reduce": AllReduce.AUTO, **changes}
@@ -283,7 +299,7 @@ class Workload:
 
 _CHOICES = {name: kind for name, kind in get_type_hints(Workload).items() if issubclass(kind, StrEnum)}
 
-# The words that end an id, after the packs and in this order, and the field and value that each stands for.
+# The words that end an id, after the packs and in this order, with the field and value of each.
 _SUFFIXES: dict[str, tuple[str, Any]] = {
     "parameters_on_gpu": ("local_parameter_device", ParameterDevice.GPU),
     "mixed_float16": ("precision", Precision.MIXED_FLOAT16),
@@ -305,7 +321,7 @@ _RESERVED = re.compile("|".join([*_SUFFIXES, *_NAMED_IN_IDS, "packs[0-9]+"]))
 
 
 def checked(field: str, value: Any) -> Any:
-    """A field's value in the field's type; the other fields are not looked at.
+    """Return a field's value in the field's type, regardless of the other fields.
 
     Raises:
         WorkloadError: the field can't have this value; lists or describes the values that it can have.
@@ -359,7 +375,7 @@ _OWN_FUNCTION = re.compile(r"[\w.]+:(\w+)")
 
 
 def shown_name(id: str, name: str = "") -> str:
-    """The name that a test gave its workload, else the id without the modules of users' functions.
+    """Return the name that a test gave its workload, else the id without the modules of users' functions.
 
     >>> shown_name("acme.nets:small_cnn-b32-replicated-device")
     'small_cnn-b32-replicated-device'

@@ -1,7 +1,7 @@
 """The machines that have baselines, and rows that are out of date.
 
-For whoever looks after a folder of baselines.
-`tfperf baselines list` and `tfperf baselines stale`; a session is not touched.
+For maintainers of a folder of baselines.
+`tfperf baselines list` and `tfperf baselines stale`; it takes no part in a session.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def _add(
     actions: Commands,
     name: str,
     run: Callable[[argparse.Namespace], int],
-    what: str,
+    summary: str,
     examples: Sequence[str],
     *parents: argparse.ArgumentParser,
 ) -> argparse.ArgumentParser:
-    action = add_command(actions, name, run, what, examples=examples, parents=parents)
+    action = add_command(actions, name, run, summary, examples=examples, parents=parents)
     action.add_argument("--json", action="store_true", help="print the rows as JSON")
     return action
 
@@ -79,7 +79,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _rows(store: BaselineStore, machine: str) -> list[Baseline]:
-    """Of throughputs, and then of figures."""
+    """Return the rows of throughputs, then those of other figures."""
     return [*store.load(machine).values(), *store.figures(machine).values()]
 
 
@@ -93,31 +93,31 @@ def _stale(arguments: argparse.Namespace) -> int:
     rows = [row for name in machines for row in _rows(store, name) if row.is_measured]
     wanted = [row for row in rows if arguments.machine in (None, row.machine)]
     measured = _measured_lately(arguments, {row.machine for row in wanted})
-    found = [(row, why) for row in wanted if (why := _reasons(row, measured.get(row.machine), arguments))]
+    stale = [(row, why) for row in wanted if (why := _reasons(row, measured.get(row.machine), arguments))]
     if arguments.json:
-        show_json([plain(row) | {"reasons": why} for row, why in found])
+        show_json([plain(row) | {"reasons": why} for row, why in stale])
     else:
         unknown = [f"{name}: the history has no session of this machine" for name, keys in measured.items() if not keys]
-        lines = stale_table(found, width()) or [f"none of {len(wanted)} measured rows is out of date"]
+        lines = stale_table(stale, width()) or [f"none of {len(wanted)} measured rows is out of date"]
         show("\n".join([*lines, "", *unknown] if unknown else lines))
     return EXIT_GREEN
 
 
 def _measured_lately(arguments: argparse.Namespace, machines: Iterable[str]) -> dict[str, set[Key]]:
-    """What the latest sessions of each machine measured; empty without such sessions, and without a history."""
+    """Return the keys that the latest sessions of each machine measured; none without a history."""
     try:
         history = open_history(arguments)
         results = [*history.results(), *history.figure_results()]
     except TfperfError as error:
         warn(str(error))
         results = []
-    found = {}
+    keys = {}
     for machine in sorted(machines):
-        here = [one for one in results if one.machine == machine]
-        order = dict.fromkeys(one.session for one in reversed(here) if one.figure is None)
-        sessions = list(order)[: arguments.sessions]
-        found[machine] = {one.key for one in here if one.session in sessions}
-    return found
+        here = [result for result in results if result.machine == machine]
+        newest_first = dict.fromkeys(result.session for result in reversed(here) if result.figure is None)
+        sessions = list(newest_first)[: arguments.sessions]
+        keys[machine] = {result.key for result in here if result.session in sessions}
+    return keys
 
 
 def _reasons(row: Baseline, measured: set[Key] | None, arguments: argparse.Namespace) -> list[str]:
@@ -138,7 +138,7 @@ def _reasons(row: Baseline, measured: set[Key] | None, arguments: argparse.Names
 
 
 def machine_table(machines: Mapping[str, Sequence[Baseline]], width: int | None = None) -> list[str]:
-    """One line for each machine: the number of rows of each kind, and their dates."""
+    """Return a line for each machine: the number of rows of each kind, and their dates."""
     return table(
         [_machine(name, rows) for name, rows in machines.items()],
         Columns(right={"rows", "measured", "published", "with lock"}, optional=("last", "first", "with lock")),
@@ -161,7 +161,7 @@ def _machine(name: str, rows: Sequence[Baseline]) -> dict[str, str | None]:
 
 
 def stale_table(stale: Iterable[tuple[Baseline, Sequence[str]]], width: int | None = None) -> list[str]:
-    """Rows with the reasons why they may be out of date."""
+    """Return a line for each row, with the reasons why it may be out of date."""
     rows = [
         {
             "machine": row.machine,

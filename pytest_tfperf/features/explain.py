@@ -1,7 +1,7 @@
-"""Why a verdict was as it was, for readers who do not know the statistics.
+"""The reasons for a verdict, for readers who do not know the statistics.
 
-For whoever doubts an outcome, or wonders what more runs would tell.
-`tfperf explain`, from what the history holds; a session is not touched.
+For users who doubt an outcome, or wonder what more runs would show.
+`tfperf explain` reads the history; it takes no part in a session.
 """
 
 from __future__ import annotations
@@ -61,31 +61,31 @@ def _run(arguments: argparse.Namespace) -> int:
     calls = list(history.measurements(session=session, test=test, is_interleaved=False))
     if not calls:
         raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")
-    found = _matching(calls, arguments.test)
+    measurements = _matching(calls, arguments.test)
     if arguments.json:
         # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
-        show_json([measurement_json(one) for one in found])
+        show_json([measurement_json(m) for m in measurements])
     else:
-        show("\n\n\n".join("\n".join(rendered(explained(one), width())) for one in found))
+        show("\n\n\n".join("\n".join(rendered(explained(m), width())) for m in measurements))
     return EXIT_GREEN
 
 
 def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tuple[str, str]:
-    """The test that the text means, and the last session that measured it.
+    """Return the test that the text means, and the last session that measured it.
 
     Raises:
-        TfperfError: no test, or more than one; the message lists them.
+        TfperfError: no test matches, or several do; the message lists them.
     """
-    measured = [one for one in results if session in (None, one.session)]
+    measured = [result for result in results if session in (None, result.session)]
     if session is not None and not measured:
         raise TfperfError(f"the history has no session {session!r}: `tfperf history --csv` lists sessions and tests")
-    found = (
-        [one for one in measured if one.test == text]
-        or [one for one in measured if text in _names(one.workload, one.name)]
-        or [one for one in measured if text in one.test]
-        or [one for one in measured if _is_part(text, one.workload, one.name)]
+    matches = (
+        [result for result in measured if result.test == text]
+        or [result for result in measured if text in _names(result.workload, result.name)]
+        or [result for result in measured if text in result.test]
+        or [result for result in measured if _is_part(text, result.workload, result.name)]
     )
-    tests = list(dict.fromkeys(one.test for one in found))
+    tests = list(dict.fromkeys(result.test for result in matches))
     if not tests:
         kind = "measured test" if session is None else f"test of session {session}"
         raise TfperfError(
@@ -96,49 +96,49 @@ def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tu
         more = f"\n  and {len(tests) - _MOST_NAMED} more" if len(tests) > _MOST_NAMED else ""
         names = "".join(f"\n  {test}" for test in tests[:_MOST_NAMED])
         raise TfperfError(f"{text!r} is a part of {len(tests)} tests; give more of the id:{names}{more}")
-    return tests[0], found[-1].session
+    return tests[0], matches[-1].session
 
 
 def _names(workload: str, name: str) -> tuple[str, str, str]:
-    """A workload's names: its id, what its test calls it, and what tables show."""
+    """Return a workload's names: its id, its name in the test, and its name in tables."""
     return workload, name, shown_names([(workload, name)])[workload, name]
 
 
 def _is_part(text: str, workload: str, name: str) -> bool:
-    return any(text in one for one in _names(workload, name))
+    return any(text in known for known in _names(workload, name))
 
 
 def _nearest(text: str, measured: Sequence[PastResult]) -> str:
-    """ " Did you mean 'test_resnet50[8]'?"; "" if no name is similar."""
+    """Return " Did you mean 'test_resnet50[8]'?"; "" if no name is similar."""
     known = set[str]()
-    for one in measured:
-        function = one.test.rpartition("::")[2]
-        known |= {one.test, function, function.partition("[")[0], *_names(one.workload, one.name)}
+    for result in measured:
+        function = result.test.rpartition("::")[2]
+        known |= {result.test, function, function.partition("[")[0], *_names(result.workload, result.name)}
     near = get_close_matches(text, sorted(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measurement]:
-    """The test's calls; only those of a workload if the text names it, but not if it is a part of the test's id."""
-    named = [one for one in measurements if text in _names(one.workload.id, one.name)]
-    if not named and not any(text in one.test for one in measurements):
-        named = [one for one in measurements if _is_part(text, one.workload.id, one.name)]
+    """Keep the calls of the workload that the text names; all calls if the text is a part of the test's id."""
+    named = [m for m in measurements if text in _names(m.workload.id, m.name)]
+    if not named and not any(text in m.test for m in measurements):
+        named = [m for m in measurements if _is_part(text, m.workload.id, m.name)]
     return named or measurements
 
 
-_WORTH_SHOWING = 0.0005
+_SMALLEST_SHOWN = 0.0005  # a smaller change is 0.0 % in a text
 
 
 def explained(m: Measurement) -> list[str]:
-    """A measurement's verdict in paragraphs with headings; its figures come last."""
-    first, *others = [*_paragraphs(m), *(_figure(m, one) for one in m.figures)]
-    return [*first, *(line for paragraph in others for line in ("", *paragraph))]
+    """Explain a measurement's verdict in paragraphs with headings; figures other than the throughput come last."""
+    first, *further = [*_paragraphs(m), *(_figure(m, verdict) for verdict in m.figures)]
+    return [*first, *(line for paragraph in further for line in ("", *paragraph))]
 
 
 def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
     verdict, figures = m.verdict, figures_to_blame(m)
-    where = headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"
-    yield (f"{outcome(m)}: {figure_fact(figures[0])}.", *where) if figures else where
+    about = headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"
+    yield (f"{outcome(m)}: {figure_fact(figures[0])}.", *about) if figures else about
     if verdict is None:
         yield ("It was measured and not judged.",)
         return
@@ -149,16 +149,16 @@ def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
     if decision is None or row is None:
         yield (_without_figures(verdict),)
         return
-    yield _section("What was it held against?", _reference(m, verdict, row, decision))
+    yield _section("What was it held against?", _baseline(m, verdict, row, decision))
     yield _section("Why this outcome?", _steps(verdict, decision, has_figures=bool(m.figures)))
     yield _section("Where does the threshold come from?", _threshold(verdict, row, decision))
     yield _section(f"What would other numbers of {_kind(verdict)}s tell?", _powers(verdict, decision))
 
 
-def _figure(m: Measurement, one: Verdict) -> Sequence[str]:
-    """What became of a figure, and the rows, tolerances and values that led to it."""
-    heading = f"{one.outcome or 'measured'}: {figure_fact(one)}: {one.why}."
-    return heading, *(f"  {line.label}: {line.text}" for line in figure_lines(m, one))
+def _figure(m: Measurement, verdict: Verdict) -> Sequence[str]:
+    """Return a figure's outcome, and the rows, tolerances and values that led to it."""
+    heading = f"{verdict.outcome or 'measured'}: {figure_fact(verdict)}: {verdict.why}."
+    return heading, *(f"  {line.label}: {line.text}" for line in figure_lines(m, verdict))
 
 
 def _section(heading: str, lines: Iterator[str]) -> list[str]:
@@ -166,7 +166,7 @@ def _section(heading: str, lines: Iterator[str]) -> list[str]:
 
 
 def _kind(verdict: Verdict) -> str:
-    """What is repeated to confirm a suspicion: "run" or "pair"."""
+    """Return "run" or "pair": the unit that is repeated to confirm a suspicion."""
     return "pair" if verdict.rule is Rule.REFERENCE_ENVIRONMENT else "run"
 
 
@@ -179,14 +179,14 @@ def _without_figures(verdict: Verdict) -> str:
     return "The tolerance accepts any slowdown, so there is no threshold."
 
 
-def _reference(m: Measurement, verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
+def _baseline(m: Measurement, verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
     unit = f"{m.throughput.unit}/s"
     kind = "a document's figure for a weaker GPU" if verdict.is_floor else _KINDS[row.provenance]
-    about = ", ".join(part for part in (row.source, row.date) if part)
-    yield f"{rate(row.reference)} {unit}: {kind}{f' ({about})' if about else ''}, from {counted(row.runs, 'run')}."
+    origin = ", ".join(part for part in (row.source, row.date) if part)
+    yield f"{rate(row.reference)} {unit}: {kind}{f' ({origin})' if origin else ''}, from {counted(row.runs, 'run')}."
     if row.load:
         yield f"It was {row.load}. A slowdown may hide behind it: record again on a quiet machine."
-    if abs(verdict.common_drift) >= _WORTH_SHOWING:
+    if abs(verdict.common_drift) >= _SMALLEST_SHOWN:
         drift = change(math.expm1(verdict.common_drift))
         yield f"All tests of this session have {drift} in common. It is taken out, as it says nothing of this test."
     if rate(d.expected) != rate(row.reference):
@@ -236,17 +236,17 @@ def _steps(verdict: Verdict, d: Decision, *, has_figures: bool) -> Iterator[str]
 
 
 def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
-    what = _kind(verdict)
+    kind = _kind(verdict)
     if wanted:
-        yield f"It takes {counted(wanted, what)} in all, and the session ended after {len(d.changes)}."
+        yield f"It takes {counted(wanted, kind)} in all, and the session ended after {len(d.changes)}."
         return
     if d.middle is None:
         return
     figures = "  ".join(map(change, d.changes))
-    yield f"{counted(len(d.changes), what)} {'was' if len(d.changes) == 1 else 'were'} taken: {figures}"
+    yield f"{counted(len(d.changes), kind)} {'was' if len(d.changes) == 1 else 'were'} taken: {figures}"
     yield f"Their middle (Hodges-Lehmann median) is {change(d.middle)}. {_against_threshold(verdict, d)}"
     if verdict.outcome in (Outcome.PASS, Outcome.TOO_NOISY) and len(d.changes) < d.last:
-        yield f"That is not suspicious any more, so the {what}s that were left ({d.last} at most) were not needed."
+        yield f"That is not suspicious any more, so the {kind}s that were left ({d.last} at most) were not needed."
     elif d.middle < -d.threshold:
         yield f"{d.showing} of {len(d.changes)} show at least half of the threshold, and {d.showing_needed} must."
     elif verdict.outcome is Outcome.INCONCLUSIVE:
@@ -256,7 +256,7 @@ def _confirmation(verdict: Verdict, d: Decision, wanted: int) -> Iterator[str]:
 
 
 def _than_expected(fraction: float) -> str:
-    if abs(fraction) < _WORTH_SHOWING:
+    if abs(fraction) < _SMALLEST_SHOWN:
         return "as fast as expected"
     return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than expected"
 
@@ -282,15 +282,17 @@ def _threshold(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
         yield f"It is the tolerance, {percent(d.accepted)}. Noise explains no more than that."
     else:
         yield f"The tolerance is {percent(d.accepted)}, and noise widens it to {percent(d.threshold)}."
-        among = f" of {verdict.tests} tests" if verdict.tests > 1 else ""
-        action = (
-            "fails one session{among} in 100"
-            if verdict.if_slower is Consequence.FAILS
-            else "makes one session{among} in 100 warn"
-        )
-        yield f"At this threshold noise alone {action.format(among=among)}."
+        session = f"one session of {verdict.tests} tests" if verdict.tests > 1 else "one session"
+        if verdict.if_slower is Consequence.FAILS:
+            yield f"At this threshold noise alone fails {session} in 100."
+        else:
+            yield f"At this threshold noise alone makes {session} in 100 warn."
     if verdict.outcome is Outcome.TOO_NOISY:
         yield "So a slowdown by a quarter would pass. It is TOO_NOISY, because a pass would say nothing."
+    yield from _standard_deviations(verdict, row, d)
+
+
+def _standard_deviations(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
     noise, sd = verdict.noise, d.deviations
     assert noise is not None, "a decision has its noise"
     freedom = f", {noise.degrees_of_freedom:.0f} degrees of freedom" if math.isfinite(noise.degrees_of_freedom) else ""
@@ -317,15 +319,15 @@ def _threshold(verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
 
 
 def _deviation(fraction: float | None) -> str:
-    """With two decimals, because small ones matter; "?" if unknown."""
+    # Two decimals, because small deviations matter.
     return "?" if fraction is None else f"{fraction * 100:.2f} %"
 
 
 def _powers(verdict: Verdict, d: Decision) -> Iterator[str]:
-    what = _kind(verdict)
+    kind = _kind(verdict)
     rows = [
         {
-            f"{what}s": str(power.count) + (" (decides)" if power.count == d.last else ""),
+            f"{kind}s": str(power.count) + (" (decides)" if power.count == d.last else ""),
             f"{verdict.if_slower} from": percent(power.threshold),
             "detectable (95 % power)": percent(power.detectable),
         }
@@ -337,7 +339,7 @@ def _powers(verdict: Verdict, d: Decision) -> Iterator[str]:
     if d.middle is None or d.middle >= -d.accepted:
         return
     if d.enough is None:
-        yield f"Not even {MOST_COUNTED} {what}s would make {percent(d.middle)} exceed what noise explains."
+        yield f"Not even {MOST_COUNTED} {kind}s would make {percent(d.middle)} exceed what noise explains."
         yield "Record the baseline again, with a reference environment: tfperf reference create"
     else:
-        yield f"A slowdown of {percent(d.middle)} is beyond the threshold from {counted(d.enough, what)} on."
+        yield f"A slowdown of {percent(d.middle)} is beyond the threshold from {counted(d.enough, kind)} on."

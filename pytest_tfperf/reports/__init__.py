@@ -1,1 +1,1 @@
-"""Pure functions: measurements in, text out."""
+"""Reports: pure functions from measurements to text."""

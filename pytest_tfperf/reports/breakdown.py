@@ -1,4 +1,4 @@
-"""The breakdown of a step's time in words: the input, the arithmetic, and what slowed down."""
+"""The words of a breakdown of a step's time: the input, the arithmetic, and the part that slowed down."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BOUNDS: Final = {
 
 
 def bound_by(breakdown: Breakdown | None) -> str | None:
-    """What limits a step, for a table: "input", "compute: 87 % of the matmul rate"; None if unknown."""
+    """Name the bottleneck of a step for a table: "input", "compute: 87 % of the matmul rate"; None if unknown."""
     if breakdown is None or breakdown.bound is None:
         return None
     word, share, of = _BOUNDS[breakdown.bound], breakdown.products_fraction, "the matmul rate"
@@ -30,7 +30,7 @@ def bound_by(breakdown: Breakdown | None) -> str | None:
 
 
 def breakdown_lines(breakdown: Breakdown | None, throughput: Throughput) -> Iterator[Line]:
-    """Labelled lines about a breakdown."""
+    """Yield labelled lines about a breakdown; none without one."""
     if breakdown is None:
         return
     unit = f"{throughput.unit}/s"
@@ -52,7 +52,7 @@ def breakdown_lines(breakdown: Breakdown | None, throughput: Throughput) -> Iter
 
 
 def straggler_text(breakdown: Breakdown | None) -> str:
-    """Which rank the others wait for; "" where they wait for none."""
+    """Describe the rank that the others wait for; "" where they wait for none."""
     if breakdown is None or (slow := breakdown.straggler) is None:
         return ""
     return (

@@ -35,16 +35,16 @@ _RIGHT = {"b / a", "pairs"}
 
 
 def interleaved_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
-    """A row for each measurement beside another side, those that need action first; an INVALID one has no ratio.
+    """Return a table of the measurements beside another side, those that need action first.
 
-    `width` is the terminal's, None for no limit.
+    An INVALID measurement has no ratio. `width` is the terminal's, None for no limit.
     """
     in_order = sorted(_beside(measurements), key=lambda both: ACT_FIRST.index(both[0].outcome))
     return _table([(m, a, {}) for m, a in in_order], width)
 
 
 def latest_interleaved(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
-    """A row for the latest measurement of each two sides, with its machine and time."""
+    """Return a table of the latest measurement of each pair of sides, with its machine and time."""
     latest = {(m.machine, m.topology, a.workload, *sides(m)): (m, a) for m, a in _beside(measurements)}
     return _table([(m, a, {"machine": m.machine, "when": m.time}) for m, a in latest.values()], width)
 
@@ -56,10 +56,10 @@ def _beside(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Meas
 def _table(
     measurements: Sequence[tuple[Measurement, MeasuredSide, dict[str, str | None]]], width: int | None
 ) -> list[str | OutcomeRow]:
-    """A row for each measurement, with its further columns."""
-    both: list[Measurement | MeasuredSide] = [side for b, a, _ in measurements for side in (a, b)]
-    heading = rate_heading(side.throughput for side in both)
-    names = shown_names((side.workload.id, side.name) for side in both)
+    """Return a table of both sides of each measurement, with further columns."""
+    all_sides: list[Measurement | MeasuredSide] = [side for b, a, _ in measurements for side in (a, b)]
+    heading = rate_heading(side.throughput for side in all_sides)
+    names = shown_names((side.workload.id, side.name) for side in all_sides)
     columns = Columns(
         right=_RIGHT | {f"a {heading}", f"b {heading}"},
         optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "b bound", "a bound", "pairs"),
@@ -90,7 +90,7 @@ def _row(b: Measurement, a: MeasuredSide, heading: str, names: Mapping[Named, st
 
 
 def sides(b: Measurement) -> tuple[str, str]:
-    """Names for a and b: their workloads, or the software that differs between them."""
+    """Return names for a and b: their workloads, or the software that differs between them."""
     a = b.other
     if a is None:
         return "a", "b"
@@ -104,7 +104,7 @@ def sides(b: Measurement) -> tuple[str, str]:
 
 
 def interleaved_message(b: Measurement, a: MeasuredSide, rerun: RerunCommand) -> list[Line]:
-    """A measurement beside side a in a few lines, the first of which stands alone; `rerun` measures it again."""
+    """Return the message about a measurement beside side a, whose first line alone explains the outcome."""
     if figures := figures_to_blame(b):
         return [*_of_figures(b, figures), *_lines(b, a, rerun)]
     notes = [Line(f"{verdict.outcome}: {figure_fact(verdict)}", "figure") for verdict in bad_figures(b)]
@@ -112,7 +112,7 @@ def interleaved_message(b: Measurement, a: MeasuredSide, rerun: RerunCommand) ->
 
 
 def _of_figures(b: Measurement, figures: Sequence[Verdict]) -> Iterator[Line]:
-    """The beginning of the message where figures are to blame and the ratio is not."""
+    """Yield the beginning of the message where figures, and not the ratio, cause the outcome."""
     yield Line(f"{figure_fact(figures[0])}: {shown_name(b.workload.id, b.name)} on {b.devices} ({b.machine})")
     for verdict in figures:
         if verdict is not figures[0]:
@@ -122,7 +122,7 @@ def _of_figures(b: Measurement, figures: Sequence[Verdict]) -> Iterator[Line]:
 
 
 def interleaved_headline(b: Measurement, a: MeasuredSide) -> str:
-    """Both sides, devices, machine and ratio in one line."""
+    """Return a line with both sides, devices, machine and ratio."""
     a_shown, b_shown = sides(b)
     subject = "" if a.workload != b.workload else f"{shown_name(a.workload.id, a.name)}, "
     if not b.is_valid:  # a reader would take its ratio for a result
@@ -131,7 +131,7 @@ def interleaved_headline(b: Measurement, a: MeasuredSide) -> str:
 
 
 def interleaved_in_brief(b: Measurement, a: MeasuredSide) -> str:
-    """The outcome in a few words, for a line that names the test already."""
+    """Return the outcome in a few words, for a line that names the test already."""
     if figures := figures_to_blame(b):
         return "; ".join(f"{verdict.outcome}: {figure_fact(verdict)}" for verdict in figures)
     if not b.is_valid:
@@ -140,7 +140,7 @@ def interleaved_in_brief(b: Measurement, a: MeasuredSide) -> str:
 
 
 def why_of(b: Measurement) -> str:
-    """The reason for the outcome of the ratio, and why there are no more pairs where they decide nothing."""
+    """Return the reason for the ratio's outcome, and why an undecided comparison has no more pairs."""
     assert b.other is not None, "only a measurement beside another side has a ratio"
     if not b.is_valid:
         return invalid_interleaved(b, b.other)

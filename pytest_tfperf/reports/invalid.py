@@ -1,4 +1,4 @@
-"""The words of what is INVALID: what disturbed a run, what became of a loss, and what to do about it."""
+"""The words of INVALID measurements: disturbances, losses that diverged, and advice about both."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from pytest_tfperf.reports.telemetry import slowed_down
 
 
 def invalid_measurement(m: Measurement, verdict: Verdict) -> str:
-    """The outcome of an INVALID measurement, and why."""
+    """Return the outcome of an INVALID measurement with its reason."""
     return f"{verdict.outcome}: {why_invalid(m, verdict)}"
 
 
 def invalid_interleaved(b: Measurement, a: MeasuredSide) -> str:
-    """INVALID, and why: the loss of a side, or what disturbed the last pair."""
+    """Return INVALID with its reason: the loss of a side, or the disturbance of the last pair."""
     disturbance = b.discarded_pairs[-1].disturbance if b.discarded_pairs else None
     is_undisturbed = all(pair.disturbance is None for pair in b.pairs)
     diverged = [(name, side) for name, side in (("a", a), ("b", b)) if is_undisturbed and side.throughput.is_diverged]
     losses = [f"{name}'s {loss_fact(side.throughput, side.workload)}" for name, side in diverged]
-    why = (
-        losses[0] if losses else disturbance_fact(disturbance) if disturbance else Verdict(reason=Reason.DISTURBED).why
-    )
+    if losses:
+        why = losses[0]
+    else:
+        why = disturbance_fact(disturbance) if disturbance else Verdict(reason=Reason.DISTURBED).why
     fallback = f"alternating runs, because {a.fallback}" if a.fallback else ""
     return "; ".join(filter(None, (f"{Outcome.INVALID}: {why}", fallback)))
 
 
 def worded(error: InvalidMeasurement) -> MeasurementError:
-    """An error with values in words: the outcome, why, and what to do about a loss."""
+    """Return an error in words: the outcome, its reason, and advice about a loss."""
     verdict, subject, runs = error.verdict, error.subject, error.runs
     fact = f"{verdict.outcome}: {_why(verdict, subject, summarise(runs), runs)}"
     below = [Line(loss_advice(subject), "next")] if verdict.reason is Reason.DIVERGED else []
@@ -47,95 +48,97 @@ def worded(error: InvalidMeasurement) -> MeasurementError:
 
 
 def why_invalid(m: Measurement, verdict: Verdict) -> str:
-    """Why a measurement is INVALID."""
+    """Return the reason why a measurement is INVALID."""
     return _why(verdict, m.workload, m.throughput, _all_runs(m))
 
 
 def advice_on_measurement(m: Measurement, verdict: Verdict) -> Iterator[Line]:
-    """What to do about an INVALID measurement."""
+    """Yield the next step after an INVALID measurement."""
     if verdict.reason is Reason.DIVERGED:
         yield Line(loss_advice(m.workload), "next")
-    elif found := [run.disturbance for run in _all_runs(m) if run.disturbance]:
-        yield Line(ADVICE[found[-1].kind], "next")
+    elif disturbances := [run.disturbance for run in _all_runs(m) if run.disturbance]:
+        yield Line(ADVICE[disturbances[-1].kind], "next")
 
 
 def advice_on_interleaved(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
-    """The next step after an INVALID measurement beside side a."""
+    """Yield the next step after an INVALID measurement beside side a."""
     if diverged := [side.workload for side in (a, b) if side.throughput.diverged]:
         yield Line(loss_advice(diverged[0]), "next")
     elif b.discarded_pairs and (disturbance := b.discarded_pairs[-1].disturbance):
         yield Line(ADVICE[disturbance.kind], "next")
 
 
-def disturbance_fact(one: Disturbance) -> str:
-    """What disturbed a run, without advice: "other processes used 43 % of 2 cores, the busiest was make (pid 4711)"."""
-    amount = one.amount or 0.0
-    used, cores = whole_percent(amount), "1 core" if one.cores == 1 else f"{one.cores} cores"
-    match one.kind:
-        case DisturbanceKind.GPU_SLOWED_DOWN if one.throttle is not None:
-            return f"{one.gpu} was {slowed_down(one.throttle, one.celsius)}"
+def disturbance_fact(disturbance: Disturbance) -> str:
+    """Describe a disturbance: "other processes used 43 % of 2 cores, the busiest was make (pid 4711)"."""
+    amount = disturbance.amount or 0.0
+    used, cores = whole_percent(amount), "1 core" if disturbance.cores == 1 else f"{disturbance.cores} cores"
+    match disturbance.kind:
+        case DisturbanceKind.GPU_SLOWED_DOWN if disturbance.throttle is not None:
+            return f"{disturbance.gpu} was {slowed_down(disturbance.throttle, disturbance.celsius)}"
         case DisturbanceKind.DRIVER_SILENT:
-            who = "the GPU driver" if one.gpu else "the kernel"
+            who = "the GPU driver" if disturbance.gpu else "the kernel"
             return f"{who} stopped answering during the run; dmesg may show why (for a GPU: NVRM: Xid)"
-    if one.amount is None:
-        return str(one.kind)
-    match one.kind:
+    if disturbance.amount is None:
+        return str(disturbance.kind)
+    match disturbance.kind:
         case DisturbanceKind.OTHER_PROCESSES:
-            culprit = f", the busiest was {one.culprit}" if one.culprit else ""
+            culprit = f", the busiest was {disturbance.culprit}" if disturbance.culprit else ""
             return f"other processes used {used} of {cores}{culprit}"
         case DisturbanceKind.STEAL:
             return f"the hypervisor gave {used} of {cores} to other virtual machines (steal time)"
         case DisturbanceKind.SWAPPING:
             return f"the machine swapped {amount / 2**20:.0f} MiB/s"
-        case DisturbanceKind.GPU_SHARED if one.culprit:
-            return f"{one.culprit} also ran on {one.gpu} and used up to {used} of it"
+        case DisturbanceKind.GPU_SHARED if disturbance.culprit:
+            return f"{disturbance.culprit} also ran on {disturbance.gpu} and used up to {used} of it"
         case DisturbanceKind.GPU_SHARED:
             return (
-                f"other work used {used} of {one.gpu} before the run; this container does not see whose "
+                f"other work used {used} of {disturbance.gpu} before the run; this container does not see whose "
                 "(docker run --pid=host does)"
             )
         case DisturbanceKind.NOT_STEADY:
-            return f"never settled: {_unsteady(amount, one.windows)}"
-    return str(one.kind)
+            return f"never settled: {_unsteady(amount, disturbance.windows)}"
+    return str(disturbance.kind)
 
 
 def disturbed_pairs(pairs: Sequence[Pair]) -> Iterator[Line]:
-    """What disturbed pairs that count all the same: both sides alike, or one side more than the other."""
+    """Yield lines about disturbed pairs that count: with both sides disturbed alike, or one more than the other."""
     for is_even, how in ((True, "on both sides"), (False, "one side more than the other, as in each try")):
-        found = [pair.disturbance for pair in pairs if pair.is_even is is_even and pair.disturbance is not None]
-        if found:
-            worst = max(found, key=lambda one: one.amount or 0.0)
-            text = f"{len(found)} of {counted(len(pairs), 'pair')}, {how}: {disturbance_fact(worst)}"
+        disturbances = [pair.disturbance for pair in pairs if pair.is_even is is_even and pair.disturbance is not None]
+        if disturbances:
+            worst = max(disturbances, key=lambda disturbance: disturbance.amount or 0.0)
+            text = f"{len(disturbances)} of {counted(len(pairs), 'pair')}, {how}: {disturbance_fact(worst)}"
             yield Line(text, "disturbed")
 
 
 def load_note(load: Sequence[Disturbance], runs: int) -> str:
-    """The note of a row whose runs, so many in all, were disturbed as the user accepts it; "" for no load."""
+    """Return the note of a row, some of whose `runs` had a load that the user accepts; "" for no load."""
     if not load:
         return ""
     fact = disturbance_fact(replace(load[0], culprit=""))  # a pid means nothing in a file that is kept
     return f"{UNDER_LOAD}{fact.replace(';', ',')} ({len(load)} of {runs} runs)"
 
 
-def accepted_load(one: Disturbance, limits: DisturbanceLimits) -> str:
-    """The remark on a load under which new rows are recorded only because these limits accept it."""
-    return f"{disturbance_fact(one)}, and {_given(limits, one.kind)} accepts it: the new rows will say so"
+def accepted_load(disturbance: Disturbance, limits: DisturbanceLimits) -> str:
+    """Return the remark on a load under which rows are recorded because these limits accept it."""
+    return (
+        f"{disturbance_fact(disturbance)}, and {_given(limits, disturbance.kind)} accepts it: the new rows will say so"
+    )
 
 
-def refused_load(one: Disturbance, limits: DisturbanceLimits) -> MeasurementError:
-    """The error where a load is beyond the limits, so that no rows are recorded."""
-    fact, next_step = disturbance_fact(one), "Nothing was measured. Free the machine of other work"
-    if limits.of(one.kind)[0]:
-        fact += f", and {_given(limits, one.kind)} does not accept it"
-        next_step += f"; or record all the same with a higher limit, as in -o {_given(NO_LIMITS, one.kind)}"
+def refused_load(disturbance: Disturbance, limits: DisturbanceLimits) -> MeasurementError:
+    """Return the error for a load beyond the limits, under which no rows are recorded."""
+    fact, next_step = disturbance_fact(disturbance), "Nothing was measured. Free the machine of other work"
+    if limits.of(disturbance.kind)[0]:
+        fact += f", and {_given(limits, disturbance.kind)} does not accept it"
+        next_step += f"; or record all the same with a higher limit, as in -o {_given(NO_LIMITS, disturbance.kind)}"
         next_step += ": the new rows then say so"
     return MeasurementError(f"--update-baselines: {fact}", next_step=next_step)
 
 
 def loss_fact(throughput: Throughput, subject: Subject) -> str:
-    """When the loss stopped being a finite number: "loss became NaN by step 45, in window 3 of run 2".
+    """Describe when the loss stopped being finite: "loss became NaN by step 45, in window 3 of run 2".
 
-    A command's steps are not named: it may print rates only, and the steps before its first line are unknown.
+    A command's steps are not named: it may print only rates, and the steps before its first line are unknown.
     """
     loss, since = throughput.loss, throughput.diverged
     text = "loss became " + ("NaN" if loss is None or math.isnan(loss) else "infinite")
@@ -148,13 +151,13 @@ def loss_fact(throughput: Throughput, subject: Subject) -> str:
 
 
 def _given(limits: DisturbanceLimits, kind: DisturbanceKind) -> str:
-    """A limit as the user gives it: "tfperf_busy=0.25"."""
+    """Return a limit as the user gives it: "tfperf_busy=0.25"."""
     name, value = limits.of(kind)
     return f"{name}={value:g}"
 
 
 def _higher(kind: DisturbanceKind) -> str:
-    """The option that accepts a disturbance, with its default: "-o tfperf_busy=1 (default 0.25)"."""
+    """Return the option that accepts a disturbance, with its default: "-o tfperf_busy=1 (default 0.25)"."""
     _, default = DisturbanceLimits().of(kind)
     return f"-o {_given(NO_LIMITS, kind)} (default {default:g})"
 
@@ -168,18 +171,18 @@ ADVICE = {
     DisturbanceKind.GPU_SLOWED_DOWN: (
         f"check cooling and power supply, or accept it: {_higher(DisturbanceKind.GPU_SLOWED_DOWN)}"
     ),
-    DisturbanceKind.GPU_SHARED: ("end the other process, or choose another GPU with CUDA_VISIBLE_DEVICES"),
+    DisturbanceKind.GPU_SHARED: "end the other process, or choose another GPU with CUDA_VISIBLE_DEVICES",
     DisturbanceKind.DRIVER_SILENT: "look for the cause in dmesg (for a GPU, NVRM: Xid); a hung driver needs a reboot",
     DisturbanceKind.NOT_STEADY: (
         "give the test more warmup_steps or steps (a script of yours: more readings), and look for other work on the "
         "machine"
     ),
 }
-"""The next step after a run that was disturbed in this way."""
+"""The next step after a disturbed run."""
 
 
 def loss_advice(workload: Subject) -> str:
-    """What to try after the loss of this workload became NaN or infinite, the most likely cause first."""
+    """Return the next steps after a workload's loss became NaN or infinite, the most likely cause first."""
     if isinstance(workload, Command) or workload.trainer is Trainer.OWN:
         return "look in its data for NaN, and try a lower learning rate"
     steps = []
@@ -195,7 +198,7 @@ def loss_advice(workload: Subject) -> str:
 
 
 def _why(verdict: Verdict, subject: Subject, throughput: Throughput, runs: Sequence[Run]) -> str:
-    """Why the verdict on these runs is INVALID: the loss, or the last disturbance."""
+    """Return the reason why the verdict on runs is INVALID: the loss, or the last disturbance."""
     if verdict.reason is Reason.DIVERGED:
         return f"{loss_fact(throughput, subject)}; the throughput of a diverged run is not reported"
     disturbances = [run.disturbance for run in runs if run.disturbance]
@@ -208,7 +211,7 @@ def _all_runs(m: Measurement) -> list[Run]:
 
 
 def _unsteady(change: float, windows: tuple[int, int] | None) -> str:
-    """How far the windows of a run are apart, a fraction: its last from its first, or the lower of two speeds."""
+    """Describe an unsteady throughput by its change, a fraction: from first to last third, or between two speeds."""
     size = f"{abs(100 * change):.0f} %"
     if windows is None:
         return f"the throughput {'falls' if change < 0 else 'rises'} by {size} from its first to its last third"

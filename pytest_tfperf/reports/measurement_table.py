@@ -1,4 +1,4 @@
-"""The table of a session: one row for each measurement."""
+"""The table of a session, with a row for each measurement, and the words of outcomes in it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
 _OPTIONAL = ("baseline", "fails at", "confirmed", "detectable", "bound", "document", "+/-")
 
 ACT_FIRST = (*WORST_FIRST, None)
-"""The outcomes in the order of a table's rows: those that need action first, no judgement last."""
+"""The outcomes in the order of a table's rows: those that need action first, None (not judged) last."""
 
 
 def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
-    """A row for each measurement, those that need action first; an INVALID one has no throughput.
+    """Return a table of measurements, those that need action first; an INVALID measurement has no throughput.
 
     `width` is the terminal's, None for no limit.
     """
@@ -43,8 +43,8 @@ class OutcomeRow:
     """A line of a table whose first cell is an outcome, which a terminal shows in colour.
 
     Args:
-        outcome: which one.
-        word: how the line names it.
+        outcome: decides the colour.
+        word: the text of the first cell.
         rest: the other cells, aligned.
     """
 
@@ -63,7 +63,7 @@ Shown = str | Line | OutcomeRow
 def outcome_table(
     rows: Sequence[Mapping[str, str | None]], outcomes: Sequence[Outcome | None], columns: Columns, width: int | None
 ) -> list[str | OutcomeRow]:
-    """A table whose rows know their outcomes, which are its first column; a row of None has no colour."""
+    """Return a table whose first column is the outcome; a row whose outcome is None has no colour."""
     if not rows:
         return []
     (heading, *laid_out), left_out = cells(rows, columns, width)
@@ -76,38 +76,37 @@ def outcome_table(
 
 
 def measurement_rows(measurements: Sequence[Measurement]) -> tuple[str, list[dict[str, str | None]]]:
-    """The heading of the throughputs' column, and the cells of each measurement by column."""
+    """Return the heading of the throughputs' column, and the cells of each measurement by column."""
     heading = rate_heading(m.throughput for m in measurements)
     names = shown_names((m.workload.id, m.name) for m in measurements)
     return heading, [_row(m, heading, names[m.workload.id, m.name]) for m in measurements]
 
 
 def rate_heading(throughputs: Iterable[Throughput]) -> str:
-    """The heading of the throughputs' column: "images/s", or "rate" if their units differ."""
+    """Return the heading of the throughputs' column: "images/s", or "rate" if their units differ."""
     units = {throughput.unit for throughput in throughputs}
     return f"{units.pop()}/s" if len(units) == 1 else "rate"
 
 
 def rate_cell(throughput: Throughput, heading: str) -> str:
-    """A throughput in the column of this heading, with its unit unless the heading has it."""
+    """Return a throughput's cell in the column of this heading, with its unit unless the heading has it."""
     text = rate(throughput.examples_per_sec)
     return text if heading == f"{throughput.unit}/s" else f"{text} {throughput.unit}/s"
 
 
 def outcome(m: Measurement) -> str:
-    """The word for the outcome: "PASS (floor)"; "measured" or "compared" if nothing was judged.
+    """Return the word for the outcome: "PASS (floor)"; "measured" or "compared" if nothing was judged.
 
-    "refused" if its runs were to be a baseline, and are none; "undecided" if the runs that its verdict waits for were
-    never made.
+    "refused" if its runs were refused as a baseline; "undecided" if its verdict waits for runs that were never made.
     """
     kind = kind_of(m)
     return f"{outcome_alone(m)} ({kind})" if kind else outcome_alone(m)
 
 
 def kind_of(m: Measurement) -> str:
-    """What its outcome rests on if that is no recorded baseline: "provisional", or "floor"; "" for an undecided one.
+    """Return the kind of its baseline if it is not a recorded row: "provisional" or "floor"; "" while it is undecided.
 
-    A figure that is worse than the throughput was judged against a recorded row.
+    Also "" where another figure is worse than the throughput, because that was judged against a recorded row.
     """
     verdict = m.verdict
     is_of_rate = verdict is not None and verdict.is_decided and verdict.outcome is m.outcome
@@ -115,32 +114,32 @@ def kind_of(m: Measurement) -> str:
 
 
 def outcome_alone(m: Measurement) -> str:
-    """`outcome` without what the verdict rests on."""
+    """Return `outcome` without the kind of the baseline."""
     if m.verdict is None:
         return "refused" if m.is_refused else "compared" if m.other else "measured"
     return m.outcome.value if m.outcome and m.is_decided else "undecided"
 
 
 def reference_kind(verdict: Verdict) -> str:
-    """What a verdict rests on if it is no recorded baseline: "provisional", or "floor"."""
+    """Return the kind of a verdict's baseline if it is not a recorded row: "provisional" or "floor"."""
     return "" if verdict.against in (None, Against.BASELINE) else str(verdict.against)
 
 
 def action_rank(m: Measurement) -> int:
-    """Its place in `ACT_FIRST`; a refused baseline needs action as much as an INVALID measurement."""
+    """Return its index in `ACT_FIRST`; a refused baseline needs action as much as an INVALID measurement."""
     return ACT_FIRST.index(Outcome.INVALID if m.is_refused else m.outcome)
 
 
 def result_rank(m: Measurement) -> int:
-    """Its place in `ACT_FIRST`, that of an undecided test behind all others."""
+    """Return its index in `ACT_FIRST`, where an undecided test is the last."""
     return action_rank(m) if m.is_decided else ACT_FIRST.index(None)
 
 
 def is_gain(m: Measurement, red: Collection[str] = ()) -> bool:
-    """Whether an IMPROVED test has a gain that a new baseline keeps.
+    """Whether an IMPROVED test has a gain worth recording as its baseline.
 
-    IMPROVED is relative to the drift common to all tests, so on a slower machine such a test may be slower than its
-    baseline. `red` has the machines that are REGRESSED as a whole: nothing measured on them is worth recording.
+    IMPROVED is relative to the drift common to all tests, so on a slower machine the test may be slower than its
+    baseline. `red` are the machines that are REGRESSED as a whole, where nothing is worth recording.
     """
     verdict = m.verdict
     if verdict is None or verdict.outcome is not Outcome.IMPROVED:
@@ -149,7 +148,7 @@ def is_gain(m: Measurement, red: Collection[str] = ()) -> bool:
 
 
 def counts(results: Iterable[Measurement]) -> str:
-    """ "1 REGRESSED, 3 PASS": words that need action first, others in the order of their first occurrence."""
+    """Count the outcomes: "1 REGRESSED, 3 PASS", those that need action first, others in order of appearance."""
     counted = Counter((result_rank(m), outcome(m)) for m in results)
     in_order = sorted(counted.items(), key=lambda item: item[0][0])
     return ", ".join(f"{count} {word}" for (_, word), count in in_order)
@@ -177,17 +176,17 @@ def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
 
 
 def _with_figure(m: Measurement) -> str:
-    """Its outcome, and the figure that it is of where the row's throughput has another: "REGRESSED (peak memory)"."""
-    blamed = [one for one in figures_to_blame(m) if one.outcome is m.outcome]
+    """Return its outcome, with the figure that causes it unless it is the throughput: "REGRESSED (peak memory)"."""
+    blamed = [verdict for verdict in figures_to_blame(m) if verdict.outcome is m.outcome]
     return f"{outcome(m)} ({shown_name(blamed[0].figure.name)})" if blamed else outcome(m)
 
 
-def _written(figure: float | None, form: Callable[[float], str]) -> str | None:
-    return None if figure is None else form(figure)
+def _written(number: float | None, form: Callable[[float], str]) -> str | None:
+    return None if number is None else form(number)
 
 
 def _fails_at(verdict: Verdict | None) -> str | None:
-    """The confirmed slowdown that fails the test or warns, with the tolerance in brackets if noise widens it."""
+    """Write the slowdown that fails the test or warns, with the tolerance in brackets where noise widens it."""
     if verdict is None or verdict.threshold is None or verdict.tolerance is None or verdict.tolerance.lower is None:
         return None
     tolerance, threshold = percent(verdict.tolerance.lower), percent(verdict.threshold)
@@ -197,12 +196,12 @@ def _fails_at(verdict: Verdict | None) -> str | None:
 
 
 def _document(row: Baseline, here: str) -> str:
-    """A document's figure, with its machine in brackets if that is another one."""
+    """Write a document's figure, with its machine in brackets if it is not this machine."""
     return rate(row.reference) + ("" if row.machine == here else f" ({row.machine})")
 
 
 def measurement_json(m: Measurement) -> dict[str, object]:
-    """Its throughput, its verdict and its figures, without its runs."""
+    """Return the throughput, the verdict and the figures as plain values, without the runs."""
     t = m.throughput
     return {
         "test": m.test,
@@ -217,5 +216,5 @@ def measurement_json(m: Measurement) -> dict[str, object]:
         "low": plain(t.low),
         "high": plain(t.high),
         "verdict": plain(m.verdict),
-        "figures": {one.figure.name: plain(one) for one in m.figures},
+        "figures": {verdict.figure.name: plain(verdict) for verdict in m.figures},
     }

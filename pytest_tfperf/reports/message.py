@@ -36,9 +36,9 @@ _FAILED_LATER = "the reference environment failed in a later pair"
 
 
 def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") -> list[Line]:
-    """A judged measurement in a few lines; the first one is enough to understand the outcome.
+    """Return the message about a judged measurement; its first line alone explains the outcome.
 
-    `rerun` measures it again; `hint` is a further next step.
+    `rerun` has the command that measures it again; `hint` is a further next step.
     """
     if measurement.other is not None:
         return interleaved_message(measurement, measurement.other, rerun)
@@ -48,19 +48,19 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
         return _of_figures(measurement, verdict, figures, rerun)
     return [
         Line(headline(measurement)),
-        *(Line(f"{one.outcome}: {figure_fact(one)}", "figure") for one in bad_figures(measurement)),
+        *(Line(f"{bad.outcome}: {figure_fact(bad)}", "figure") for bad in bad_figures(measurement)),
         *_facts(measurement, verdict),
         *_next_steps(measurement, verdict, rerun, hint),
     ]
 
 
 def _of_figures(m: Measurement, verdict: Verdict, figures: Sequence[Verdict], rerun: RerunCommand) -> list[Line]:
-    """The message where figures are to blame and the throughput is not."""
+    """Return the message where figures, and not the throughput, cause the outcome."""
     where = f"{shown_name(m.workload.id, m.name)} on {m.devices} ({m.machine})"
     lines = [Line(f"{figure_fact(figures[0])}: {where}")]
-    for one in figures:
-        lines += [Line(figure_fact(one), "and")] if one is not figures[0] else []
-        lines += figure_lines(m, one)
+    for figure in figures:
+        lines += [Line(figure_fact(figure), "and")] if figure is not figures[0] else []
+        lines += figure_lines(m, figure)
     t = m.throughput
     lines.append(Line(f"{rate(t.examples_per_sec)} {t.unit}/s: {verdict.outcome}, {verdict.why}", "throughput"))
     row = verdict.baseline or figures[0].baseline
@@ -77,10 +77,10 @@ def not_measured(
     runs: Sequence[Run] = (),
     earlier: Measurement | None = None,
 ) -> list[Line]:
-    """The lines below the reason why a test could not be measured: what is known, and the next step.
+    """Return the lines below the reason why a test could not be measured: the known facts, and the next step.
 
-    `disturbance` and `runs` belong to disturbed runs, whose telemetry is shown. `earlier` is what the test measured
-    before the error, in the same session.
+    `disturbance` and `runs` are of disturbed runs, whose telemetry is shown. `earlier` is the test's measurement before
+    the error, in the same session.
     """
     lines = list(telemetry_lines(runs))
     if earlier is not None:
@@ -91,7 +91,7 @@ def not_measured(
 
 
 def headline(measurement: Measurement) -> str:
-    """Workload, devices, machine, throughput and change in one line, after the file's name if it was replayed."""
+    """Return workload, devices, machine, throughput and change in a line, after the file's name if it was replayed."""
     if measurement.other is not None:
         return interleaved_headline(measurement, measurement.other)
     verdict, t = measurement.verdict, measurement.throughput
@@ -112,20 +112,20 @@ def headline(measurement: Measurement) -> str:
 
 
 def _reference(verdict: Verdict, row: Baseline, unit: str = "") -> str:
-    """What a throughput was compared with, for what follows "slower than"."""
+    """Return the target that a throughput was compared with, as it follows "slower than"."""
     floor = "the floor of " if verdict.is_floor else ""
     against = f" (against {row.source})" if verdict.against is Against.EARLIER_SESSIONS else ""
     return f"{floor}{rate(row.reference)}{unit}{against}"
 
 
 def in_brief(measurement: Measurement) -> str:
-    """The outcome of a judged measurement in a few words, for a line that names the test already."""
+    """Return the outcome of a judged measurement in a few words, for a line that names the test already."""
     if measurement.other is not None:
         return interleaved_in_brief(measurement, measurement.other)
     verdict, t = measurement.verdict, measurement.throughput
     assert verdict is not None, "only a judged measurement has an outcome"
     if figures := figures_to_blame(measurement):
-        return "; ".join(f"{one.outcome}: {figure_fact(one)}" for one in figures)
+        return "; ".join(f"{figure.outcome}: {figure_fact(figure)}" for figure in figures)
     if verdict.outcome is Outcome.INVALID:
         return invalid_measurement(measurement, verdict)
     if verdict.baseline is None or verdict.change is None:
@@ -174,7 +174,7 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
 
 
 def next_commands(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
-    """The commands that measure a test again, record its baseline, or accept its change; none for a log."""
+    """Yield the commands that measure a test again, record its baseline, or accept its change; none for a log."""
     if not m.is_test:
         return
     verdict, figures = m.verdict, figures_to_blame(m)
@@ -183,11 +183,11 @@ def next_commands(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
         yield again
     elif figures:
         yield again
-        # No baseline makes a figure pass that is beyond its limit.
-        found = [one for one in figures if one.outcome is Outcome.REGRESSED and one.baseline is not None]
-        if any(one.reason is not Reason.BEYOND_LIMIT for one in found):
+        regressed = [each for each in figures if each.outcome is Outcome.REGRESSED and each.baseline is not None]
+        # A figure beyond its limit fails with any baseline.
+        if any(each.reason is not Reason.BEYOND_LIMIT for each in regressed):
             yield command("accept", record, "if it is intended; commit the rows")
-        elif all(one.outcome is Outcome.NO_BASELINE for one in figures):
+        elif all(each.outcome is Outcome.NO_BASELINE for each in figures):
             yield command("record", record)
     else:
         if verdict.outcome is Outcome.NO_BASELINE:
@@ -228,7 +228,7 @@ def _baseline(verdict: Verdict, row: Baseline) -> str:
 
 
 def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
-    """The runs or pairs, and how many of them confirm a regression or why nothing is confirmed."""
+    """Return the runs or pairs, with the number that confirm a regression or the reason why none is confirmed."""
     if m.pairs:
         label, what = "pairs", "interleaved pairs with the reference environment"
         logs = [pair.log_ratio for pair in m.pairs]
@@ -263,11 +263,11 @@ def _detectable(slowdown: float, noise: Noise) -> str:
     return text
 
 
-_NOTHING = 0.01  # as a fraction of the operation's present time
+_NEGLIGIBLE = 0.01  # as a fraction of the operation's present time
 
 
 def profile_lines(profile: Profile | None) -> Iterator[Line]:
-    """Labelled lines about a profile; none without a profile."""
+    """Yield labelled lines about a profile; none without a profile."""
     if profile is None:
         return
     if profile.folder:
@@ -279,16 +279,16 @@ def profile_lines(profile: Profile | None) -> Iterator[Line]:
 
 
 def _growth(growth: Growth) -> str:
-    """For example "Conv2D block3/conv 1.2 -> 3.4 ms a step"."""
+    """Write a growth: "Conv2D block3/conv 1.2 -> 3.4 ms a step"."""
     name = growth.name if growth.name == growth.type else f"{growth.type} {growth.name}"
     before = _milliseconds(growth.before_seconds)
     if growth.is_at_most:
-        before = f"under {before}" if growth.before_seconds > _NOTHING * growth.seconds else "0"
+        before = f"under {before}" if growth.before_seconds > _NEGLIGIBLE * growth.seconds else "0"
     return f"{name} {before} -> {_milliseconds(growth.seconds)} ms a step"
 
 
 def _milliseconds(seconds: float) -> str:
-    """At least two digits: "1.2", "0.034", "123"; "0" for less than half a microsecond."""
+    """Write milliseconds with at least two digits: "1.2", "0.034", "123"; "0" for less than half a microsecond."""
     value = seconds * 1e3
     if value < 0.0005:
         return "0"

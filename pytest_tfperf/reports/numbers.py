@@ -1,10 +1,10 @@
-"""How all reports write numbers."""
+"""Numbers in words, the same in all reports."""
 
 from __future__ import annotations
 
 
 def rate(examples_per_sec: float) -> str:
-    """Examples per second: "1,612", "640.3", "7.25"; below 1 with four significant digits, "0.09551"."""
+    """Write examples per second: "1,612", "640.3", "7.25"; below 1 with four significant digits, "0.09551"."""
     if examples_per_sec >= 999.95:  # rounds to 1000.0
         return f"{examples_per_sec:,.0f}"
     if examples_per_sec >= 0.99995:
@@ -13,30 +13,30 @@ def rate(examples_per_sec: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction without its sign: "13.0 %", "5 %"."""
+    """Write a fraction without its sign: "13.0 %", "5 %"."""
     text = f"{abs(fraction) * 100:.1f}"
     return f"{text.removesuffix('.0') if abs(fraction) < 0.1 else text} %"
 
 
 def whole_percent(fraction: float) -> str:
-    """A fraction without decimals: "87 %"."""
+    """Write a fraction without decimals: "87 %"."""
     return f"{fraction * 100:.0f} %"
 
 
 def change(fraction: float) -> str:
-    """A change with its sign: "-13.0 %", "+0.4 %"."""
+    """Write a change with its sign: "-13.0 %", "+0.4 %"."""
     return f"{fraction * 100:+z.1f} %"
 
 
 def compared(fraction: float) -> str:
-    """A change in words: "13.0 % slower than", "level with"."""
+    """Write a change in words: "13.0 % slower than", "level with"."""
     if abs(fraction) < 0.0005:
         return "level with"
     return f"{percent(fraction)} {'slower' if fraction < 0 else 'faster'} than"
 
 
 def duration(seconds: float) -> str:
-    """A duration as people say it: "45 s", "2 min 10 s", "1 h 5 min"."""
+    """Write a duration: "45 s", "2 min 10 s", "1 h 5 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -47,5 +47,5 @@ def duration(seconds: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number with its noun: "1 run", "3 runs"."""
+    """Write a number with its noun: "1 run", "3 runs"."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""The progress line that a terminal shows during runs, the lines of a pipe in its place, and those that `-v` prints."""
+"""The progress line of a terminal, the plain lines of a pipe in its place, and the step lines that `-v` prints."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _DISPLAY_EVERY = 10
 
 
 def header(label: str, run: Run) -> list[str]:
-    """The lines above a run's first step line: "run 2: compiled in 3.2 s", and tf_cnn_benchmarks' column names."""
+    """Return the lines above a run's first step line: "run 2: compiled in 3.2 s", and tf_cnn_benchmarks' columns."""
     compiled = f": compiled in {run.compile_seconds:.1f} s" if run.compile_seconds else ""
     return [label + compiled, f"Step\t{'Img' if run.unit == 'images' else run.unit}/sec\ttotal_loss"]
 
 
 def step_line(run: Run) -> str:
-    r"""The line for the run so far: "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"."""
+    r"""Return the line for the run so far: "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"."""
     mean, uncertainty, jitter = window_statistics(run.windows, run.examples_per_step)
     loss = run.windows[-1].loss
     speed = f"{steps(run)}\t{run.unit}/sec: {mean:.1f} +/- {uncertainty:.1f} (jitter = {jitter:.1f})"
@@ -34,7 +34,7 @@ def step_line(run: Run) -> str:
 
 
 def footer(timed: Run, result: Run) -> list[str]:
-    """The total over all timed windows, and how many of their steps `result` leaves out."""
+    """Return the total over all timed windows, and the number of their steps that `result` leaves out."""
     mean, _, _ = window_statistics(timed.windows, timed.examples_per_step)
     lines = [_RULE, f"total {timed.unit}/sec: {mean:.2f}", _RULE]
     if (counted := steps(result)) < (timed_steps := steps(timed)):
@@ -46,34 +46,34 @@ def footer(timed: Run, result: Run) -> list[str]:
 
 
 def crosses_display_step(run: Run) -> bool:
-    """Whether the latest window is the first or passed a multiple of 10 steps; tf_cnn_benchmarks prints these."""
+    """Whether the latest window is the first or passed a multiple of 10 steps, which tf_cnn_benchmarks prints."""
     before = steps(run) - run.windows[-1].steps
     return before == 0 or steps(run) // _DISPLAY_EVERY > before // _DISPLAY_EVERY
 
 
 def steps(run: Run) -> int:
-    """The number of timed steps so far."""
+    """Return the number of timed steps so far."""
     return sum(window.steps for window in run.windows)
 
 
 PLAIN_SECONDS = 30.0
-"""Between two plain lines: a CI system's log shows that a session lives, and stays short."""
+"""The time between two plain lines, so that a CI system's log shows progress and stays short."""
 
 _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
 
 
 @dataclass(kw_only=True)
 class ProgressLine:
-    """Shows how session and run progress, to the right of what pytest has written; an `Observer`.
+    """Shows the progress of session and run, to the right of pytest's own output; an `Observer`.
 
     Args:
-        write: writes to the terminal without moving pytest's idea of where the cursor is; None without a terminal.
-        write_line: writes a line that stays; None unless tf_cnn_benchmarks' lines are wanted (-v).
-        write_plain: writes a line that stays, at most every `PLAIN_SECONDS`; None where there is a terminal.
-        room: columns between the cursor and the right edge.
+        write: writes to the terminal without changing pytest's count of columns; None without a terminal.
+        write_line: writes a permanent line; None unless tf_cnn_benchmarks' lines are wanted (-v).
+        write_plain: writes a permanent line, for at most one every `PLAIN_SECONDS`; None where there is a terminal.
+        room: returns the columns between the cursor and the right edge.
         test: the node id of the test that is measured.
-        why: why this test runs again; "" in its first run.
-        clock: the present time in seconds.
+        why: the reason why this test runs again; "" in its first run.
+        clock: returns the present time in seconds.
     """
 
     write: Callable[[str], None] | None = None
@@ -96,11 +96,11 @@ class ProgressLine:
     _printed_steps: int = field(default=0, init=False)
 
     def expect(self, tests: int, left: Callable[[], float]) -> None:
-        """The session begins; `left` estimates the seconds that it will still take."""
+        """Begin a session of so many tests; `left` estimates its remaining seconds."""
         self._tests, self._left = tests, left
 
     def begin(self, label: str) -> None:
-        """A run begins; a test's own gets a number: "confirmation run 2"."""
+        """Begin a run; a test's own runs are numbered: "confirmation run 2"."""
         if not self._begun:
             self._plain_after = self.clock() + PLAIN_SECONDS
         test, fact = self._disturbed
@@ -114,11 +114,11 @@ class ProgressLine:
         self._label, self._timed, self._printed_steps = label, None, 0
 
     def phase(self, name: str) -> None:
-        """A phase of the worker begins."""
+        """Show that a phase of the worker begins."""
         self._show(name, is_phase=True)
 
     def window(self, run: Run, plan: Plan) -> None:
-        """A timed window came in; `run` holds all windows so far."""
+        """Show a timed window; `run` holds all windows so far."""
         if self._timed is None:
             self._print(header(self._label, run))
         self._timed = run
@@ -128,14 +128,14 @@ class ProgressLine:
             self._show(*progress(run, plan))
 
     def ended(self, run: Run) -> None:
-        """All windows are in; in `run`, windows before the steady state count as warm-up."""
+        """Print the total; in `run`, windows before the steady state count as warm-up."""
         if self._timed is not None:
             if self._printed_steps < steps(self._timed):
                 self._print_step(self._timed)
             self._print(footer(self._timed, run))
 
     def disturbed(self, disturbance: Disturbance) -> None:
-        """The run that has ended was disturbed; the test's next run says so."""
+        """Note that the run that has ended was disturbed, for the line of the test's next run."""
         self._disturbed = self.test, f"the run before was disturbed: {disturbance_fact(disturbance)}"
 
     def done(self) -> None:
@@ -144,7 +144,7 @@ class ProgressLine:
             self.write(_CLEAR_TO_END)
 
     def _show(self, state: str, speed: str = "", left: str = "", *, is_phase: bool = False) -> None:
-        """Show the states of session and run; the least important parts are left out if room is short."""
+        """Show session and run, without the least important parts where they do not fit."""
         if self._wants_plain:
             self._show_plain(state, left)
         if self.write is None:
@@ -156,10 +156,10 @@ class ProgressLine:
             "run": self._label,
             "state": f"{state} ..." if is_phase else state,
             "speed": speed,
-            "left": "" if session_left else left,  # two times left would confuse
+            "left": "" if session_left else left,  # two remaining times would confuse
             "why": f"({self._why})" if self._why else "",
         }
-        room = self.room() - 3  # a line that wraps can't be removed
+        room = self.room() - 3  # a wrapped line can't be removed
         for least_important in ("why", "left", "test", "run", "session", "speed", "state"):
             if len(_joined(parts)) <= room:
                 break
@@ -171,7 +171,7 @@ class ProgressLine:
         return self.write_plain is not None and self.clock() >= self._plain_after
 
     def _show_plain(self, state: str, left: str) -> None:
-        """The same as one sentence of a log."""
+        """Write session and run as a line of a log."""
         assert self.write_plain is not None, "only a pipe wants plain lines"
         self._plain_after = self.clock() + PLAIN_SECONDS
         session, session_left = self._session()
@@ -185,11 +185,11 @@ class ProgressLine:
         self.write_plain(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}")
 
     def _session(self) -> tuple[str, str]:
-        """ "3/15" and "1 min 20 s left"; "" if unknown."""
+        """Return "3/15" and "1 min 20 s left"; "" where unknown."""
         if not self._tests:
             return "", ""
         left = self._ends - self.clock()
-        number = min(len(self._begun), self._tests)  # the session's own verdicts need runs, too
+        number = min(len(self._begun), self._tests)  # runs for the session's own verdicts come after the last test
         return f"{number}/{self._tests}", f"{duration(left)} left" if left >= 1 else ""
 
     def _print_step(self, run: Run) -> None:
@@ -205,7 +205,7 @@ class ProgressLine:
 
 
 def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
-    """What a run has done, how fast, and what is left: "steps 40/100", "640 images/s", "6 s left"."""
+    """Return a run's progress, speed and remaining time: "steps 40/100", "640 images/s", "6 s left"."""
     seconds = sum(w.seconds for w in run.windows)
     what, done = ("readings", len(run.windows)) if plan.counts_readings else ("steps", steps(run))
     speed = f"{rate(run.examples_per_step * steps(run) / seconds)} {run.unit}/s"

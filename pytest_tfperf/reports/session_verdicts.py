@@ -1,11 +1,13 @@
-"""The words of a session's verdicts: in full, as a sentence, and as a clause before the counts of tests."""
+"""The words of a session: the verdicts on software, machine and drift, and the headline with the counts of tests."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from pytest_tfperf.core.figure import shown_name
-from pytest_tfperf.core.measurement import OUTSIDE
+from pytest_tfperf.core.measurement import OUTSIDE, Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.session_verdicts import (
     DoubtKind,
@@ -16,12 +18,12 @@ from pytest_tfperf.core.session_verdicts import (
     VerdictOn,
 )
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.reports.measurement_table import ACT_FIRST
-from pytest_tfperf.reports.numbers import change, compared, percent
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, kind_of, result_rank
+from pytest_tfperf.reports.numbers import change, compared, counted, percent
 from pytest_tfperf.reports.telemetry import HOST, state_lines
 
 ALL_TESTS = "(all tests together)"
-"""Shown in place of a test if the whole machine changed."""
+"""Stands for the test's name where the whole machine changed."""
 
 _SUBJECTS = {
     VerdictOn.SOFTWARE: ("software", "the reference environment"),
@@ -32,50 +34,76 @@ _SUBJECTS = {
 _DRIFT_WORTH_SHOWING = 0.01
 _NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
 _NO_PAIRS = "Only the reference environment tells the machine from the software, and no test could be compared with it"
-_SHOWN = 5  # changes of a drift
-_COMMIT = 10  # characters
+_MOST_CHANGES = 5  # of a drift
+_COMMIT_CHARACTERS = 10
+
+_VERBS: Final = {
+    Outcome.REGRESSED: "regressed",
+    Outcome.INVALID: "could not be measured",
+    Outcome.INCONCLUSIVE: "stayed inconclusive",
+    Outcome.TOO_NOISY: "stayed too noisy to judge",
+    Outcome.NO_BASELINE: "had no baseline",
+    Outcome.IMPROVED: "improved",
+    Outcome.PASS: "passed",
+    None: "ran without a verdict",
+}
+_REFUSED: Final = "refused as a baseline"
+_ERROR_RANK: Final = ACT_FIRST.index(Outcome.INVALID)
 
 
 def text_of(verdict: SessionVerdict) -> str:
-    """Fact, location, next step; "" where there is nothing to say."""
+    """Return fact, location and next step; "" where there is nothing to report."""
     fact, more = _words(verdict)
     return f"{fact}{more}"
 
 
 def fact_of(verdict: SessionVerdict) -> str:
-    """The text's first sentence, for where the rest is shown elsewhere."""
+    """Return the text's first sentence, for where the rest is shown elsewhere."""
     return _words(verdict)[0]
 
 
-def session_clauses(verdicts: Sequence[SessionVerdict]) -> list[str]:
-    """ "machine REGRESSED (68.3 % slower than its baselines)": those that need action first; a PASS needs no words.
+def session_headline(
+    results: Iterable[Measurement],
+    verdicts: Sequence[SessionVerdict] = (),
+    *,
+    not_measured: Collection[str] = (),
+    refused: Collection[str] = (),
+    left_out: Collection[str] = (),
+) -> list[str]:
+    """Return the clauses of a sentence: "Machine REGRESSED (...)", "2 of 49 throughput tests passed".
 
-    A machine is named only if there are several.
+    A test is a node id, and counts once, with the worst outcome of its calls and comparisons. Tests that passed without
+    a recorded baseline are counted apart, as "1 passed (provisional)".
+
+    Args:
+        results: the session's measurements.
+        verdicts: on software and machine as a whole. They come first: all tests may pass in a session that fails.
+        not_measured: tests that ended in an error; a test with an earlier result has not passed, either.
+        refused: tests whose baseline was refused.
+        left_out: tests that `--tfperf-budget` had no time for.
     """
-    are_several = len({one.machine for one in verdicts}) > 1
-    notable = [one for one in verdicts if one.outcome is not Outcome.PASS]
-    return [_clause(one, are_several) for one in sorted(notable, key=lambda one: ACT_FIRST.index(one.outcome))]
-
-
-def in_one_sentence(clauses: Sequence[str]) -> list[str]:
-    """The clauses of one sentence, which begins with a capital letter."""
-    first, *rest = clauses
-    return [first[:1].upper() + first[1:], *(one[:1].lower() + one[1:] for one in rest)]
+    worst = dict.fromkeys(refused, (_ERROR_RANK, _REFUSED))
+    worst |= dict.fromkeys(not_measured, (_ERROR_RANK, _VERBS[Outcome.INVALID]))
+    for result in results:
+        ranked = result_rank(result), _verb(result)
+        worst[result.test] = min(worst.get(result.test, ranked), ranked)
+    clauses = [*_clauses(verdicts), *_counts(list(worst.values()))]
+    return _in_one_sentence([*clauses, f"{len(left_out)} left out by --tfperf-budget"] if left_out else clauses)
 
 
 def date_of(change: LastingChange) -> str:
-    """The day since when it lasts."""
+    """Return the day on which the change began."""
     return change.time[:10]
 
 
 def commits_of(change: LastingChange) -> str:
-    """The commits between which it changed; "" if neither is known."""
-    before, after = change.commit_before[:_COMMIT], change.commit_after[:_COMMIT]
+    """Return the commits before and after the change; "" if neither is known."""
+    before, after = change.commit_before[:_COMMIT_CHARACTERS], change.commit_after[:_COMMIT_CHARACTERS]
     return f"{before or '?'}..{after or '?'}" if before or after else ""
 
 
 def _words(verdict: SessionVerdict) -> tuple[str, str]:
-    """The first sentence without its full stop, and what follows it."""
+    """Return the first sentence without its full stop, and the rest of the text."""
     match verdict.found:
         case SoftwareVerdict():
             return _software(verdict, verdict.found)
@@ -85,51 +113,51 @@ def _words(verdict: SessionVerdict) -> tuple[str, str]:
             return _drift(verdict.machine, verdict.found.slowdowns)
 
 
-def _software(verdict: SessionVerdict, found: SoftwareVerdict) -> tuple[str, str]:
-    """The current environment against the reference environment, interleaved."""
-    fact = f"software on {verdict.machine}: {_outcome(found)}"
-    if found.change is not None:
+def _software(verdict: SessionVerdict, software: SoftwareVerdict) -> tuple[str, str]:
+    """Word the verdict on the current environment against the reference environment."""
+    fact = f"software on {verdict.machine}: {_outcome(software)}"
+    if software.change is not None:
         fact += (
-            f": the current environment is {compared(found.change)} the reference environment{_interval(found)} in "
-            f"{found.pairs} interleaved pairs of {found.tests} tests"
+            f": the current environment is {compared(software.change)} the reference environment{_interval(software)} "
+            f"in {software.pairs} interleaved pairs of {software.tests} tests"
         )
-    is_slower = found.outcome is Outcome.REGRESSED
+    is_slower = software.outcome is Outcome.REGRESSED
     more = f". Changed since the baselines: {_changed(verdict)}" if is_slower else ""
-    failures = "; ".join(f"{test}: {why}" for test, why in found.failures.items())
+    failures = "; ".join(f"{test}: {why}" for test, why in software.failures.items())
     return fact, f"{more}. Not compared: {failures}" if failures else more
 
 
-def _machine(verdict: SessionVerdict, found: MachineVerdict) -> tuple[str, str]:
-    """Its reference environment in this session against the committed baselines.
+def _machine(verdict: SessionVerdict, machine: MachineVerdict) -> tuple[str, str]:
+    """Word the verdict on the reference environment in this session against the committed baselines.
 
-    Without a reference environment it is about machine and software together, and nothing is said if they passed and
+    Without a reference environment it is about machine and software together; the text is then "" if they passed and
     are within 1 % of the baselines.
     """
-    is_slower = found.outcome is Outcome.REGRESSED
-    state = f"{_state(verdict)}{_single_verdicts(found)}" if is_slower else ""
-    change = f"{compared(found.change)} the baselines{_interval(found)}"
-    if not found.is_apart:
-        if found.outcome is Outcome.PASS and abs(found.change) < _DRIFT_WORTH_SHOWING:
+    is_slower = machine.outcome is Outcome.REGRESSED
+    state = f"{_state(verdict)}{_single_verdicts(machine)}" if is_slower else ""
+    change = f"{compared(machine.change)} the baselines{_interval(machine)}"
+    if not machine.is_apart:
+        if machine.outcome is Outcome.PASS and abs(machine.change) < _DRIFT_WORTH_SHOWING:
             return "", ""
-        fact = f"machine and software on {verdict.machine}: {_outcome(found)}: all tests together are {change}"
-        advice = _NO_PAIRS if found.no_pairs else _NO_REFERENCE_ENVIRONMENT
+        fact = f"machine and software on {verdict.machine}: {_outcome(machine)}: all tests together are {change}"
+        advice = _NO_PAIRS if machine.no_pairs else _NO_REFERENCE_ENVIRONMENT
         return fact, f". Changed since: {_changed(verdict)}. {state}{advice}"
-    fact = f"machine {verdict.machine}: {_outcome(found)}: the reference environment is {change}"
+    fact = f"machine {verdict.machine}: {_outcome(machine)}: the reference environment is {change}"
     if not is_slower:
         return fact, ""
     advice = "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
     return fact, f". Changed outside of it: {_changed(verdict, OUTSIDE)}. {state}{advice}"
 
 
-def _drift(machine: str, losses: Sequence[LastingChange]) -> tuple[str, str]:
-    """Why `--tfperf-fail-on-drift` fails a session."""
-    worst = sorted(losses, key=lambda one: -abs(one.size))
+def _drift(machine: str, changes: Sequence[LastingChange]) -> tuple[str, str]:
+    """Word the changes for the worse for which `--tfperf-fail-on-drift` fails a session."""
+    worst = sorted(changes, key=lambda change: -abs(change.size))
     more, up_to = (f" and {len(worst) - 1} more", "up to ") if len(worst) > 1 else ("", "")
     who = _figure(worst[0], " of ") + (worst[0].test or "all tests together") + more
-    slower = "worse" if any(_figure(one) for one in worst) else "slower"
-    lines = [f"  {_loss(one)}" for one in worst[:_SHOWN]]
-    if len(worst) > _SHOWN:
-        lines.append(f"  and {len(worst) - _SHOWN} more")
+    slower = "worse" if any(_figure(change) for change in worst) else "slower"
+    lines = [f"  {_loss(change)}" for change in worst[:_MOST_CHANGES]]
+    if len(worst) > _MOST_CHANGES:
+        lines.append(f"  and {len(worst) - _MOST_CHANGES} more")
     lines.append(
         f"`tfperf history changes --machine={machine}` lists all changes. Look for the cause between the two commits, "
         "or accept the new level: pytest --update-baselines"
@@ -138,24 +166,24 @@ def _drift(machine: str, losses: Sequence[LastingChange]) -> tuple[str, str]:
     return fact, "".join(f"\n{line}" for line in lines)
 
 
-def _figure(one: LastingChange, behind: str = "") -> str:
-    """The figure's name and what is to stand behind it; "" of a throughput."""
-    return f"{shown_name(one.key.figure)}{behind}" if one.key and one.key.figure else ""
+def _figure(lasting: LastingChange, suffix: str = "") -> str:
+    """Return the figure's name and a suffix; "" for a throughput."""
+    return f"{shown_name(lasting.key.figure)}{suffix}" if lasting.key and lasting.key.figure else ""
 
 
-def _loss(one: LastingChange) -> str:
-    what = f" ({_figure(one, ' of ')}{one.key.workload} on {one.key.topology})" if one.key else ""
-    since = "little by little since" if one.kind is not ChangeKind.STEP else "since"
-    commits = f", commits {commits_of(one)}" if commits_of(one) else ""
-    interval = f"95 % CI {change(one.low)} to {change(one.high)}"
+def _loss(lasting: LastingChange) -> str:
+    what = f" ({_figure(lasting, ' of ')}{lasting.key.workload} on {lasting.key.topology})" if lasting.key else ""
+    since = "little by little since" if lasting.kind is not ChangeKind.STEP else "since"
+    commits = f", commits {commits_of(lasting)}" if commits_of(lasting) else ""
+    interval = f"95 % CI {change(lasting.low)} to {change(lasting.high)}"
     return (
-        f"{one.test or ALL_TESTS}{what}: {change(one.size)} ({interval}) {since} {date_of(one)}, "
-        f"session {one.session}{commits}"
+        f"{lasting.test or ALL_TESTS}{what}: {change(lasting.size)} ({interval}) {since} {date_of(lasting)}, "
+        f"session {lasting.session}{commits}"
     )
 
 
 def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
-    """The outcome, with its reason where it is INCONCLUSIVE: the figures behind it may lie beyond the threshold."""
+    """Return the outcome, with its reason where it is INCONCLUSIVE: the change may lie beyond the threshold."""
     doubt = verdict.doubt
     if doubt is None:
         return verdict.outcome.value
@@ -178,7 +206,7 @@ def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
 
 
 def _single_verdicts(verdict: MachineVerdict) -> str:
-    """What a red machine means for its tests, as a sentence: no machine slows all tests down alike."""
+    # No machine slows all tests down alike.
     return (
         "Single verdicts of this session mean little: the common drift is taken out of them, and the loss of one test "
         f"can hide in a drift of {percent(verdict.change)}. "
@@ -191,16 +219,27 @@ def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
 
 
 def _changed(verdict: SessionVerdict, names: Collection[str] = ()) -> str:
-    """What changed since the baselines; only facts of these names if some are given."""
-    changed = [str(one) for one in verdict.changed if not names or one.name in names]
+    """Return the changes of the environment since the baselines; if names are given, only of these."""
+    changed = [str(fact) for fact in verdict.changed if not names or fact.name in names]
     return ", ".join(changed) or "nothing that is recorded"
 
 
 def _state(verdict: SessionVerdict) -> str:
-    """What the machine did during all runs, as a sentence; "" without telemetry."""
+    """Return a sentence about the machine's state during all runs; "" without telemetry."""
     lines = state_lines(verdict.telemetry)
-    parts = [one.text if one.label == HOST else f"{one.label} {one.text}" for one in lines]
+    parts = [line.text if line.label == HOST else f"{line.label} {line.text}" for line in lines]
     return f"During the runs: {'; '.join(parts)}. " if parts else ""
+
+
+def _clauses(verdicts: Sequence[SessionVerdict]) -> list[str]:
+    """Return a clause for each verdict but PASS: "machine REGRESSED (68.3 % slower than its baselines)".
+
+    Verdicts that need action come first. A machine is named only if there are several.
+    """
+    are_several = len({verdict.machine for verdict in verdicts}) > 1
+    notable = [verdict for verdict in verdicts if verdict.outcome is not Outcome.PASS]
+    notable.sort(key=lambda verdict: ACT_FIRST.index(verdict.outcome))
+    return [_clause(verdict, are_several) for verdict in notable]
 
 
 def _clause(verdict: SessionVerdict, names_machine: bool) -> str:
@@ -208,3 +247,26 @@ def _clause(verdict: SessionVerdict, names_machine: bool) -> str:
     where = f" on {verdict.machine}" if names_machine else ""
     figure = "" if verdict.change is None else f" ({compared(verdict.change)} {reference})"
     return f"{subject}{where} {verdict.outcome}{figure}"
+
+
+def _counts(outcomes: Sequence[tuple[int, str]]) -> list[str]:
+    """Return a clause for each outcome, the worst first with the number of all tests."""
+    if not outcomes:
+        return ["no throughput test was measured"]
+    (first, number), *others = sorted(Counter(outcomes).items())
+    parts = [f"{number} of {counted(len(outcomes), 'throughput test')} {first[1]}"]
+    return [*parts, *(f"{number} {verb}" for (_, verb), number in others)]
+
+
+def _verb(result: Measurement) -> str:
+    """Return the outcome as a verb, with the kind of its baseline where that is not a recorded one."""
+    if result.is_refused:
+        return _REFUSED
+    kind = kind_of(result)
+    return f"{_VERBS[result.outcome if result.is_decided else None]}{f' ({kind})' if kind else ''}"
+
+
+def _in_one_sentence(clauses: Sequence[str]) -> list[str]:
+    """Return the clauses of one sentence, which begins with a capital letter."""
+    first, *rest = clauses
+    return [first[:1].upper() + first[1:], *(clause[:1].lower() + clause[1:] for clause in rest)]

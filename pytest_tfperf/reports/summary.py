@@ -1,4 +1,4 @@
-"""What a session prints before its first test and after its last."""
+"""The lines that a session prints before its first test and after its last."""
 
 from __future__ import annotations
 
@@ -41,12 +41,18 @@ def before(
     inject_slowdown: float = 0.0,
     against: Sequence[str] = (),
 ) -> list[str]:
-    """The machine, the number of tests, the expected time, and what is special about this session.
+    """Return lines with the machine, the number of tests, the expected time, and the session's special options.
 
-    `recording` is the number of fresh runs of each test under --update-baselines, 0 without it, and `controls` how many
-    workloads run beside them; `never_timed` counts the tests whose time the history does not know; `most_seconds` is
-    the expected time where a test is in doubt, or where runs of a recording differ. The others are the options of the
-    same names.
+    Args:
+        machine: the machine's key.
+        tests: the number of throughput tests.
+        seconds: the expected time.
+        never_timed: the number of tests whose time the history does not know.
+        most_seconds: the expected time where a test is in doubt, or where runs of a recording differ.
+        recording: the number of fresh runs of each test under --update-baselines; 0 without it.
+        controls: the number of other workloads that run beside these tests.
+        baselines, smoke, inject_slowdown: the options of these names.
+        against: further lines, about the other side.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
     time = f"about {duration(seconds)}{unknown}{_at_most(seconds, most_seconds, is_recording=bool(recording))}"
@@ -64,7 +70,7 @@ def before(
 
 
 def _at_most(seconds: float, most: float, *, is_recording: bool) -> str:
-    """ ", up to 3 min if a test is in doubt", minutes rounded up; "" where it is the expected time."""
+    """Return ", up to 3 min if a test is in doubt", minutes rounded up; "" where that is the expected time."""
     shown = duration(60 * math.ceil(most / 60) if most > 60 else most)
     if round(most) <= round(seconds):
         return ""
@@ -72,16 +78,16 @@ def _at_most(seconds: float, most: float, *, is_recording: bool) -> str:
 
 
 def refused(faults: Mapping[str, Sequence[TfperfError]], tests: int, *, in_brief: bool = False) -> list[str]:
-    """The tests whose parameters are invalid: each fault once, with the first test that has it.
+    """Return lines about tests with invalid parameters: each fault once, with the first test that has it.
 
-    `faults` has the faults of each test; `tests` is the number of throughput tests. `in_brief` shows only the first
-    sentence of a fault.
+    `faults` are the faults of each test; `tests` is the number of throughput tests. `in_brief` shows only a fault's
+    first sentence.
     """
     if not faults:
         return []
     grouped: dict[str, list[str]] = {}
-    for test, found in faults.items():
-        for fault in found:
+    for test, of_test in faults.items():
+        for fault in of_test:
             grouped.setdefault(fault.brief if in_brief else str(fault), []).append(test)
     all_tests = counted(tests, "throughput test")
     lines = [f"tfperf: {len(faults)} of {all_tests} have invalid parameters; each of them is an error:"]
@@ -91,12 +97,12 @@ def refused(faults: Mapping[str, Sequence[TfperfError]], tests: int, *, in_brief
 
 
 def skips(reasons: Mapping[str, int]) -> list[str]:
-    """One line for each reason to skip tests, the most frequent first."""
+    """Return a line for each reason why tests were skipped, the most frequent first."""
     return [f"{count} skipped: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])]
 
 
 def not_under_xdist(tests: int) -> str:
-    """What pytest's counts don't tell: the tests were skipped, or are errors, and nothing was measured."""
+    """Return the line that nothing was measured: pytest only counts the tests as skipped or as errors."""
     return (
         f"NOTHING WAS MEASURED: {counted(tests, 'throughput test')} ran under pytest-xdist, whose workers would share "
         "the machine. Run without -n, or with -n 0"
@@ -116,16 +122,16 @@ def summary(
     width: int | None = None,
     unrecorded: Sequence[Shown] = (),
 ) -> list[Shown]:
-    """The table, its counts, the machine, the recorded rows, next steps and failures.
+    """Return the summary: table, counts, machine, recorded rows, next steps and failures.
 
     Args:
         measurements: all measurements of the session.
         baselines: the folder of the baselines, as shown to the user.
         changes: rows that were recorded.
-        machine: what the verdicts on the whole session say.
+        machine: the texts of the verdicts on the whole session.
         red: the machines that are REGRESSED as a whole.
         not_measured: tests that ended in an error because they could not be measured.
-        measured_nothing: --tfperf-require-baseline was given and no test was measured.
+        measured_nothing: whether --tfperf-require-baseline was given and no test was measured.
         history_error: why the history lacks a part of this session; "" if it is complete.
         width: the terminal's; None for no limit.
         unrecorded: the paragraph about tests without a recorded baseline.
@@ -150,7 +156,7 @@ def summary(
 
 
 def interleaved_summary(measurements: Sequence[Measurement], width: int | None = None) -> list[Shown]:
-    """The table of measurements beside another side and their counts; nothing without any."""
+    """Return the table of measurements beside another side, and their counts; nothing without any."""
     if not measurements:
         return []
     figures = figure_table(measurements, width)
@@ -158,19 +164,19 @@ def interleaved_summary(measurements: Sequence[Measurement], width: int | None =
 
 
 def _counts_line(results: Sequence[Measurement]) -> str:
-    """All machines (a host's CPUs and its GPUs are two of them), how many results have each outcome, and the time."""
+    """Return a line with all machines (a host's CPUs and its GPUs are two), the count of each outcome, and the time."""
     machines = ", ".join(dict.fromkeys(result.machine for result in results))
     return f"{machines}: {counts(results)} in {duration(sum(result.seconds for result in results))}"
 
 
-def _held_against_rows(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Those that earlier sessions were not the reference of."""
+def _not_provisional(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return the judged measurements without a provisional baseline."""
     return [m for m in measurements if m.verdict and m.verdict.against is not Against.EARLIER_SESSIONS]
 
 
 def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
-    """How much runs and sessions differ, which decides what can be detected without a reference environment."""
-    known = [m.verdict.noise for m in _held_against_rows(measurements) if m.verdict and m.verdict.noise]
+    """Yield a line about the noise that limits detection without a reference environment."""
+    known = [m.verdict.noise for m in _not_provisional(measurements) if m.verdict and m.verdict.noise]
     if not any(noise.between_sessions for noise in known):
         return
     runs = percent(statistics.median(noise.between_runs for noise in known))
@@ -179,7 +185,7 @@ def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
     yield f"noise (median over tests): runs differ by {runs}, the sessions of a test by {sessions} more ({source})"
 
 
-_BELIEVED_GAIN = 1.0  # twice as fast; XLA and mixed precision together may give more
+_PLAUSIBLE_GAIN = 1.0  # twice as fast; more is rare, as from XLA and mixed precision together
 
 
 def _next_steps(
@@ -201,12 +207,12 @@ def _next_steps(
         loads = Counter(c.new.load for c in changes if c.new.load and not c.new.key.figure)
         for load, count in loads.items():
             yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
-    recorded = _held_against_rows(measurements)
+    recorded = _not_provisional(measurements)
     improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)
     gained = [m for m in recorded if is_gain(m, red)]
     gains = len(gained)
-    for m in gained:  # a digit that is missing in a row lets every slowdown pass
-        if m.verdict and m.verdict.change and m.verdict.change > _BELIEVED_GAIN:
+    for m in gained:  # with a digit missing in its row, every slowdown would pass
+        if m.verdict and m.verdict.change and m.verdict.change > _PLAUSIBLE_GAIN:
             times = f"{1 + m.verdict.change:.3g} times as fast as its baseline"
             yield f"{m.test}: {times}: if nothing explains that, correct the row"
     if gains:
@@ -216,7 +222,7 @@ def _next_steps(
 
 
 def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
-    """Verdicts against rows that a busy machine gave, one line each; the first says what that means."""
+    """Yield a line for each verdict against a row recorded under load; the first gives the consequence."""
     rows = [(m, m.verdict.baseline) for m in measurements if m.verdict and m.verdict.baseline]
     for number, (m, row) in enumerate((m, row) for m, row in rows if row.load):
         means = "" if number else ". It may be too low, and let slowdowns pass: record again on a quiet machine"
@@ -247,68 +253,70 @@ _Published = tuple[Measurement, Baseline]
 
 
 def unrecorded(
-    found: UnrecordedTests, measurements: Sequence[Measurement], *, baselines: str, command: str, seconds: float
+    group: UnrecordedTests, measurements: Sequence[Measurement], *, baselines: str, command: str, seconds: float
 ) -> list[Line]:
-    """One paragraph: what was judged, how steady the machine is, the documents, what can be detected, the next step.
+    """Return the paragraph about tests without a recorded baseline.
+
+    It has the number judged, the noise, the documents' figures, the detectable slowdown and the next step.
 
     Args:
-        found: of these tests.
-        measurements: all of the session's.
+        group: the tests without a recorded baseline.
+        measurements: all measurements of the session.
         baselines: the folder of the baselines, as it is shown.
-        command: records them.
-        seconds: how long that will take.
+        command: the command that records them.
+        seconds: the time that this command will take.
     """
     return [
-        Line(_fact(found, baselines)),
-        *_noise_lines(found),
+        Line(_fact(group, baselines)),
+        *_noise_lines(group),
         *_documents(measurements),
-        *_detectable(found),
-        *_disturbed(found),
+        *_detectable(group),
+        *_disturbed(group),
         command_line("record", command, f"about {duration(seconds)}; then commit {baselines}"),
     ]
 
 
-def required(found: UnrecordedTests, *, baselines: str) -> str:
-    """What the nightly gate says, where such tests failed and each has a message of its own."""
-    return f"{found.tests} without a baseline: record them with --update-baselines, then commit {baselines}"
+def required(group: UnrecordedTests, *, baselines: str) -> str:
+    """Return the line about these tests for the nightly gate, where each of them failed with a message of its own."""
+    return f"{group.tests} without a baseline: record them with --update-baselines, then commit {baselines}"
 
 
-def _fact(found: UnrecordedTests, baselines: str) -> str:
-    rest = found.tests - found.judged
+def _fact(group: UnrecordedTests, baselines: str) -> str:
+    rest = group.tests - group.judged
     parts = [f"{rest} measured and not judged, because no earlier session here serves as a reference"] if rest else []
-    if found.judged:
-        parts.append(f"{found.judged} judged against earlier sessions here (provisional), which warn and never fail")
+    if group.judged:
+        parts.append(f"{group.judged} judged against earlier sessions here (provisional), which warn and never fail")
     return f"without a row in {baselines}: {'; '.join(parts)}"
 
 
-def _noise_lines(found: UnrecordedTests) -> Iterator[Line]:
-    within = "unknown" if found.within_runs is None else percent(found.within_runs)
-    between = found.between_runs
+def _noise_lines(group: UnrecordedTests) -> Iterator[Line]:
+    within = "unknown" if group.within_runs is None else percent(group.within_runs)
+    between = group.between_runs
     known = "shown after a later session" if between is None else f"{percent(between)} (standard deviation)"
     yield Line(f"within a run {within} (standard error); between runs {known}", "noise")
 
 
-def _detectable(found: UnrecordedTests) -> Iterator[Line]:
-    if found.detectable is None:
+def _detectable(group: UnrecordedTests) -> Iterator[Line]:
+    if group.detectable is None:
         return
-    text = f"the next session warns of slowdowns from {percent(found.detectable)}"
-    if found.too_noisy_to_record:
+    text = f"the next session warns of slowdowns from {percent(group.detectable)}"
+    if group.too_noisy_to_record:
         text += "; most runs differ too much for a baseline: free the machine of other work before you record"
-    elif found.detectable_recorded is not None:
-        text += f"; with recorded baselines tests fail from {percent(found.detectable_recorded)}"
+    elif group.detectable_recorded is not None:
+        text += f"; with recorded baselines tests fail from {percent(group.detectable_recorded)}"
     yield Line(f"{text} (95 % power, median over tests)", "detectable")
 
 
-def _disturbed(found: UnrecordedTests) -> Iterator[Line]:
-    if not found.disturbances:
+def _disturbed(group: UnrecordedTests) -> Iterator[Line]:
+    if not group.disturbances:
         return
-    kinds = Counter(found.disturbances).most_common()
-    text = f"{len(found.disturbances)} of {found.tests} ({', '.join(kind for kind, _ in kinds)}), which are no "
+    kinds = Counter(group.disturbances).most_common()
+    text = f"{len(group.disturbances)} of {group.tests} ({', '.join(kind for kind, _ in kinds)}), which are no "
     yield Line(f"{text}reference for the next session: {ADVICE[kinds[0][0]]}", "disturbed")
 
 
 def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
-    """How this machine compares with one document's machine, and a few ratios beside the document's."""
+    """Yield this machine's throughputs relative to a document's machine, and a few ratios beside the document's."""
     published = [(m, m.document) for m in measurements if m.document is not None]
     if not published:
         return
@@ -318,20 +326,21 @@ def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
     spread = f"{times[0]:.2f}" + (f" to {times[-1]:.2f}" if len(times) > 1 else "")
     text = f"{spread} times the {counted(len(alike), 'published figure')} of {machine} for these workloads"
     yield Line(text, "documents")
-    for one, other in _comparable(alike)[:_MOST_RATIOS]:
-        yield Line(_ratio(one, other), "")
+    for base, measured in _comparable(alike)[:_MOST_RATIOS]:
+        yield Line(_ratio(base, measured), "")
 
 
 def _comparable(published: Sequence[_Published]) -> list[tuple[_Published, _Published]]:
-    """Pairs that differ in the topology or in the workload, not in both; each with the larger figure second."""
-    pairs = combinations(sorted(published, key=lambda one: one[1].reference), 2)
+    """Return pairs that differ in either topology or workload, with the larger published figure second."""
+    in_order = sorted(published, key=lambda measured: measured[1].reference)
+    pairs = combinations(in_order, 2)
     return [(a, b) for a, b in pairs if (a[0].workload == b[0].workload) != (a[0].topology == b[0].topology)]
 
 
-def _ratio(base: _Published, one: _Published) -> str:
-    (over, over_row), (m, row) = base, one
+def _ratio(base: _Published, measured: _Published) -> str:
+    (over, over_row), (m, row) = base, measured
     here = m.throughput.examples_per_sec / over.throughput.examples_per_sec
-    names = shown_names((each.workload.id, each.name) for each in (over, m))
+    names = shown_names((side.workload.id, side.name) for side in (over, m))
     what = f"{names[m.workload.id, m.name]} on {m.topology} over "
     what += over.topology if m.workload == over.workload else names[over.workload.id, over.name]
     return f"{what}: {here:.2f} here, {row.reference / over_row.reference:.2f} there"

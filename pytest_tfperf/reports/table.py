@@ -15,12 +15,12 @@ _LEAST_ID = 8  # characters of a shortened id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """How a table's columns are aligned, and which may be left out of a narrow terminal.
+    """The alignment of a table's columns, and the columns that a narrow terminal may leave out.
 
     Args:
         right: the columns to align to the right, as numbers are.
         optional: the columns that may be left out, the most important first.
-        ids: the columns whose texts may be shortened, if the others still do not fit.
+        ids: the columns whose texts may be shortened, if the rest still does not fit.
     """
 
     right: Collection[str] = ()
@@ -32,11 +32,11 @@ _ALL = Columns()
 
 
 def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, width: int | None = None) -> list[str]:
-    """The heading and one line for each row, whatever its cells hold; nothing without rows or a column's values.
+    """Return a heading and a line for each row, without columns that have no values; nothing without rows.
 
     Args:
         rows: column -> text, None or "" for no value; all rows have the same columns.
-        columns: their alignment, and which may be left out.
+        columns: the properties of the columns.
         width: the most characters of a line; None for no limit.
     """
     if not (rows := list(rows)):
@@ -48,7 +48,7 @@ def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, wid
 def cells(
     rows: Sequence[Mapping[str, str | None]], columns: Columns, width: int | None
 ) -> tuple[list[list[str]], list[str]]:
-    """The cells of the heading and of each row, as wide as their columns, and a line that says what is left out.
+    """Return the cells of the heading and of each row, as wide as their columns, and a line about omissions.
 
     There is no such line where `width` suffices. Numbers are never shortened.
     """
@@ -64,35 +64,35 @@ def cells(
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Lines of cells, each column as wide as its widest cell; `right` has the columns to align to the right."""
+    """Join the cells of each line, each column as wide as its widest cell; `right` are aligned to the right."""
     return [*map(joined, _padded(lines, right))]
 
 
 def joined(cells: Sequence[str]) -> str:
-    """One line of cells."""
+    """Join the cells of a line."""
     return (" " * _GAP).join(cells).rstrip()
 
 
 def _padded(lines: Sequence[Sequence[str]], right: Collection[int]) -> list[list[str]]:
-    """Each cell as wide as the widest of its column."""
+    """Pad each cell to the width of its column."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     sides = [">" if i in right else "<" for i in range(len(widths))]
     return [[f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)] for line in lines]
 
 
 def shortened(texts: Sequence[str], length: int) -> list[str]:
-    """Long texts with dots in their middles, at the position that leaves most of the texts different."""
+    """Shorten long texts with dots in the middle, at the position that leaves most of the texts different."""
     kept = length - len(_DOTS)
 
     def cut(head: int) -> list[str]:
         return [t if len(t) <= length else f"{t[:head]}{_DOTS}{t[len(t) - kept + head :]}" for t in texts]
 
     middle_first = sorted(range(kept + 1), key=lambda head: abs(head - kept // 2))
-    return max(map(cut, middle_first), key=lambda found: len(set(found)))
+    return max(map(cut, middle_first), key=lambda candidates: len(set(candidates)))
 
 
 def _fitting(cells: dict[str, list[str]], columns: Columns, width: int) -> dict[str, list[str]]:
-    """The columns that fit: without less important optional ones, then with shorter ids, then without further ones."""
+    """Return the columns that fit: fewer optional columns, then shorter ids, then fewer of the other columns."""
     chosen = [name for name in cells if name not in columns.optional]
 
     def fits(names: Sequence[str]) -> bool:
@@ -105,7 +105,7 @@ def _fitting(cells: dict[str, list[str]], columns: Columns, width: int) -> dict[
     longest = max((len(text) for name in fitting if name in columns.ids for text in cells[name]), default=0)
     ids = [name for name in fitting if name in columns.ids]
     for length in range(longest, _LEAST_ID - 1, -1):
-        cut = {name: [text[:length] for text in cells[name]] for name in ids}  # as wide as when it is shortened
+        cut = {name: [text[:length] for text in cells[name]] for name in ids}  # as wide as the shortened texts
         if _width(fitting | cut) <= width or length == _LEAST_ID:
             fitting |= {name: shortened(cells[name], length) for name in ids}
             break
@@ -126,7 +126,7 @@ Named = tuple[str, str]
 
 
 def shown_names(workloads: Iterable[Named]) -> dict[Named, str]:
-    """What people read of each workload; those whose names would be equal are shown by their ids.
+    """Return the name of each workload in reports; workloads whose names would be equal are shown by their ids.
 
     >>> shown_names([("acme.nets:small_cnn-b32-replicated-device", "")])
     {('acme.nets:small_cnn-b32-replicated-device', ''): 'small_cnn-b32-replicated-device'}

@@ -1,4 +1,4 @@
-"""The machine's state during runs: one line for the host and one for each GPU."""
+"""The machine's state during runs in words: a line for the host and a line for each GPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HOST = "machine"
 
 
 def telemetry_lines(runs: Iterable[Run]) -> Iterator[Line]:
-    """Labelled lines about the host and each GPU over all runs; none without telemetry."""
+    """Yield labelled lines about the host and each GPU over all runs; none without telemetry."""
     return state_lines(merged(run.telemetry for run in runs))
 
 
 def state_lines(telemetry: Telemetry | None) -> Iterator[Line]:
-    """Labelled lines about the host and each GPU; none without telemetry."""
+    """Yield labelled lines about the host and each GPU; none without telemetry."""
     if telemetry is None:
         return
     if text := ", ".join(_host(telemetry)):
@@ -40,7 +40,7 @@ _SLOWDOWNS = {
 
 
 def slowed_down(by: Throttle, celsius: int | None) -> str:
-    """Why a GPU is slowed down: "slowed down because of heat (91 C)"."""
+    """Describe why a GPU is slowed down: "slowed down because of heat (91 C)"."""
     return _SLOWDOWNS[by] if celsius is None else f"{_SLOWDOWNS[by]} ({celsius} C)"
 
 
@@ -67,7 +67,7 @@ def _gpu(gpu: GpuTelemetry) -> Iterator[str]:
     if gpu.power_watts_mean is not None:
         yield f"{gpu.power_watts_mean:.0f} W"
     for reason, fraction in (gpu.throttled_fractions or {}).items():
-        if reason != Throttle.IDLE:  # the GPU waited for its input
+        if reason != Throttle.IDLE:  # the GPU only waited for its input
             yield f"{reason.replace('_', ' ')} {whole_percent(fraction)} of the time"
     if gpu.other_processes:
         yield f"shared with {', '.join(gpu.other_processes)}"

@@ -36,8 +36,9 @@ class Features:
         return {name: feature for name, feature in self.by_name.items() if _is_active(feature, settings)}
 
     def hooks(self, settings: Settings, hook: Callable[[Feature], T | None]) -> list[T]:
-        """One hook of all active features that have it, as in `hooks(settings, lambda feature: feature.prepare)`."""
-        return [own for feature in self.active(settings).values() if (own := hook(feature)) is not None]
+        """The active features' functions for a hook, as in `hooks(settings, lambda feature: feature.prepare)`."""
+        having = ((feature, hook(feature)) for feature in self.by_name.values())
+        return [function for feature, function in having if function is not None and _is_active(feature, settings)]
 
     def session_ended(self, context: SessionContext, record: SessionRecord) -> Iterator[str]:
         """Let each active feature write its files; an error of one becomes a line, and stops no other."""

@@ -1,1 +1,1 @@
-"""What is kept on disk: baselines, the history, exported measurements, and logs that others wrote."""
+"""Files on disk: baselines, the history, exported measurements, and the reading of users' logs."""

@@ -1,9 +1,9 @@
-"""A baselines file: rows to text, and text to rows or an error that names the line.
+"""The format of a baselines file: rows to text, and text to rows or an error that names the line.
 
-One row is one line, so that a diff is readable and a line number identifies a row. Reading is strict: a file that is
-read in part would judge against wrong figures, and people edit these files, where a number that makes no sense blinds a
-gate. `core/baseline.py` refuses what no row can be, provisional ones included; `require_plausible` what a committed row
-can't be.
+A row is a line, so that a diff is readable and a line number identifies a row. Reading is strict, because people edit
+these files: a file that is read in part would judge against wrong figures, and with an absurd number in its row a test
+can never fail. `core/baseline.py` refuses what no row can be, provisional baselines included, and `require_plausible`
+what a committed row can't be.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 FIGURE: Final = "figure"
-"""A column that only files with rows of figures have, so that all others are what they were before figures came."""
+"""A column that only files with rows of other figures than throughputs have."""
 
 COLUMNS: Final = (
     *("workload", "topology", "reference", "lower", "upper", "unit", "runs", "between_runs", "provenance", "source"),
@@ -39,13 +39,13 @@ _WRITTEN: Final = (Provenance.PUBLISHED, Provenance.MEASURED)
 
 
 MOST_BETWEEN_RUNS: Final = 0.1
-"""The largest standard deviation between the runs of a throughput's row: recording refuses from 0.08 on."""
+"""The largest standard deviation between the runs of a throughput's row; recording refuses from 0.08 on."""
 
 _MOST_OF_A_FIGURE: Final = 1.0
-"""The same of a figure's row, as a fraction of its reference, where the figure is a time, a rate or memory."""
+"""The largest of any other figure's row, as a fraction of its value, where this is a time, a rate or memory."""
 
 _MOST_NEAR_ZERO: Final = 1e6
-"""The same where a figure may have any sign: its mean may be near 0."""
+"""The largest where the figure may have any sign, so that its mean may be near 0."""
 
 _MOST_RUNS: Final = 9999
 _RATES: Final = (1e-6, 1e21)
@@ -59,15 +59,15 @@ _FACT = re.compile(r"[^\s=]+=\S+")
 
 
 def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
-    """The rows of a file's bytes.
+    """Parse a file's bytes into its rows.
 
     Args:
         data: the whole file; a byte order mark and Windows line ends, which spreadsheets add, are accepted.
-        machine: whose baselines these are.
+        machine: the machine of the baselines.
         name: the file, for messages.
 
     Raises:
-        BaselineError: anything that is not a whole and unambiguous file; names file and line.
+        BaselineError: the file is incomplete, ambiguous or implausible; names file and line.
     """
     rows: dict[Key, Baseline] = {}
     line_of: dict[Key, int] = {}
@@ -96,7 +96,7 @@ def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
 
 
 def render(rows: Iterable[Baseline]) -> bytes:
-    """The file's bytes for these rows, sorted; line breaks within a text become spaces, so that a row is a line."""
+    """Return a file's bytes for the rows, sorted; line breaks within a text become spaces, so that a row is a line."""
     rows = sorted(rows, key=lambda row: tuple(map(natural, row.key)))
     columns = _WITH_FIGURES if any(row.key.figure for row in rows) else COLUMNS
     text = io.StringIO()
@@ -107,7 +107,7 @@ def render(rows: Iterable[Baseline]) -> bytes:
 
 
 def natural(text: str) -> tuple[tuple[str | int, ...], str]:
-    """Sort key that puts b64 before b128 and 1x2 before 1x10."""
+    """Return a sort key that puts b64 before b128 and 1x2 before 1x10."""
     parts = re.split(r"([0-9]+)", text)
     return tuple(int(part) if i % 2 else part for i, part in enumerate(parts)), text
 
@@ -137,8 +137,9 @@ def _split(line: str) -> list[str]:
 
 
 def _checked_header(header: list[str]) -> list[str]:
-    if others := [column for column in header if column not in _WITH_FIGURES]:
-        raise BaselineError(unknown("column", others[0]), next_step=known_names(others[0], _WITH_FIGURES))
+    if unknown_columns := [column for column in header if column not in _WITH_FIGURES]:
+        name = unknown_columns[0]
+        raise BaselineError(unknown("column", name), next_step=known_names(name, _WITH_FIGURES))
     if sorted(header) not in (sorted(COLUMNS), sorted(_WITH_FIGURES)):
         raise BaselineError(f"the first line must name each of these columns once: {','.join(COLUMNS)}")
     return header
@@ -188,14 +189,14 @@ def _text(row: Baseline, column: str) -> str:
 
 
 def require_plausible(row: Baseline, today: date | None = None) -> None:
-    """Return if each number and text of a row makes sense, by itself and beside the others.
+    """Check that the numbers and texts of a committed row make sense, alone and together.
 
     Args:
-        row: is or will be a line of a baselines file.
+        row: a row that is read from a file or will be written.
         today: the date; None for the system's.
 
     Raises:
-        BaselineError: one does not; says what to write.
+        BaselineError: a number or text makes no sense; says what to write.
     """
     _require_reference(row)
     _require_runs(row)
@@ -242,7 +243,7 @@ def _require_runs(row: Baseline) -> None:
 
 
 def _most_between_runs(row: Baseline) -> float:
-    """The largest standard deviation, as a fraction of the reference, that its runs can have."""
+    """Return the largest standard deviation that its runs can have, as a fraction of its value."""
     if not row.key.figure:
         return MOST_BETWEEN_RUNS
     is_positive = row.unit == "bytes" or Figure(row.key.figure, unit=row.unit).with_speed
@@ -258,7 +259,7 @@ def _require_date(text: str, today: date) -> None:
         day = None
     if day is None or day.year < _FIRST_YEAR:
         raise BaselineError(f"date {text!r}: write the day of the measurement, as in 2026-01-31")
-    if day > today + timedelta(days=1):  # elsewhere it may be tomorrow
+    if day > today + timedelta(days=1):  # in another time zone it may be tomorrow
         raise BaselineError(f"date {text} is in the future: today is {today}")
 
 

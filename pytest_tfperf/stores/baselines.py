@@ -29,7 +29,7 @@ class BaselineStore:
 
     Args:
         folder: where `update` writes; it need not exist before.
-        published: a read-only folder, of which only the published rows count; None for none.
+        published: a read-only folder, whose published rows alone count; None for no such folder.
     """
 
     def __init__(self, folder: Path, published: Path | None = _PUBLISHED) -> None:
@@ -39,15 +39,15 @@ class BaselineStore:
         self._read: dict[Path, tuple[tuple[int, ...], dict[Key, Baseline]]] = {}
 
     def load(self, machine: str) -> dict[Key, Baseline]:
-        """All throughputs of a machine; the user's row wins over the shipped one of its key. Unknown machine: none.
+        """Return a machine's throughputs by key, none for an unknown machine; a user's row replaces the shipped row.
 
         Raises:
-            BaselineError: a name that can't be a machine's, or a file that can't be read whole (file and line named).
+            BaselineError: a name that can't be a machine's, or a file that can't be read whole; names file and line.
         """
         return {key: row for key, row in self._load(machine).items() if not key.figure}
 
     def figures(self, machine: str) -> dict[Key, Baseline]:
-        """All rows of a machine that are of figures beside the throughput.
+        """Return a machine's rows of figures beside the throughput, by key.
 
         Raises:
             BaselineError: as `load`.
@@ -62,29 +62,29 @@ class BaselineStore:
         return rows
 
     def machines(self) -> list[str]:
-        """The machines that have a file, the published ones included."""
+        """Return the machines that have a file, published ones included."""
         names = {file.stem for folder in self._folders() if folder.is_dir() for file in folder.glob("*.csv")}
         return sorted(filter(is_name, names), key=baseline_file.natural)
 
     def published(self) -> list[Baseline]:
-        """Every published row of every machine; a measured row hides none of them.
+        """Return the published rows of all machines, even where a measured row has the same key.
 
-        Files that can't be read are ignored: another machine's must not cost this machine its verdict.
+        Files that can't be read are ignored: another machine's file must not cost this machine its verdict.
         """
-        found: dict[tuple[str, Key], Baseline] = {}
+        published: dict[tuple[str, Key], Baseline] = {}
         for machine in self.machines():
             for folder in self._folders():
                 with suppress(BaselineError):
                     rows = self._rows(folder, machine).values()
-                    found |= {(machine, row.key): row for row in rows if not (row.is_measured or row.key.figure)}
-        return list(found.values())
+                    published |= {(machine, row.key): row for row in rows if not (row.is_measured or row.key.figure)}
+        return list(published.values())
 
     def published_like(self, key: Key) -> list[Baseline]:
-        """The rows of `published` with this key."""
+        """Return the rows of `published` with this key."""
         return [row for row in self.published() if row.key == key]
 
     def update(self, machine: str, rows: Mapping[Key, Baseline]) -> tuple[BaselineUpdate, ...]:
-        """Write these rows into the machine's file, leave its other rows as they are, and return what changed.
+        """Write rows into the machine's file, whose other rows stay, and return the changes.
 
         Takes the lock for the moment where the session does not hold it.
 
@@ -108,7 +108,7 @@ class BaselineStore:
         """Make the folder, and keep other sessions from updating it until the block ends or the process dies.
 
         Raises:
-            BaselineError: another session holds the lock (which, since when), or the folder can't be written.
+            BaselineError: another session holds the lock (names it), or the folder can't be written.
         """
         path = self.folder / ".lock"
         with self._acquired(path):
@@ -120,7 +120,7 @@ class BaselineStore:
                 path.unlink(missing_ok=True)
 
     def _acquired(self, path: Path) -> IO[str]:
-        """The lock's file, locked; another one where the session before has just deleted it."""
+        """Return the open lock file, locked."""
         while True:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -130,10 +130,10 @@ class BaselineStore:
             try:
                 _acquire(file, self.folder)
             except BaseException:
-                with suppress(OSError):  # a full disk: closing writes what is left once more
+                with suppress(OSError):  # a full disk: closing tries to write the rest again
                     file.close()
                 raise
-            if os.fstat(file.fileno()).st_nlink:
+            if os.fstat(file.fileno()).st_nlink:  # else the session before has just deleted it
                 return file
             file.close()
 
@@ -141,7 +141,7 @@ class BaselineStore:
         return [self.folder] if self._published is None else [self._published, self.folder]
 
     def _rows(self, folder: Path, machine: str) -> dict[Key, Baseline]:
-        """The rows that count of one file; parsed again only where the file has changed."""
+        """Return the rows of a file that count; it is parsed again only where it has changed."""
         path = folder / f"{machine}.csv"
         try:
             status = path.stat()
@@ -161,7 +161,7 @@ class BaselineStore:
 
 
 def _acquire(file: IO[str], folder: Path) -> None:
-    """Lock the open file and write the owner into it; closing the file or the end of the process frees it."""
+    """Lock the open file and write the owner into it; closing the file or the end of the process releases the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.truncate(0)

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pandas.DataFrame:
-    """What was measured, a row for each measurement and then for each figure, both in the order of making.
+    """Load a history: a row for each measurement, then a row for each further figure, both in order of time.
 
     Columns: as `History.frame`, with `time` as times in UTC; `figure`, "" for the throughput; and `value`, the
-    figure's in its unit or the throughput. A figure has no `examples_per_sec`. Rows that can't be read are left out,
+    figure's in its unit or the throughput. Figures have no `examples_per_sec`. Rows that can't be read are left out,
     with a warning.
 
     Args:
         place: the folder of a history, as in `--tfperf-dir`, or the URL of a team's server.
-        wanted: only this session, test, machine or commit, or what was made since or until a time.
+        wanted: only this session, test, machine or commit, or only since or until a time.
 
     Raises:
         TfperfError: there is no history, or it can't be read.
@@ -36,10 +36,10 @@ def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pa
     history = History(HistoryUrl(text) if is_url(text) else Path(place) / "history.sqlite")
     rates, figures = history.frame(**wanted), history.figure_results(**wanted)
     rows = [
-        {name: getattr(one, name) for name in rates.columns if name != "examples_per_sec"}
-        | {"examples_per_sec": math.nan, "outcome": one.outcome_word or None}
-        | {"figure": one.key.figure, "value": one.value}
-        for one in figures
+        {name: getattr(result, name) for name in rates.columns if name != "examples_per_sec"}
+        | {"examples_per_sec": math.nan, "outcome": result.outcome_word or None}
+        | {"figure": result.key.figure, "value": result.value}
+        for result in figures
     ]
     frame = rates.assign(figure="", value=rates["examples_per_sec"])
     if rows:

@@ -1,7 +1,4 @@
-"""Files of users: read whole, also from a pipe or standard input, and replaced in one step.
-
-Neither a reader nor a crash is left with half of a file.
-"""
+"""Users' files: read whole, also from a pipe or standard input, and replaced atomically, even in a crash."""
 
 from __future__ import annotations
 
@@ -18,15 +15,15 @@ from pytest_tfperf.errors import DocumentError, TfperfError
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write `data` beside `path`, to disk, and rename it; a pipe or a device, as /dev/stdout, is written to instead.
+    """Replace a file by way of a temporary file beside it; a pipe or a device, as /dev/stdout, is written directly.
 
     Raises:
-        OSError: it can't be written; what was there before is untouched.
+        OSError: it can't be written; the earlier file is untouched.
     """
     if _is_stream(path):
         path.write_bytes(data)
         return
-    path = path.resolve()  # a link stays, and what it leads to is replaced
+    path = path.resolve()  # a link stays, and its target is replaced
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
@@ -40,10 +37,10 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Refuse a file that `replace` could not write, before work is done for it.
+    """Check before any work that `replace` can write a file.
 
     Raises:
-        TfperfError: there is no such folder, it can't be written, or the path is a folder; names the option.
+        TfperfError: its folder does not exist or can't be written, or the path is a folder; names the option.
     """
     if path.is_dir():
         raise TfperfError(f"{option}={path}: that is a folder", next_step="Name a file in it")
@@ -77,7 +74,7 @@ _UTF8_BOM = "\ufeff"
 
 
 def read(path: Path) -> str:
-    """The text of a file, a pipe or, as "-", standard input; gzip is unpacked, and UTF-16 is read where its mark leads.
+    """Return the text of a file, a pipe or, as "-", standard input; gzip and UTF-16 with a byte order mark are decoded.
 
     Raises:
         DocumentError: it can't be read, or is compressed in another way; names the next step.
@@ -94,12 +91,12 @@ def read(path: Path) -> str:
 
 
 def shown(path: Path) -> str:
-    """The file's name in messages and tables."""
+    """Return the file's name for messages and tables."""
     return "standard input" if path == STDIN else str(path)
 
 
 def decode(data: bytes, name: str) -> str:
-    """`read` for bytes; those that are no text do not hide the rest. Byte-order marks are left out."""
+    """Decode a file's bytes as `read` does: invalid bytes are replaced, byte order marks left out."""
     if data.startswith(_GZIP):
         try:
             data = gzip.decompress(data)

@@ -1,4 +1,4 @@
-"""The history: every measurement, added to a file as soon as it is made, or sent to a team's server."""
+"""The history: every measurement, written to a file as soon as it is made, or sent to a team's server."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ _ROW_OF: Final = {
     VERDICTS: "session verdict",
     FIGURES: "figure",
 }
-_TRIAL: Final = "trial"  # a row that is never left; writing what is there already would write nothing
-_AT_ONCE: Final = 200  # whole measurements in memory
+_TRIAL: Final = "trial"  # a row that is deleted again: rewriting an existing row would write nothing to the disk
+_AT_ONCE: Final = 200  # whole measurements that are in memory together
 _FRAME: Final = (
     *("session", "time", "test", "machine", "workload", "topology"),
     *("unit", "examples_per_sec", "outcome", "runs", "seconds", "name", "is_slowed_on_purpose"),
@@ -65,16 +65,16 @@ _FRAME: Final = (
 class History:
     """A history, opened anew for each call.
 
-    Every method that reads or writes raises TfperfError where the file or the server cannot be used. One row that is
-    damaged, or that a newer version wrote in a way that can't be read here, is left out and noted in `unread`.
+    Every method that reads or writes raises TfperfError where the file or the server cannot be used. A row that is
+    damaged, or that a newer version wrote in a format unknown here, is left out and noted in `unread`.
 
     Args:
         place: the SQLite file, whose folder is made where missing; or the URL of a team's server.
 
     Attributes:
-        database: what it lies in.
-        moved_aside: what was done with a damaged file, in a sentence; "" where none was damaged.
-        unread: the rows that were left out, which whoever reads must say.
+        database: the file or the server.
+        moved_aside: a sentence about a damaged file that was moved; "" where none was damaged.
+        unread: the rows that were left out, which every caller must report.
     """
 
     def __init__(self, place: Path | HistoryUrl) -> None:
@@ -83,7 +83,7 @@ class History:
         self.unread = UnreadRows()
 
     def prepare(self) -> None:
-        """Make the file and write into it once, so that a fault shows before the first measurement."""
+        """Make the file and write to it, so that a fault shows before the first measurement."""
 
         def write_and_take_back(connection: Connection) -> None:
             connection.execute(HISTORY.insert().values(version=0, id=_TRIAL))
@@ -95,8 +95,8 @@ class History:
         """Add a measurement and return its id; it is on disk when this returns.
 
         Args:
-            measurement: whole or still undecided; an undecided one counts for no later verdict.
-            replaces: id of the same test's measurement before its latest run, which this one takes over.
+            measurement: decided or not; an undecided measurement counts for no later verdict.
+            replaces: id of the same test's measurement before its latest run, which is replaced.
         """
         row, figures = measurement_row(measurement), figure_rows(measurement)
         return self._add(MEASUREMENTS, row, measurement.time, replaces, figures)
@@ -106,7 +106,7 @@ class History:
         self._add(VERDICTS, verdict_row(verdict, session=session, time=time), time)
 
     def prune(self, before: datetime) -> int:
-        """Delete all rows from before a time, give their space back, and return how many measurements it was."""
+        """Delete all rows from before a time, free their space, and return the number of measurements deleted."""
 
         def delete_old(connection: Connection) -> int:
             measurements, *_ = (
@@ -121,23 +121,23 @@ class History:
         return deleted
 
     def seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
-        """Seconds that one run of each test's calls (or all pairs beside another side) took last; no unknown tests."""
-        known: dict[str, float] = dict(self._rows(queries.seconds_of_interleaved()))
-        known |= dict(self._rows(queries.seconds_of_runs()))
-        return {test: known[test] for test in tests if test in known}
+        """Return the seconds that a run of all of a test's calls, or its pairs beside another side, took last.
+
+        Tests that never ran are left out.
+        """
+        wanted = list(tests)
+        return self.seconds_of_interleaved(wanted) | self._seconds(queries.seconds_of_runs(), wanted)
 
     def seconds_of_interleaved(self, tests: Iterable[str]) -> dict[str, float]:
-        """Seconds that each test beside another side took last; tests that never ran so are left out."""
-        known: dict[str, float] = dict(self._rows(queries.seconds_of_interleaved()))
-        return {test: known[test] for test in tests if test in known}
+        """Return the seconds that a test took last beside another side; tests that never ran so are left out."""
+        return self._seconds(queries.seconds_of_interleaved(), tests)
 
     def longest_seconds_of(self, tests: Iterable[str]) -> dict[str, float]:
-        """The most seconds that one run of each test's calls took; unknown tests are left out."""
-        known: dict[str, float] = dict(self._rows(queries.longest_seconds_of_runs()))
-        return {test: known[test] for test in tests if test in known}
+        """Return the most seconds that a run of all of a test's calls took; unknown tests are left out."""
+        return self._seconds(queries.longest_seconds_of_runs(), tests)
 
     def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
-        """Further runs that confirmations took, and among how many of the machines' latest measurements.
+        """Return how many confirmation runs the machines' latest measurements took, and the number of measurements.
 
         Measurements with an injected slowdown don't count.
         """
@@ -147,54 +147,54 @@ class History:
     def past_sessions_of_machine(
         self, rows: Iterable[Baseline], *, before: str, least_tests: int
     ) -> dict[Key, tuple[SessionChanges, ...]]:
-        """Earlier sessions for each of a machine's rows, oldest first; a row without any is left out.
+        """Return the earlier sessions of each of a machine's rows, oldest first; rows without any are left out.
 
-        A session's last decided measurement counts, and only against the very row (reference and date).
+        Only the last decided measurement of a session counts, and only against the same row (reference and date).
 
         Args:
             rows: baselines of one machine.
             before: id of the current session, which is left out.
-            least_tests: tests that a session must have measured, so that rerunning one test by hand does not count.
+            least_tests: the least tests of a session that counts, so that rerunning a test by hand does not.
         """
         wanted = list(rows)
         if not wanted or not self.database.exists:
             return {}
-        found: dict[Key, list[SessionChanges]] = {}
+        by_key: dict[Key, list[SessionChanges]] = {}
         for id, workload, topology, *columns in self._rows(queries.past_sessions(wanted, before, least_tests)):
             with self._leaving_out(MEASUREMENTS, id):
-                found.setdefault(Key(workload, topology), []).append(session_changes(*columns))
-        return {key: tuple(sessions) for key, sessions in found.items()}
+                by_key.setdefault(Key(workload, topology), []).append(session_changes(*columns))
+        return {key: tuple(sessions) for key, sessions in by_key.items()}
 
     def earlier_measurements(
         self, machine: str, *, before: str, most: int
     ) -> dict[Key, tuple[EarlierMeasurement, ...]]:
-        """What earlier sessions measured on a machine and could repeat: the latest of each key, oldest first.
+        """Return a machine's latest measurements of each key that a provisional baseline may rest on, oldest first.
 
-        Left out are measurements that no reference may rest on: INVALID or REGRESSED, still undecided, with an injected
-        slowdown, or without an undisturbed run.
+        Left out are measurements that are INVALID or REGRESSED, undecided, with an injected slowdown, or without an
+        undisturbed run.
 
         Args:
             machine: the machine's key.
             before: id of the current session, which is left out.
-            most: measurements of each key, at most.
+            most: the most measurements of a key.
         """
-        found: dict[Key, list[EarlierMeasurement]] = {}
+        by_key: dict[Key, list[EarlierMeasurement]] = {}
         for id, workload, topology, whole in self._rows(queries.earlier_measurements(machine, before, most)):
-            with self._leaving_out(MEASUREMENTS, id) as place:
-                if (one := earlier(unpacked(whole, place), place)) is not None:
-                    found.setdefault(Key(workload, topology), []).append(one)
-        return {key: tuple(measured[-most:]) for key, measured in found.items()}
+            with self._leaving_out(MEASUREMENTS, id) as row:
+                if (measurement := earlier(unpacked(whole, row), row)) is not None:
+                    by_key.setdefault(Key(workload, topology), []).append(measurement)
+        return {key: tuple(measurements[-most:]) for key, measurements in by_key.items()}
 
     def profile_of(self, row: Baseline) -> Profile | None:
-        """The profile that was taken when this row was recorded; None where none was."""
+        """Return the profile that was taken when a baseline was recorded; None where none was."""
         for id, whole in self._rows(queries.recorded(row)) if row.date else ():
-            with self._leaving_out(MEASUREMENTS, id) as place:
-                if (profile := profile_of(unpacked(whole, place), row.date, place)) is not None:
+            with self._leaving_out(MEASUREMENTS, id) as name:
+                if (profile := profile_of(unpacked(whole, name), row.date, name)) is not None:
                     return profile
         return None
 
     def measurements(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
-        """The measurements that are wanted (by default all), whole and in the order in which they were made.
+        """Return whole measurements, by default all, in the order in which they were made.
 
         Raises:
             TfperfError: also where there is no history yet.
@@ -202,11 +202,11 @@ class History:
         return self._wholes(MEASUREMENTS, wanted, whole_measurement)
 
     def sessions(self, machine: str | None = None, *, alone_only: bool = False) -> list[tuple[str, str]]:
-        """Each session's id with each of its machines, in the order in which they were made.
+        """Return each session's id with each of its machines, in the order in which they were made.
 
         Args:
-            machine: the one to list; None for all.
-            alone_only: leave out sessions that only measured beside another side.
+            machine: the only machine to list; None for all.
+            alone_only: whether sessions that only measured beside another side are left out.
 
         Raises:
             TfperfError: also where there is no history yet.
@@ -215,7 +215,7 @@ class History:
         return [(session, name) for session, name in self._rows(queries.sessions(machine, alone_only=alone_only))]
 
     def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
-        """The verdicts on a session as a whole.
+        """Return the verdicts on a session as a whole.
 
         Raises:
             TfperfError: also where there is no history yet.
@@ -224,25 +224,23 @@ class History:
         return list(self._wholes(VERDICTS, {"session": session, "machine": machine}, whole_verdict))
 
     def results(self, **wanted: Unpack[Filters]) -> list[PastResult]:
-        """What the columns say of the measurements that are wanted, in the order of making.
-
-        By default all without another side.
+        """Return results of throughputs, by default all without another side, in the order in which they were made.
 
         Raises:
             TfperfError: also where there is no history yet.
         """
         self.database.require()
-        found = []
+        results = []
         with self.database.reading() as connection:
             for row in connection.execute(queries.results(wanted)):
                 with self._leaving_out(MEASUREMENTS, row.id):
-                    found.append(queries.as_result(row))
-        return found
+                    results.append(queries.as_result(row))
+        return results
 
     def figure_results(self, **wanted: Unpack[Filters]) -> list[PastResult]:
-        """What the columns say of the figures of the measurements that are wanted, in the order of making.
+        """Return results of further figures, by default all without another side, in the order in which they were made.
 
-        Each is described as its test asked for it last.
+        Each has the `Figure` of its test's latest measurement.
 
         Raises:
             TfperfError: also where there is no history yet.
@@ -256,17 +254,17 @@ class History:
         last = {series(row): row.id for row in rows}
         asked: dict[tuple[str, str], Figure] = {}
         for id, whole in self._rows(queries.wholes_of(set(last.values()))):
-            with self._leaving_out(MEASUREMENTS, id) as place:
-                asked |= {(id, one.name): one for one in figures_in(unpacked(whole, place), place)}
-        found = []
+            with self._leaving_out(MEASUREMENTS, id) as name:
+                asked |= {(id, figure.name): figure for figure in figures_in(unpacked(whole, name), name)}
+        results = []
         for row in rows:
             with self._leaving_out(FIGURES, f"{row.id}-{row.figure}"):
                 if (figure := asked.get((last[series(row)], row.figure))) is not None:
-                    found.append(queries.as_result(row[:-1], figure))
-        return found
+                    results.append(queries.as_result(row[:-1], figure))
+        return results
 
     def frame(self, **wanted: Unpack[Filters]) -> pandas.DataFrame:
-        """The measurements that are wanted (by default all), in the order in which they were made.
+        """Return measurements, by default all without another side, in the order in which they were made.
 
         Columns: session, time, test, machine, workload, topology, unit, examples_per_sec, outcome, runs, seconds, name,
         is_slowed_on_purpose. The outcome is the test's, the worst of its throughput's and its figures'.
@@ -276,30 +274,33 @@ class History:
         """
         import pandas as pd
 
-        found = self.results(**wanted)
-        rows = [[one.value if name == "examples_per_sec" else getattr(one, name) for name in _FRAME] for one in found]
+        results = self.results(**wanted)
+        fields = ["value" if column == "examples_per_sec" else column for column in _FRAME]
+        rows = [[getattr(result, field) for field in fields] for result in results]
         frame = pd.DataFrame(rows, columns=pd.Index(_FRAME))
-        return frame.assign(outcome=pd.Series([one.test_outcome or None for one in found], dtype=object))
+        return frame.assign(outcome=pd.Series([result.test_outcome or None for result in results], dtype=object))
 
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
-        """The rows that a query gives; none where there is no history yet."""
+        """Yield a query's rows; none where there is no history yet."""
         if self.database.exists:
             with self.database.reading() as connection:
                 yield from connection.execute(query)
+
+    def _seconds(self, query: Select[Any], tests: Iterable[str]) -> dict[str, float]:
+        known: dict[str, float] = dict(self._rows(query))
+        return {test: known[test] for test in tests if test in known}
 
     def _wholes(self, table: Table, wanted: Filters, read: Callable[[bytes, str], _Result]) -> Iterator[_Result]:
         self.database.require()
         with self.database.reading() as connection:
             rows = connection.execution_options(yield_per=_AT_ONCE).execute(queries.wholes(table, wanted))
             for id, whole in rows:
-                found = []
-                with self._leaving_out(table, id) as place:
-                    found.append(read(whole, place))
-                yield from found
+                with self._leaving_out(table, id) as name:
+                    yield read(whole, name)
 
     @contextmanager
     def _leaving_out(self, table: Table, id: object) -> Iterator[str]:
-        """Around the reading of one row: note an error that it raises. Gives the row's place for messages."""
+        """Note an error that the reading of a row raises, and go on; gives the row's name for messages."""
         row = f"{_ROW_OF[table]} {id}"
         try:
             yield row
@@ -327,7 +328,7 @@ class History:
         return id
 
     def _write(self, action: Callable[[Connection], _Result]) -> _Result:
-        """In one transaction; a damaged file is moved aside, and a new one begun."""
+        """Run an action in a transaction; a damaged file is moved aside, and a new one made."""
         try:
             with self.database.writing() as connection:
                 return action(connection)

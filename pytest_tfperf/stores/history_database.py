@@ -1,4 +1,4 @@
-"""The database of a history, an SQLite file or a PostgreSQL server: connections, version, and messages of faults."""
+"""A history's database, an SQLite file or a PostgreSQL server: connections, version, and the words of errors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sqlalchemy.pool import NullPool
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history_tables import HISTORY, TABLES
-from pytest_tfperf.stores.version import VERSION, require_version
+from pytest_tfperf.stores.measurement_file import VERSION, require_version
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
 _SILENT_SECONDS = 60
-_MAKES_TABLES = 0x7466_7065_7266  # PostgreSQL's advisory locks have numbers
+_MAKES_TABLES = 0x7466_7065_7266  # the number of an advisory lock of PostgreSQL
 
-# How a transaction begins in SQLite: one that writes takes its lock before it reads.
+# The statements that begin a transaction in SQLite: to write, it takes its lock before it reads.
 _READS, _WRITES = "begin", "begin immediate"
 
 # SQLite's primary result codes, which its documentation numbers.
@@ -50,9 +50,9 @@ class DamagedHistory(TfperfError):
 
 
 class Database:
-    """A history's database; each connection is a new one, so that parallel sessions do not block each other.
+    """A history's database; each connection is new, so that parallel sessions do not block each other.
 
-    What is raised in place of the driver's errors is a TfperfError, a DamagedHistory where the file is damaged.
+    The driver's errors are raised as TfperfError, a damaged file as DamagedHistory.
 
     Args:
         place: the SQLite file, whose folder is made where missing; or a server.
@@ -66,16 +66,16 @@ class Database:
 
     @property
     def path(self) -> Path | None:
-        """The file; None of a server."""
+        """The file; None for a server."""
         return self._place if isinstance(self._place, Path) else None
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything to open."""
+        """Whether the file exists; a server is assumed to."""
         return self.path is None or self.path.exists()
 
     def require(self) -> None:
-        """Refuse to read what does not exist.
+        """Check that there is a history to read.
 
         Raises:
             TfperfError: there is no file.
@@ -85,7 +85,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that reads; it makes no tables on a server, where that may be forbidden.
+        """Open a connection that reads; it makes no tables on a server, where that may be forbidden.
 
         Raises:
             TfperfError: also where a server has no history yet.
@@ -95,21 +95,21 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A connection whose writes are on disk when the block ends, and none of them where it raises."""
+        """Open a connection whose writes are on disk when the block ends, or undone where it raises."""
         with self._open(writes=True) as connection:
             yield connection
             connection.commit()
 
     def compact(self) -> None:
-        """Give an SQLite file's free space back; a server does that by itself."""
+        """Return an SQLite file's free space to the system; a server does so by itself."""
         if self.path is not None:
             with self._worded(), self._engine.connect() as connection:
                 connection.execution_options(tfperf_begin="").execute(text("vacuum"))
 
     def move_aside(self) -> Path | None:
-        """Move a damaged file away; None where another session has done so.
+        """Move a damaged file away and return its new path; None where another session has moved it.
 
-        Its journal goes first: SQLite would apply it to the next file of that name.
+        Its journal is moved first, because SQLite would apply it to the next file of that name.
         """
         path = self.path
         if path is None or not self._is_damaged():
@@ -143,7 +143,7 @@ class Database:
                 yield connection.execution_options(tfperf_begin=_WRITES if writes else _READS)
 
     def _bounded(self, connection: Connection, writes: bool) -> AbstractContextManager[None]:
-        """A reader may take its time between two rows; a writer gives up a server that says nothing."""
+        """Limit the time that a writer waits for a silent server; a reader may take any time between two rows."""
         waits_for_server = writes and self.path is None
         return ended_by_silence(connection, _SILENT_SECONDS) if waits_for_server else nullcontext()
 
@@ -156,8 +156,8 @@ class Database:
             poolclass=NullPool,
             connect_args={"timeout": _LOCK_SECONDS, "isolation_level": None},
         )
-        # The driver itself would begin a transaction late, and not for reads. SQLite's default journal stays: unlike
-        # its write-ahead log it also works on network file systems.
+        # The driver itself would begin a transaction late, and none for reads. SQLite keeps its default journal, which
+        # also works on network file systems, unlike the write-ahead log.
         event.listen(engine, "begin", _begin)
         event.listen(engine, "connect", _decode_any_text)
         return engine
@@ -175,15 +175,15 @@ class Database:
         require_version(version, str(self), otherwise=f"name {instead}")
 
     def _make_tables(self, connection: Connection) -> int | None:
-        """Make the tables that are missing in one transaction; another session may have just made them. Their version.
+        """Make the missing tables in a transaction of its own, and return their version.
 
-        The caller's own transaction ends, because it holds no write lock.
+        The caller's transaction ends, because it holds no write lock.
         """
         connection.rollback()
         connection = connection.execution_options(tfperf_begin=_WRITES)
         if self.path is None:
             connection.execute(text(f"select pg_advisory_xact_lock({_MAKES_TABLES})"))
-        is_new = not inspect(connection).has_table(HISTORY.name)
+        is_new = not inspect(connection).has_table(HISTORY.name)  # another session may have just made it
         TABLES.create_all(connection)
         if is_new:
             connection.execute(HISTORY.insert().values(version=VERSION, id=secrets.token_hex(16)))
@@ -193,16 +193,16 @@ class Database:
 
     @contextmanager
     def _worded(self) -> Iterator[None]:
-        """A driver's error as ours; SQLite finds a damaged page when it reads it, and a server may end at any time."""
+        """Raise a driver's error as ours, around all use: SQLite notices a damaged page when it reads it."""
         try:
             yield
         except (OSError, SQLAlchemyError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
-            if isinstance(self._place, HistoryUrl):  # the cause could show the password
+            if isinstance(self._place, HistoryUrl):
                 lines = self._place.without_secrets(str(cause)).splitlines()
-                said = "; ".join(" ".join(line.split()).rstrip(".?") for line in lines if line.strip())
+                why = "; ".join(" ".join(line.split()).rstrip(".?") for line in lines if line.strip())
                 raise TfperfError(
-                    f"{self}: the history can't be used: {said}", next_step="Check the server and the URL"
+                    f"{self}: the history can't be used: {why}", next_step="Check the server and the URL"
                 ) from None
             code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
             if code in (_CORRUPT, _NOT_A_DATABASE):
@@ -223,7 +223,7 @@ class Database:
 
 
 def _decode_any_text(connection: Any, _: object) -> None:
-    """A text that is no UTF-8 would end the query of all rows."""
+    # A text that is not UTF-8 would end the query of all rows.
     connection.text_factory = lambda data: data.decode(errors="backslashreplace")
 
 
@@ -240,7 +240,7 @@ def _server_engine(url: HistoryUrl) -> Engine:
                 {"connect_timeout": str(_CONNECT_SECONDS), "application_name": "pytest-tfperf", **target.query}
             ),
             poolclass=NullPool,
-            connect_args={"prepare_threshold": None},  # a pool between us and the server may not keep statements
+            connect_args={"prepare_threshold": None},  # a connection pooler may lose prepared statements
         )
     except ModuleNotFoundError as error:
         raise TfperfError(f"{url}: PostgreSQL's driver is not installed: pip install 'psycopg[binary]'") from error
@@ -248,17 +248,17 @@ def _server_engine(url: HistoryUrl) -> Engine:
 
 @contextmanager
 def ended_by_silence(connection: Connection, seconds: float) -> Iterator[None]:
-    """Shut a PostgreSQL connection down when a statement, and what follows it, takes longer than this.
+    """Shut a PostgreSQL connection down when no further statement begins for this many seconds.
 
-    The driver itself waits without end for an answer that a stalled network keeps back. It raises its usual error when
-    the socket is shut down.
+    The driver itself waits forever for an answer over a stalled network. It raises its usual error when the socket is
+    shut down.
     """
     driver: Any = connection.connection.driver_connection
     timers: list[threading.Timer] = []
     with socket.socket(fileno=os.dup(driver.pgconn.socket)) as own:
 
         def end() -> None:
-            with suppress(OSError):  # it has ended by itself
+            with suppress(OSError):  # the connection has ended by itself
                 own.shutdown(socket.SHUT_RDWR)
 
         def restart(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Measurements, comparisons and a session's verdicts as rows of a history."""
+"""Measurements and a session's verdicts as rows of a history, and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_A_THROUGHPUT = ("unit", "examples_per_sec", "low", "high")
 
 
 def measurement_row(m: Measurement) -> dict[str, Any]:
-    """All columns but `id` and `made`."""
+    """Return the columns of a measurement except `id` and `made`."""
     result = PastResult.of(m)
     row = {name: storable(getattr(m, name)) for name in _TEXTS} | {
         **{name: getattr(m.throughput, name) for name in _OF_A_THROUGHPUT},
@@ -55,41 +55,41 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
 
 
 def figure_rows(m: Measurement) -> list[dict[str, Any]]:
-    """All columns of its figures' rows but `id`, `made` and `measurement`."""
+    """Return the columns of its further figures except `id`, `made` and `measurement`."""
     texts = {name: storable(getattr(m, name)) for name in ("session", "test", "machine", "topology")}
     return [
         texts
         | {
             "time": utc(m.time),
             "workload": storable(m.workload.id),
-            "figure": one.figure.name,
-            "unit": storable(one.figure.unit or ""),
-            "value": one.value,
-            "outcome": one.outcome.value if one.outcome is not None and one.is_decided else None,
-            "reference": one.compared_with,
-            "place": " and ".join(one.places),
+            "figure": verdict.figure.name,
+            "unit": storable(verdict.figure.unit or ""),
+            "value": verdict.value,
+            "outcome": verdict.outcome.value if verdict.outcome is not None and verdict.is_decided else None,
+            "reference": verdict.compared_with,
+            "place": " and ".join(verdict.places),
         }
-        for one in m.figures
+        for verdict in m.figures
     ]
 
 
-def figures_in(whole: Any, place: str) -> list[Figure]:
-    """What a measurement's test asked for beside the throughput, of the JSON that a row keeps.
+def figures_in(whole: Any, row: str) -> list[Figure]:
+    """Return the figures that a measurement's test asked for, from the JSON that a row keeps.
 
     Raises:
-        TfperfError: it can't be read; names `place`.
+        TfperfError: it can't be read; names `row`.
     """
     try:
-        return [build(Figure, verdict["figure"], place, newer=True) for verdict in whole["verdicts"][1:]]
+        return [build(Figure, verdict["figure"], row, newer=True) for verdict in whole["verdicts"][1:]]
     except (KeyError, TypeError) as error:
-        raise TfperfError(f"{place} is damaged: {error!r}") from None
+        raise TfperfError(f"{row} is damaged: {error!r}") from None
 
 
 def outcome_of(text: object) -> tuple[Outcome | None, bool]:
-    """The outcome of a row's column, and whether it is provisional; None for "".
+    """Return the outcome in a column, None for "", and whether it is provisional.
 
     Raises:
-        TfperfError: it is no outcome, or one of a newer version.
+        TfperfError: it is no outcome, or a newer version's.
     """
     word = str(text).removesuffix(_PROVISIONAL)
     try:
@@ -99,77 +99,77 @@ def outcome_of(text: object) -> tuple[Outcome | None, bool]:
 
 
 def verdict_row(verdict: SessionVerdict, *, session: str, time: str) -> dict[str, Any]:
-    """All columns but `id` and `made`."""
+    """Return the columns of a session's verdict except `id` and `made`."""
     texts = {name: storable(getattr(verdict, name)) for name in ("machine", "kind", "outcome")}
     return texts | {"session": storable(session), "time": utc(time), "whole": _packed(verdict)}
 
 
 def storable(text: str) -> str:
-    r"""A text as both databases keep it: PostgreSQL has no NUL, and neither has lone surrogates; they become `\x00`."""
+    r"""Return a text that both databases accept: NUL (for PostgreSQL) and lone surrogates are escaped as `\x00`."""
     return text.encode(errors="backslashreplace").decode().replace("\0", r"\x00")
 
 
 def as_stored(m: Measurement) -> Measurement:
-    """The measurement with its texts as the columns store them, so that the two can be matched."""
+    """Return the measurement with its texts as the columns store them, so that the two can be matched."""
     texts: dict[str, Any] = {name: storable(getattr(m, name)) for name in _TEXTS}
     return replace(m, **texts)
 
 
 def utc(when: str) -> str:
-    """An ISO 8601 time in UTC, to the second."""
+    """Return an ISO 8601 time in UTC, to the second."""
     return moment(when).astimezone(UTC).isoformat(timespec="seconds")
 
 
-def unpacked(whole: bytes, place: str) -> Any:
-    """The JSON that a row keeps.
+def unpacked(whole: bytes, row: str) -> Any:
+    """Return the JSON that a row keeps.
 
     Raises:
-        TfperfError: it is damaged; names `place`.
+        TfperfError: it is damaged; names `row`.
     """
     try:
         return json.loads(zlib.decompress(whole))
     except (zlib.error, TypeError, ValueError, RecursionError) as error:
-        raise TfperfError(f"{place} is damaged: {error}") from None
+        raise TfperfError(f"{row} is damaged: {error}") from None
 
 
-def whole_measurement(whole: bytes, place: str) -> Measurement:
-    """The measurement that a row keeps; a field that only a newer version knows is left out.
+def whole_measurement(whole: bytes, row: str) -> Measurement:
+    """Return the measurement that a row keeps; a field that only a newer version knows is left out.
 
     Raises:
-        TfperfError: it can't be read; names `place`.
+        TfperfError: it can't be read; names `row`.
     """
-    found = build(Measurement, unpacked(whole, place), place, newer=True)
-    if not is_possible(found):
-        raise TfperfError(f"{place}: {IMPOSSIBLE}")
-    return found
+    measurement = build(Measurement, unpacked(whole, row), row, newer=True)
+    if not is_possible(measurement):
+        raise TfperfError(f"{row}: {IMPOSSIBLE}")
+    return measurement
 
 
-def whole_verdict(whole: bytes, place: str) -> SessionVerdict:
-    """The verdict on a session that a row keeps; a field that only a newer version knows is left out.
+def whole_verdict(whole: bytes, row: str) -> SessionVerdict:
+    """Return the verdict on a session that a row keeps; a field that only a newer version knows is left out.
 
     Raises:
-        TfperfError: it can't be read; names `place`.
+        TfperfError: it can't be read; names `row`.
     """
-    return build(SessionVerdict, unpacked(whole, place), place, newer=True)
+    return build(SessionVerdict, unpacked(whole, row), row, newer=True)
 
 
-def profile_of(recorded: Any, date: str, place: str) -> Profile | None:
-    """The profile of a measurement that was made on this date; None where there is none.
+def profile_of(recorded: Any, date: str, row: str) -> Profile | None:
+    """Return the profile of a measurement that was made on this date; None where there is none.
 
     Raises:
-        TfperfError: it can't be read; names `place`.
+        TfperfError: it can't be read; names `row`.
     """
     if not isinstance(recorded, dict) or not isinstance(recorded.get("time"), str):
-        raise TfperfError(f"{place} is damaged: it has no time")
-    is_of_then = recorded["time"].startswith(date) and recorded.get("profile")
-    return build(Profile, recorded["profile"], place, newer=True) if is_of_then else None
+        raise TfperfError(f"{row} is damaged: it has no time")
+    profile = recorded.get("profile") if recorded["time"].startswith(date) else None
+    return build(Profile, profile, row, newer=True) if profile else None
 
 
 def session_changes(session: object, changes: object, outcome: str) -> SessionChanges:
-    """What a row's columns say of a session.
+    """Make a `SessionChanges` from a row's columns.
 
     Raises:
-        TfperfError: one of them is damaged, or a newer version's outcome.
+        TfperfError: a column is damaged, or has a newer version's outcome.
     """
     try:
         return SessionChanges(str(session), tuple(map(float, json.loads(changes))), Outcome(outcome))  # type: ignore[arg-type]
@@ -177,21 +177,21 @@ def session_changes(session: object, changes: object, outcome: str) -> SessionCh
         raise TfperfError(f"changes and outcome can't be read: {error}") from None
 
 
-def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
-    """The few fields that a reference needs; building whole measurements would take seconds in a large history.
+def earlier(whole: Any, row: str) -> EarlierMeasurement | None:
+    """Return the few fields that a provisional baseline needs: whole measurements take seconds in a large history.
 
-    None of what can't be one: undecided, refused as a baseline or not recorded to its end, disturbed, or slowed on
-    purpose.
+    None where no baseline may rest on the measurement: it is undecided, refused as a baseline or not recorded to its
+    end, disturbed, or slowed on purpose.
 
     Raises:
-        TfperfError: one is missing; names `place`.
+        TfperfError: a field is missing; names the row.
     """
     try:
         verdicts, environment = whole["verdicts"], whole["environment"]
-        if not all(build(Verdict, verdict, place, newer=True).is_decided for verdict in verdicts[:1]):
+        if not all(build(Verdict, verdict, row, newer=True).is_decided for verdict in verdicts[:1]):
             return None
         recording = whole["recording"]
-        if whole["is_refused"] or (recording and build(Wants, recording, place, newer=True) != NOTHING):
+        if whole["is_refused"] or (recording and build(Wants, recording, row, newer=True) != NOTHING):
             return None
         values = zip(whole["runs"], whole["throughput"]["runs"], strict=True)
         runs = tuple(
@@ -211,7 +211,7 @@ def earlier(whole: Any, place: str) -> EarlierMeasurement | None:
             commit=whole["commit"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TfperfError(f"{place} is damaged: {error!r}") from None
+        raise TfperfError(f"{row} is damaged: {error!r}") from None
 
 
 def _packed(whole: Measurement | SessionVerdict) -> bytes:
@@ -223,21 +223,21 @@ _MOST_NAMED: Final = 3
 
 @final
 class UnreadRows:
-    """Which rows were left out so far, and why; one that is met again counts once."""
+    """The rows that were left out so far, and why; a row that is read several times counts once."""
 
     def __init__(self) -> None:
         self._why: dict[str, str] = {}
 
     def add(self, row: str, why: str) -> None:
-        """Note a row, "measurement 1a2b", and the sentence that says why it was left out."""
+        """Note a row, "measurement 1a2b", and the sentence why it was left out."""
         self._why[row] = why
 
     def __str__(self) -> str:
-        """How many, which and why, in a sentence; "" for none."""
+        """A sentence that names their number, the first rows and the reasons; "" without any."""
         if not self._why:
             return ""
         named = list(self._why.values())[:_MOST_NAMED]
         more = f"; and {len(self._why) - len(named)} more" if len(self._why) > len(named) else ""
         rows = "1 row" if len(self._why) == 1 else f"{len(self._why)} rows"
-        why = "; ".join(shortened(one, 400) for one in named)
+        why = "; ".join(shortened(reason, 400) for reason in named)
         return f"{rows} of the history can't be read and left out, damaged or of a newer pytest-tfperf: {why}{more}"

@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 TABLES: Final = MetaData()
 
-# Sorted by bytes everywhere: a server's language would leave out the signs in a time.
+# Sorted by bytes everywhere: the collation of a server's language ignores the signs in a time.
 _TEXT = String().with_variant(String(collation="C"), "postgresql")
 
 
@@ -35,11 +35,11 @@ def _number(name: str, *, is_optional: bool = False) -> Column[float]:
 
 
 def _identity() -> tuple[Column[str], Column[int], Column[str]]:
-    """What identifies and orders a row.
+    """Return the columns that identify and order a row.
 
-    `id` is made once, and is the same in every history that holds the row. `made` is its time in microseconds since
-    1970, in UTC. In the history where the row is first written, it is made greater than all before: a clock that jumps
-    back changes no order.
+    `id` is the same in every history that holds the row. `made` is its time in microseconds since 1970, in UTC. In the
+    history where the row is first written, it is increased to exceed all earlier rows', so that a clock that jumps back
+    changes no order.
     """
     return Column("id", _TEXT, primary_key=True), Column("made", BigInteger, nullable=False), _text("time")
 
@@ -47,7 +47,7 @@ def _identity() -> tuple[Column[str], Column[int], Column[str]]:
 HISTORY: Final = Table("tfperf_history", TABLES, Column("version", Integer, nullable=False), _text("id"))
 """One row: the version of the tables, and the history's id."""
 
-# A measurement is kept whole, as zlib-compressed JSON; the other columns are what queries need.
+# `whole` is the whole measurement as zlib-compressed JSON; queries need the other columns.
 MEASUREMENTS: Final = Table(
     "tfperf_measurements",
     TABLES,
@@ -62,26 +62,26 @@ MEASUREMENTS: Final = Table(
     _number("examples_per_sec"),
     _number("low"),  # 95 % interval
     _number("high"),
-    # Of the test, the worst of throughput and figures; null: not judged, or not decided yet; "PASS (provisional)":
-    # against earlier sessions.
+    # The worst outcome of the test's figures; null: not judged, or not decided yet; "PASS (provisional)": against
+    # earlier sessions.
     Column("outcome", _TEXT),
     Column("throughput_outcome", _TEXT),  # of the throughput alone
-    Column("runs", Integer, nullable=False),  # that count
-    Column("workers", Integer, nullable=False),  # that were started: pairs and discarded runs too
+    Column("runs", Integer, nullable=False),  # runs or pairs that count
+    Column("workers", Integer, nullable=False),  # workers started, for discarded runs and pairs too
     _number("seconds"),  # of all workers
-    _number("reference", is_optional=True),  # of the row it was judged against; null: later verdicts must not use it
+    _number("reference", is_optional=True),  # of the row that it was judged against; null: no later verdict may use it
     Column("reference_date", _TEXT),
     Column("changes", _TEXT),  # JSON: `SessionChanges.changes`
     _text("commit"),
     Column("is_slowed_on_purpose", Boolean, nullable=False),
-    Column("is_interleaved", Boolean, nullable=False),  # with another side: no session is judged by it later
+    Column("is_interleaved", Boolean, nullable=False),  # beside another side: no later session is judged by it
     Column("whole", LargeBinary, nullable=False),
 )
 
 FIGURES: Final = Table(
     "tfperf_figures",
     TABLES,
-    *_identity(),  # the measurement's id and time, and the figure's name behind the id
+    *_identity(),  # the id is the measurement's and the figure's name
     _text("measurement"),
     _text("session"),
     _text("test"),
@@ -90,12 +90,12 @@ FIGURES: Final = Table(
     _text("topology"),
     _text("figure"),
     _text("unit"),
-    _number("value", is_optional=True),  # the median of the runs; null: they could not tell it
+    _number("value", is_optional=True),  # the median of the runs; null: not measured
     Column("outcome", _TEXT),  # null: not judged, or not decided yet
     _number("reference", is_optional=True),  # of its baseline, or of the other side
     _text("place"),  # where a program printed it
 )
-"""The figures of measurements beside their throughput."""
+"""The figures of measurements beside the throughput."""
 
 VERDICTS: Final = Table(
     "tfperf_session_verdicts",
@@ -117,7 +117,7 @@ PUSHED: Final = Table(
     Column("made", BigInteger, nullable=False),  # the server has all rows up to this one
     PrimaryKeyConstraint("server", "kind"),
 )
-"""How much of a local history each server has."""
+"""The rows of a local history that each server has."""
 
 # A year of nightly sessions has 70,000 measurements, and each session asks for earlier ones.
 Index("tfperf_measurements_made", MEASUREMENTS.c.made)
@@ -133,8 +133,8 @@ for _index in (
     Index("tfperf_by_test", MEASUREMENTS.c.test, MEASUREMENTS.c.made),
 ):
     _index.ddl_if(dialect="sqlite")
-# PostgreSQL refuses a row whose indexed text has more than 2,700 bytes, unless it keeps a hash of it only. These are no
-# `Index`, because one with an option of PostgreSQL's imports all its drivers, which few sessions need.
+# PostgreSQL refuses a row whose indexed text has more than 2,700 bytes, except in a hash index. This is DDL, because an
+# `Index` with an option of PostgreSQL's imports all of its drivers, which few sessions need.
 for _name in ("session", "test", "machine"):
     _hashed = DDL(f'CREATE INDEX tfperf_hash_{_name} ON {MEASUREMENTS.name} USING hash ("{_name}")')  # type: ignore[no-untyped-call]
     event.listen(MEASUREMENTS, "after_create", _hashed.execute_if(dialect="postgresql"))

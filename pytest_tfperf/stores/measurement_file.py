@@ -1,6 +1,8 @@
-"""Exported measurements: one JSON object that `tfperf history --export` writes and `tfperf replay` reads.
+"""Exported measurements: a JSON file that `tfperf history --export` writes and `tfperf replay` reads.
 
 {"version": 1, "measurements": [{"test": ..., "runs": [...], ...}, ...]}
+
+A history's tables keep measurements in the same form, and have the same version.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
-from pytest_tfperf.stores.version import VERSION, require_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,21 +22,45 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.core.run import Run
 
-_HEAD = 1000  # characters: "measurements" is the first or second of the object's names, however it is formatted
+_HEAD = 1000  # characters, which contain "measurements", the first or second name, in any formatting
+
+VERSION: Final = 1
+"""The version of these files and of a history's tables.
+
+It stays the same where a field with a default is added: older versions of pytest-tfperf leave the field out.
+"""
 
 IMPOSSIBLE: Final = "no runs, a run without windows that take time, or a figure that no run gives"
-_MOST_LOG: Final = 100.0  # of a rate, or of its error, as a logarithm: a factor of 1e43
+_MOST_LOG: Final = 100.0  # of a rate or its error, as a logarithm: a factor of 1e43
 _NEXT = "export it again: tfperf history --export -o FILE"
 
 
+def require_version(version: object, place: str, *, otherwise: str) -> None:
+    """Refuse a file or tables that another version of pytest-tfperf wrote.
+
+    Args:
+        version: the version that the file or the tables have.
+        place: the file or the server.
+        otherwise: the alternative to an upgrade of pytest-tfperf.
+
+    Raises:
+        TfperfError: it is not `VERSION`.
+    """
+    if version != VERSION:
+        raise TfperfError(
+            f"{place}: it has version {version!r} of its format, and this pytest-tfperf reads version {VERSION}",
+            next_step=f"Upgrade pytest-tfperf, or {otherwise}",
+        )
+
+
 def render(measurements: Iterable[Measurement]) -> str:
-    """The file's text; one line for each measurement."""
+    """Return the file's text, a line for each measurement."""
     lines = ",\n".join(json.dumps(plain(measurement)) for measurement in measurements)
     return f'{{"version": {VERSION}, "measurements": [\n{lines}\n]}}\n'
 
 
 def write(path: Path, measurements: Iterable[Measurement]) -> None:
-    """Write the file in one step, in the place of an earlier one.
+    """Write the file atomically; an earlier file is replaced.
 
     Raises:
         TfperfError: it can't be written.
@@ -49,22 +74,21 @@ def write(path: Path, measurements: Iterable[Measurement]) -> None:
 
 
 def is_measurement_file(text: str) -> bool:
-    """Whether a text is an export, whole or cut off; other JSON, such as Docker's, may hold a log."""
+    """Whether a text is an export, complete or cut off; other JSON, such as Docker's, may contain a log."""
     return text.lstrip().startswith("{") and '"measurements"' in text[:_HEAD]
 
 
 def read(path: Path) -> tuple[Measurement, ...]:
-    """The measurements of a file, in their order.
+    """Return the measurements of a file, in order.
 
     Raises:
-        TfperfError: it can't be read, is cut off, or holds a field that no measurement has; names file, place and next
-            step.
+        TfperfError: it can't be read, is cut off, or has an unknown field; names file, field and next step.
     """
     return parse(files.read(path), files.shown(path))
 
 
 def parse(text: str, name: str) -> tuple[Measurement, ...]:
-    """`read` for a file's text; `name` is the file, for messages."""
+    """Parse a file's text as `read` does; `name` is the file, for messages."""
     try:
         whole = json.loads(text)
     except json.JSONDecodeError as error:
@@ -74,7 +98,7 @@ def parse(text: str, name: str) -> tuple[Measurement, ...]:
     if not isinstance(whole, dict) or not isinstance(whole.get("measurements"), list):
         raise TfperfError(f'{name}: not an export of pytest-tfperf ("version": 1 and "measurements"): {_NEXT}')
     require_version(whole.get("version"), name, otherwise="export it with this one: tfperf history --export -o FILE")
-    found = []
+    measurements = []
     for index, value in enumerate(whole["measurements"]):
         place = f"{name}: measurements[{index}]"
         try:
@@ -83,17 +107,17 @@ def parse(text: str, name: str) -> tuple[Measurement, ...]:
             raise TfperfError(f"{error}: {_NEXT}") from None
         if not is_possible(measurement):
             raise TfperfError(f"{place}: {IMPOSSIBLE}: {_NEXT}")
-        found.append(measurement)
-    return tuple(found)
+        measurements.append(measurement)
+    return tuple(measurements)
 
 
 def is_possible(measurement: Measurement) -> bool:
-    """Whether it has runs, windows that take time, and figures that runs give; what was edited or damaged may not."""
+    """Whether it has runs, windows that take time, and finite figures, as damaged or edited files may not have."""
     pairs = [run for pair in (*measurement.pairs, *measurement.discarded_pairs) for run in (pair.a, pair.b)]
     runs = [*measurement.runs, *measurement.discarded]
     counted = pairs if measurement.other else runs
-    values = [value for one in measurement.throughput.runs for value in (one.log_rate, one.error)]
-    # The error of a single window is infinite, because nothing is known of it.
+    values = [value for run in measurement.throughput.runs for value in (run.log_rate, run.error)]
+    # The error of a single window is infinite, because it is unknown.
     is_sane = all(abs(value) <= _MOST_LOG or value == math.inf for value in values)
     is_sane = is_sane and 0 < measurement.throughput.examples_per_sec < math.inf
     return bool(counted) and is_sane and all(map(_takes_time, [*runs, *pairs]))

@@ -24,7 +24,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.cli import parser
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.stores.history_tables import COMPARISONS, MEASUREMENTS
+from pytest_tfperf.stores.history_tables import MEASUREMENTS
 from tests.helpers.command_lines import commands
 from tests.helpers.measurements import interleaved, measurement, verdict
 
@@ -114,7 +114,6 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=5,
 )
 COLUMN_VALUES = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXTS | st.binary(max_size=20)
-TABLES = st.sampled_from([MEASUREMENTS.name, COMPARISONS.name])
 COLUMNS = st.sampled_from([column.name for column in MEASUREMENTS.columns])
 READERS = st.sampled_from(
     [
@@ -144,11 +143,14 @@ def test_any_value_of_any_column(project: Path, column: str, value: object, read
         call(reader.split())
 
 
-@given(data=st.data(), table=TABLES, value=JSON, reader=READERS)
-def test_any_value_inside_of_a_row(project: Path, data: st.DataObject, table: str, value: Any, reader: str) -> None:
+@given(data=st.data(), is_interleaved=st.booleans(), value=JSON, reader=READERS)
+def test_any_value_inside_of_a_row(
+    project: Path, data: st.DataObject, is_interleaved: bool, value: Any, reader: str
+) -> None:
     with copied(project):
         with closing(sqlite3.connect(".tfperf/history.sqlite")) as database, database:
-            id, packed = database.execute(f"select id, whole from {table} order by made desc limit 1").fetchone()
+            of_kind = "from tfperf_measurements where is_interleaved = ? order by made desc limit 1"
+            id, packed = database.execute(f"select id, whole {of_kind}", (is_interleaved,)).fetchone()
             whole = json.loads(zlib.decompress(packed))
             inner, name = data.draw(st.sampled_from(list(places(whole))))
             if data.draw(st.booleans()):
@@ -156,7 +158,7 @@ def test_any_value_inside_of_a_row(project: Path, data: st.DataObject, table: st
             elif isinstance(inner, dict):
                 inner["newer"] = inner.pop(name)
             changed = zlib.compress(json.dumps(whole).encode())
-            database.execute(f"update {table} set whole = ? where id = ?", (changed, id))
+            database.execute("update tfperf_measurements set whole = ? where id = ?", (changed, id))
         call(reader.split())
 
 

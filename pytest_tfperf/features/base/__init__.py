@@ -1,5 +1,5 @@
-"""A pull request against its base: is this branch slower than the one that it goes into?
+"""A pull request against its base: is this branch slower than the commit where it began?
 
 For teams that have no quiet machine and commit no baselines.
-It gives a session the code of the merge base as the other side of each check (`--tfperf-base`).
+With `--tfperf-base` each check is a comparison with the code of the merge base, in place of a baseline.
 """

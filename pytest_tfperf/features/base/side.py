@@ -1,4 +1,4 @@
-"""The base as the other side of a session's checks: its code, its packages, and what is said of it."""
+"""The base as the other side of a session's checks: its code, its packages, and the announcement."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ def base_side(
     say: Callable[[str], None],
     opened: ExitStack,
 ) -> OtherSide:
-    """Check the base out, and make its environment where a lock is given.
+    """Check the base out, and make its environment if a lock is given.
 
     Args:
         settings: of the session.
-        selection: its tests.
-        revision: the branch that this one goes into.
-        lock: a file of the repository; its text at the base says which packages the base runs with. None: the same.
-        option: what messages call `revision`.
+        selection: the session's tests.
+        revision: the branch to merge into.
+        lock: a file of the repository that names the base's packages, read as it is in the base; None if both sides
+            run with the same packages.
+        option: the name of `revision` in messages.
         say: shows a line while git or pip is at work.
         opened: holds the checkout until the session ends.
 
     Raises:
-        TfperfError: git can't check it out, it lacks the tests' folder or the lock, or pip fails.
+        TfperfError: git can't check the base out, the base lacks the tests' folder or the lock, or pip fails.
     """
     repository = require_repository(settings.root, option).resolve()
     base = merge_base(repository, revision, option)
@@ -53,7 +54,7 @@ def base_side(
     lacking = _require_tests(settings.root.resolve(), selection, there)
     python = sys.executable
     if lock is not None:
-        python = str(environment_of(_there(lock, there, option), settings.dir / "environments", say))
+        python = str(environment_of(_lock_in(there, lock, option), settings.dir / "environments", say))
     head = commit_of(repository, besides=settings.baselines)
     a = State(title=there.name, facts={"commit": base.shown}, python=python, checkout=there)
     b = State(title=here.name, facts={"commit": head}, checkout=here)
@@ -82,7 +83,11 @@ def _announcement(a: State, b: State, effort: Effort) -> Iterator[str]:
 
 
 def _require_tests(root: Path, selection: Selection, checkout: Checkout) -> dict[str, str]:
-    """The tests whose folder the base lacks; one that lacks all of them is refused: everything would be new."""
+    """Return the tests whose folder the base lacks, test -> folder.
+
+    Raises:
+        TfperfError: it lacks the folders of all tests, so every test would be new.
+    """
     folders = {test.id: (root / test.file).parent.resolve() for test in selection.tests if test.file} or {"": root}
     inside = {
         test: folder.relative_to(checkout.repository)
@@ -99,8 +104,7 @@ def _require_tests(root: Path, selection: Selection, checkout: Checkout) -> dict
     return lacking
 
 
-def _there(lock: Path, checkout: Checkout, option: str) -> Path:
-    """The lock in the checkout."""
+def _lock_in(checkout: Checkout, lock: Path, option: str) -> Path:
     real = lock.resolve()
     inside = real.is_relative_to(checkout.repository)
     there = checkout.folder / real.relative_to(checkout.repository) if inside else real

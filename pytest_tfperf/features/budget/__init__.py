@@ -1,5 +1,5 @@
-"""The most informative tests that fit into a time.
+"""The most informative tests that fit into a time budget.
 
 For suites that take longer than a nightly session or a pull request can wait.
-It chooses which of the selected tests run, and in which order, and the summary names those that were left out.
+With `--tfperf-budget` it chooses which of the selected tests run, and in which order; the summary names the others.
 """

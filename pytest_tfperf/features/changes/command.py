@@ -62,17 +62,17 @@ def _run(arguments: argparse.Namespace) -> int:
         raise TfperfError(
             "changes are found in whole histories: give --machine, --test or --since, and no other filter"
         )
-    # All tests of a machine are read, even if one is asked for: together they show changes of the machine itself.
+    # Even for a single test all tests of its machine are read: together they show changes of the machine itself.
     history = open_history(arguments)
     if error := nothing_left(history, {"machine": arguments.machine, "test": arguments.test}):
         raise error
     machine = arguments.machine
     results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
-    found = [change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since)]
+    changes = [change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since)]
     if arguments.json:
-        show_json([asdict(change) for change in found])
+        show_json([asdict(change) for change in changes])
     else:
-        show("\n".join(change_table(found, width())) or "no lasting change was found")
+        show("\n".join(change_table(changes, width())) or "no lasting change was found")
     return EXIT_GREEN
 
 
@@ -88,7 +88,7 @@ _COLUMNS = Columns(
 
 
 def change_table(changes: Iterable[LastingChange], width: int | None = None) -> list[str]:
-    """One line for each change; `width` is the terminal's, None for no limit."""
+    """Return a line for each change; `width` is the terminal's, None for no limit."""
     rows = [
         {
             "since": date_of(change),

@@ -8,19 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
 from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.error import HTTPError
 from urllib.parse import urljoin, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
     from email.message import Message
-    from urllib.error import HTTPError
 
 _SECONDS: Final = 30.0
 _MOST_BYTES: Final = 50_000_000
 _MOST_REDIRECTS: Final = 5
-_REPEATED: Final = (301, 302, 307, 308)
-"""The redirects after which both APIs want the same request again; urllib would send a GET, and lose the comment."""
+_REDIRECTS: Final = (301, 302, 307, 308)
+"""After these both APIs want the same request again; urllib would send a GET, and lose the comment."""
 
 
 class NotPosted(TfperfError):
@@ -32,7 +33,7 @@ class Unavailable(NotPosted):
 
     Args:
         fact: why.
-        seconds: after which it may, as it says itself; None where it does not say.
+        seconds: the pause that the server asks for; None if it does not say.
     """
 
     def __init__(self, fact: object = "", *, seconds: float | None = None) -> None:
@@ -42,11 +43,11 @@ class Unavailable(NotPosted):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One token of one CI system.
+    """A CI system's API, used with a token.
 
     Args:
         variable: the environment variable that holds the token.
-        secret: its text.
+        secret: the token.
         headers: of each request; {token} stands for the token.
     """
 
@@ -55,7 +56,7 @@ class Api:
     headers: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        token = self.secret.strip()  # a file that it was read from ends with a line end
+        token = self.secret.strip()  # a token read from a file ends with a newline
         if not token:
             raise NotPosted(f"the variable {self.variable} is not set")
         if not (token.isascii() and token.isprintable()) or " " in token:
@@ -63,41 +64,31 @@ class Api:
         object.__setattr__(self, "secret", token)
 
     def ask(self, method: str, url: str, body: Mapping[str, str] | None = None) -> Any:
-        """The answer's JSON.
+        """Send a request and return the JSON of the answer.
 
         Raises:
             NotPosted: the server refuses, redirects to another host, or answers with something else than JSON.
-            Unavailable: it fails, limits the rate or can't be reached.
+            Unavailable: the server fails, limits the rate or can't be reached.
         """
-        import urllib.error
-
         for _ in range(_MOST_REDIRECTS):
             try:
-                with self._sent(method, url, body) as response:
-                    return _parsed(response, url)
-            except urllib.error.HTTPError as error:
+                with self._send(method, url, body) as response:
+                    return _parse(response, url)
+            except HTTPError as error:
                 with error:
-                    if error.code not in _REPEATED:
+                    if error.code not in _REDIRECTS:
                         raise _refusal(error, url) from None
-                    url = _moved(url, error)
+                    url = _redirect_target(url, error)
             except (OSError, HTTPException, ValueError) as error:
                 reason = getattr(error, "reason", error)
-                said = f"{getattr(reason, 'strerror', None) or reason or type(reason).__name__}"
-                raise Unavailable(f"{_host(url)} does not answer: {said.replace(self.secret, '***')}") from None
+                why = f"{getattr(reason, 'strerror', None) or reason or type(reason).__name__}"
+                raise Unavailable(f"{_host(url)} does not answer: {why.replace(self.secret, '***')}") from None
         raise NotPosted(f"{_host(url)} redirects again and again")
 
-    def _sent(self, method: str, url: str, body: Mapping[str, str] | None) -> HTTPResponse:
-        import urllib.request  # imports ssl, which no other command needs
-
-        class NoRedirect(urllib.request.HTTPRedirectHandler):
-            def redirect_request(
-                self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-            ) -> None:
-                """Follow none: urllib would send the token to any host."""
-
+    def _send(self, method: str, url: str, body: Mapping[str, str] | None) -> HTTPResponse:
         if urlsplit(url).scheme not in ("http", "https"):
             raise NotPosted(f"{_host(url)} is no address of a server")
-        request = urllib.request.Request(
+        request = Request(
             url,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
@@ -107,25 +98,29 @@ class Api:
                 **{name: text.format(token=self.secret) for name, text in self.headers.items()},
             },
         )
-        opened: HTTPResponse = urllib.request.build_opener(NoRedirect).open(request, timeout=_SECONDS)
-        return opened
+        response: HTTPResponse = build_opener(_NoRedirect).open(request, timeout=_SECONDS)
+        return response
 
 
-def _parsed(response: HTTPResponse, url: str) -> Any:
-    """The JSON of an answer, which may come slowly, but not for ever."""
-    read, end = bytearray(), time.monotonic() + _SECONDS
+class _NoRedirect(HTTPRedirectHandler):
+    def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str) -> None:
+        """Follow no redirect: urllib would send the token to any host."""
+
+
+def _parse(response: HTTPResponse, url: str) -> Any:
+    """Read the JSON of an answer, which may come slowly, but not for ever."""
+    content, end = bytearray(), time.monotonic() + _SECONDS
     while chunk := response.read1(2**16):
-        read += chunk
-        if len(read) > _MOST_BYTES or time.monotonic() > end:
+        content += chunk
+        if len(content) > _MOST_BYTES or time.monotonic() > end:
             raise Unavailable(f"the answer of {_host(url)} does not end")
     try:
-        return json.loads(read)
+        return json.loads(content)
     except (ValueError, RecursionError):
         raise NotPosted(f"{_host(url)} answers with something else than JSON") from None
 
 
 def _refusal(error: HTTPError, url: str) -> NotPosted:
-    """What an error status means."""
     status = f"{error.code} {error.reason}"
     after = error.headers.get("Retry-After", "")
     if error.code == 429 or (error.code == 403 and (after or error.headers.get("X-RateLimit-Remaining") == "0")):
@@ -138,15 +133,14 @@ def _refusal(error: HTTPError, url: str) -> NotPosted:
     return NotPosted(f"{_host(url)} refuses it ({status})")
 
 
-def _moved(url: str, error: HTTPError) -> str:
-    """Where a redirect leads, on the same host."""
-    there = urljoin(url, error.headers.get("Location", ""))
-    if urlsplit(there)[:2] != urlsplit(url)[:2]:
-        raise NotPosted(f"{_host(url)} redirects to {_host(there)}, and the token goes to no other host")
-    return there
+def _redirect_target(url: str, error: HTTPError) -> str:
+    target = urljoin(url, error.headers.get("Location", ""))
+    if urlsplit(target)[:2] != urlsplit(url)[:2]:
+        raise NotPosted(f"{_host(url)} redirects to {_host(target)}, and the token goes to no other host")
+    return target
 
 
 def _host(url: str) -> str:
-    """The server of a URL as a message names it."""
+    """Return the scheme and host of a URL, without user and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

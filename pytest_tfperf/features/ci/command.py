@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_tfperf.console.arguments import Commands, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.ci.api import NotPosted
-from pytest_tfperf.features.ci.pull_request import PullRequest
 
 
 def add_to(commands: Commands) -> None:
@@ -36,6 +33,10 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    # These import ssl, which no other command needs.
+    from pytest_tfperf.features.ci.api import NotPosted
+    from pytest_tfperf.features.ci.pull_request import PullRequest
+
     if not re.fullmatch(r"[^<>\r\n]{1,80}", arguments.name) or "--" in arguments.name:
         raise TfperfError(f"--name={arguments.name}: give a short name without <, > and --, as in gpu")
     try:
@@ -47,9 +48,9 @@ def _run(arguments: argparse.Namespace) -> int:
             next_step=f"A session writes it: TFPERF_COMMENT={arguments.file} pytest ...",
         ) from None
     try:
-        done = PullRequest.of(os.environ).post("\n\n".join(paragraphs(text, _MOST_CHARACTERS)), arguments.name)
+        done = PullRequest.of(os.environ).post(_shortened(text), arguments.name)
         show(f"{done} the comment")
-    except NotPosted as error:  # the tests decide about the job, and not who can be told
+    except NotPosted as error:  # tests decide whether the job fails, not the rights of its token
         show(f"no comment, because {error}. The job's summary has the same")
     return EXIT_GREEN
 
@@ -57,12 +58,13 @@ def _run(arguments: argparse.Namespace) -> int:
 _MOST_CHARACTERS = 60_000  # GitHub takes 65,536
 
 
-def paragraphs(text: str, most: int) -> Sequence[str]:
-    """The first blocks of Markdown that fit into so many characters."""
+def _shortened(markdown: str) -> str:
+    """Keep the first blocks that fit."""
     kept: list[str] = []
-    for block in text.split("\n\n"):
-        most -= len(block) + 2
-        if most < 0:
+    room = _MOST_CHARACTERS
+    for block in markdown.split("\n\n"):
+        room -= len(block) + 2
+        if room < 0:
             break
         kept.append(block)
-    return kept
+    return "\n\n".join(kept)

@@ -1,4 +1,4 @@
-"""A session in Markdown: its summary, and the shorter comment on a pull request."""
+"""A session in Markdown: the summary, and the shorter comment on a pull request."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from pytest_tfperf.core.verdict import BAD_NEWS, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import plain, printable, without_passwords
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows
-from pytest_tfperf.reports.headline import session_headline
 from pytest_tfperf.reports.interleaved import sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, result_rank
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.numbers import change, counted
-from pytest_tfperf.reports.session_verdicts import text_of
+from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 
 Row = dict[str, str | None]
 
@@ -28,7 +27,7 @@ _MOST_CHARACTERS = 200  # of a test's id, which may have ten thousand, and of ot
 _MOST_BYTES = 500_000  # in all messages; GitHub drops a summary of more than 1 MiB
 
 _SPECIAL = re.compile(r"[\\`*_\[\]~#]")
-_REFERS = re.compile(r"@(?=\w)|[#!](?=\d)")  # to a person, who would be notified, or to an issue or merge request
+_REFERENCE = re.compile(r"@(?=\w)|[#!](?=\d)")  # to a person, who would be notified, or to an issue or merge request
 
 
 def markdown(
@@ -40,34 +39,39 @@ def markdown(
     remarks: Iterable[str] = (),
     rerun: RerunCommand = FROM_ROOTDIR,
 ) -> str:
-    """The summary, worst first. Special characters in names are escaped.
+    """Return the summary, worst results first. Special characters in names are escaped.
 
     Args:
-        results: what the session's calls gave.
+        results: the session's measurements.
         verdicts: on software and machine as a whole.
         not_measured: test -> error, for tests that could not be measured.
         refused: test -> error, for tests whose baseline was refused.
         remarks: further paragraphs about the whole session.
-        rerun: measures one test again.
+        rerun: how to measure a test again.
     """
     failed = not_measured or {}
     paragraphs = [*filter(None, map(text_of, verdicts)), *remarks]
     headline = session_headline(results, verdicts, not_measured=failed, refused=refused or {})
-    blocks = ["## Throughput", _in_short(headline), *map(as_text, paragraphs)]
+    blocks = ["## Throughput", _bold(headline), *map(as_text, paragraphs)]
     ordered = sorted(results, key=_urgency)
-    measured = [one for one in ordered if one.other is None]
-    compared = [one for one in ordered if one.other is not None]
-    figures, of_sides = (figure_rows(ones, all_of_them=True) for ones in (measured, compared))
-    blocks += [_table(rows) for rows in (_measured(measured), figures, _compared(compared), of_sides) if rows]
-    needed = [one for one in ordered if _decided(one) in BAD_NEWS and one.test not in failed]
-    messages = [(outcome(one), one.test, plain(message(one, rerun))) for one in needed]
+    measured = [m for m in ordered if m.other is None]
+    compared = [m for m in ordered if m.other is not None]
+    tables = (
+        _measured(measured),
+        figure_rows(measured, all_of_them=True),
+        _compared(compared),
+        figure_rows(compared, all_of_them=True),
+    )
+    blocks += [_table(rows) for rows in tables if rows]
+    bad = [m for m in ordered if m.is_decided and m.outcome in BAD_NEWS and m.test not in failed]
+    messages = [(outcome(m), m.test, plain(message(m, rerun))) for m in bad]
     messages += [("NOT MEASURED", test, str(error)) for test, error in failed.items()]
     messages += [("REFUSED", test, str(error)) for test, error in (refused or {}).items()]
     blocks += _folded(messages)
     return "\n\n".join(blocks) + "\n"
 
 
-def _in_short(clauses: Sequence[str]) -> str:
+def _bold(clauses: Sequence[str]) -> str:
     return f"**{as_text('; '.join(clauses))}.**"
 
 
@@ -77,7 +81,7 @@ def _one_line(text: str) -> str:
 
 
 def as_text(text: str) -> str:
-    """The text as one line of Markdown, escaped so that it makes no table, link, HTML or mention of a person.
+    """Return the text as one line of Markdown, escaped so that it makes no table, link, HTML or mention of a person.
 
     >>> as_text("a|b <script> @ada")
     'a&#124;b &lt;script&gt; @&#8203;ada'
@@ -86,18 +90,13 @@ def as_text(text: str) -> str:
 
 
 def _as_html(text: str) -> str:
-    """The text in HTML, with a space without width behind what would refer to a person or an issue."""
-    return _REFERS.sub(r"\g<0>&#8203;", html.escape(text, quote=False))
+    """Return the text in HTML; a zero-width space breaks references to persons and issues."""
+    return _REFERENCE.sub(r"\g<0>&#8203;", html.escape(text, quote=False))
 
 
 def _urgency(result: Measurement) -> tuple[int, float]:
-    """Worst first: by outcome, then by what was lost."""
+    """A sort key: the worst outcome first, then the largest slowdown."""
     return result_rank(result), _change(result) or 0.0
-
-
-def _decided(result: Measurement) -> Outcome | None:
-    """The outcome; None also where the session ended before it was decided."""
-    return result.outcome if result.is_decided else None
 
 
 def _measured(measurements: Sequence[Measurement]) -> list[Row]:
@@ -109,15 +108,15 @@ def _measured(measurements: Sequence[Measurement]) -> list[Row]:
 
 def _compared(measurements: Sequence[Measurement]) -> list[Row]:
     rows: list[Row] = []
-    for one in measurements:
-        a, b = sides(one)
-        ratio = f"{one.ratio:.3f}" if one.is_valid else None
-        rows.append({"outcome": outcome(one), "test": one.test, "a": a, "b": b, "b / a": ratio})
+    for m in measurements:
+        a, b = sides(m)
+        ratio = f"{m.ratio:.3f}" if m.is_valid else None
+        rows.append({"outcome": outcome(m), "test": m.test, "a": a, "b": b, "b / a": ratio})
     return rows
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """A pipe table; a column without any value is left out."""
+    """Return a pipe table; a column without any value is left out."""
     names = [name for name in rows[0] if any(row[name] for row in rows)]
     lines = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -132,10 +131,10 @@ def _short(text: str) -> str:
 
 
 def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Each message below its outcome and test, as long as there is room."""
+    """Yield each message below its outcome and test, as long as there is room."""
     room, left_out = _MOST_BYTES, 0
-    for each in messages:
-        block = _details(*each)
+    for word, test, text in messages:
+        block = _details(word, test, text)
         room -= len(block.encode(errors="replace"))
         if room < 0:
             left_out += 1
@@ -146,7 +145,8 @@ def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def _details(word: str, test: str, text: str) -> str:
-    """A text that a click opens, in a fence with more backticks than the text has."""
+    """Return a text that a click opens."""
+    # A fence must have more backticks than any run of them in the text.
     ticks = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, ticks + 1)
     summary = f"<summary>{word} {_as_html(_short(_one_line(test)))}</summary>"
@@ -160,17 +160,17 @@ _MOST_ROWS: Final = 15
 
 
 def comment(record: SessionRecord, rerun: RerunCommand) -> str:
-    """The comment's Markdown; a few lines where nothing moved."""
+    """Return the comment's Markdown: a few lines if nothing moved."""
     moved = sorted(
-        (one for one in record.results if one.is_decided and one.outcome in _MOVED and any(_rows(one))),
-        key=lambda one: (ACT_FIRST.index(one.outcome), _change(one) or 0.0),
+        (m for m in record.results if m.is_decided and m.outcome in _MOVED and any(_rows(m))),
+        key=lambda m: (ACT_FIRST.index(m.outcome), _change(m) or 0.0),
     )
     headline = session_headline(
         record.results, record.verdicts, not_measured=record.not_measured, refused=record.refused
     )
-    blocks = [_in_short(headline)]
+    blocks = [_bold(headline)]
     if moved:
-        rows = "\n".join(f"| {' | '.join(row)} |" for one in moved[:_MOST_ROWS] for row in _rows(one))
+        rows = "\n".join(f"| {' | '.join(row)} |" for m in moved[:_MOST_ROWS] for row in _rows(m))
         blocks.append(f"| outcome | test | change | 95 % CI | by |\n| --- | --- | --- | --- | --- |\n{rows}")
     if len(moved) > _MOST_ROWS:
         blocks.append(f"and {len(moved) - _MOST_ROWS} more: the job's summary has all of them.")
@@ -178,25 +178,25 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     for why, tests in (("could not be measured", record.not_measured), ("baseline refused", record.refused)):
         blocks += [f"{why}: {as_text(_short(test))}" for test in list(tests)[:_MOST_ROWS]]
     if moved:
-        command = _one_line(rerun.of(moved[0].test)).replace("`", "'")  # in a code span nobody is mentioned
+        command = _one_line(rerun.of(moved[0].test)).replace("`", "'")  # a code span notifies nobody
         blocks.append(f"Again: `{command}`")
     return "\n\n".join(blocks) + "\n"
 
 
-def _rows(one: Measurement) -> Iterator[Iterable[str]]:
-    """One of the throughput, and one of each figure that is worse."""
-    test = as_text(_short(one.test))
-    taken = counted(len(one.pairs), "pair") if one.other else counted(len(one.runs), "run")
-    if one.verdict is not None and one.verdict.outcome in _MOVED and (moved := _change(one)) is not None:
-        low, high = one.verdict.interval or (math.nan, math.nan)
-        interval = f"{change(low)} to {change(high)}" if one.verdict.interval else ""
-        yield f"{one.verdict.outcome}", test, change(moved), interval, taken
-    for figure in bad_figures(one):
-        yield f"{figure.outcome}", test, as_text(figure_fact(figure)), "", taken
+def _rows(m: Measurement) -> Iterator[Iterable[str]]:
+    """Yield a row if the throughput moved, and a row for each figure that is worse."""
+    test = as_text(_short(m.test))
+    taken = counted(len(m.pairs), "pair") if m.other else counted(len(m.runs), "run")
+    if m.verdict is not None and m.verdict.outcome in _MOVED and (moved := _change(m)) is not None:
+        low, high = m.verdict.interval or (math.nan, math.nan)
+        interval = f"{change(low)} to {change(high)}" if m.verdict.interval else ""
+        yield f"{m.verdict.outcome}", test, change(moved), interval, taken
+    for verdict in bad_figures(m):
+        yield f"{verdict.outcome}", test, as_text(figure_fact(verdict)), "", taken
 
 
-def _change(one: Measurement) -> float | None:
-    """The throughput's confirmed or first change as a fraction; None where there was nothing to compare with."""
-    if (verdict := one.verdict) is None:
+def _change(m: Measurement) -> float | None:
+    """Return the throughput's confirmed or first change as a fraction; None without a comparison."""
+    if (verdict := m.verdict) is None:
         return None
     return verdict.change if verdict.confirmed_change is None else verdict.confirmed_change

@@ -1,4 +1,4 @@
-"""What CI systems get: a session's summary in Markdown, annotations of source lines, and JUnit's properties."""
+"""A session's output for CI systems: a summary in Markdown, annotations of source lines, and JUnit properties."""
 
 from __future__ import annotations
 
@@ -25,54 +25,57 @@ _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
 def outputs(
     settings: Settings, record: SessionRecord, markdown_file: Path | None, comment_file: Path | None
 ) -> Iterator[str]:
-    """Write all that was asked for; where one can't be written, the others are. Gives lines for the user."""
+    """Write all output that was asked for, and yield lines for the user.
+
+    An output that can't be written gives a line, and does not keep the others from being written.
+    """
     yield from _github_summary(settings, record)
     yield from _github_annotations(settings, record)
     if markdown_file is not None and not settings.collects_only:
-        yield _written(markdown_file, "Markdown summary", _markdown(settings, record))
+        yield _write(markdown_file, "Markdown summary", _markdown(settings, record))
     if comment_file is not None and record.selection:
         text = comment(record, settings.rerun).encode(errors="backslashreplace")
-        yield _written(comment_file, "comment for a pull request", text)
+        yield _write(comment_file, "comment for a pull request", text)
 
 
-def _written(path: Path, what: str, text: bytes) -> str:
-    """Write a file; gives the line that says so, or why it could not be written."""
+def _write(path: Path, title: str, text: bytes) -> str:
+    """Write a file, and return a line about it."""
     try:
         files.replace(path, text)
     except OSError as error:
-        return _unwritten(path, what, error)
-    return f"{what}: {path}"
+        return _failure(path, title, error)
+    return f"{title}: {path}"
 
 
-def _unwritten(path: str | Path, what: str, error: OSError) -> str:
-    return f"{path}: the {what} can't be written: {error.strerror}. Free space, or correct its permissions"
+def _failure(path: str | Path, title: str, error: OSError) -> str:
+    return f"{path}: the {title} can't be written: {error.strerror}. Free space, or correct its permissions"
 
 
 def _github_summary(settings: Settings, record: SessionRecord) -> list[str]:
-    """Append the Markdown summary to the page of a GitHub job."""
+    """Append the Markdown summary to the page of a GitHub job, and return lines for the user."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path and record.selection and not settings.collects_only:
         try:
             with Path(path).open("ab") as file:
                 file.write(_markdown(settings, record))
         except OSError as error:
-            return [_unwritten(path, "Markdown summary", error)]
+            return [_failure(path, "Markdown summary", error)]
     return []
 
 
 def _github_annotations(settings: Settings, record: SessionRecord) -> list[str]:
-    """Workflow commands: GitHub reads them from the job's output and shows them beside the tests' source lines."""
+    """Return workflow commands: GitHub reads them from the job's output and shows them beside source lines."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return []
 
     lines = []
     for result in record.results:
-        happens = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
-        if happens in _LEVELS and result.is_decided and result.test not in record.not_measured:
+        follows = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
+        if follows in _LEVELS and result.is_decided and result.test not in record.not_measured:
             text = plain(message(result, settings.rerun))
             title = f"{result.outcome}: {result.test}"
             file, line = _source(settings, record, result.test)
-            lines.append(annotation(_LEVELS[happens], text, title=title, file=file, line=line))
+            lines.append(annotation(_LEVELS[follows], text, title=title, file=file, line=line))
     for why, errors in (("not measured", record.not_measured), ("baseline refused", record.refused)):
         for test, error in errors.items():
             file, line = _source(settings, record, test)
@@ -98,7 +101,7 @@ def _markdown(settings: Settings, record: SessionRecord) -> bytes:
 
 
 def _source(settings: Settings, record: SessionRecord, test: str) -> tuple[str, int]:
-    """A test's file, relative to the checkout, and its line."""
+    """Return a test's file, relative to the checkout, and its line."""
     selected = record.selection[test]
     root = os.environ.get("GITHUB_WORKSPACE") or str(settings.root)
     return os.path.relpath(settings.root / selected.file, root), selected.line
@@ -109,40 +112,39 @@ _IN_PROPERTIES = _IN_TEXT | str.maketrans({":": "%3A", ",": "%2C"})
 
 
 def annotation(level: str, text: str, *, title: str, file: str = "", line: int = 0) -> str:
-    """One workflow command, escaped as GitHub's toolkit does it (actions/toolkit, packages/core/src/command.ts).
+    """Return a workflow command, escaped as GitHub's toolkit does it (actions/toolkit, packages/core/src/command.ts).
 
     Args:
         level: "error", "warning" or "notice".
-        text: the message; it may have several lines.
-        title: the heading above it.
+        text: the message, of one or several lines.
+        title: the heading above the message.
         file: path from the repository's root, "" if unknown.
         line: in the file, from 1; 0 if unknown.
 
     >>> annotation("error", "13.0 % slower", title="REGRESSED: a", file="test_a.py", line=3)
     '::error file=test_a.py,line=3,title=REGRESSED%3A a::13.0 %25 slower'
     """
-    given = {"file": file, "line": str(line) if file and line else "", "title": title}
-    properties = ",".join(f"{name}={value.translate(_IN_PROPERTIES)}" for name, value in given.items() if value)
+    values = {"file": file, "line": str(line) if file and line else "", "title": title}
+    properties = ",".join(f"{name}={value.translate(_IN_PROPERTIES)}" for name, value in values.items() if value)
     return f"::{level} {properties}::{text.translate(_IN_TEXT)}"
 
 
-PREFIX = "tfperf_"
-"""The beginning of each property's name."""
+_PREFIX = "tfperf_"
 
 Property = tuple[str, str | float]
 
 
 def properties(results: Sequence[Measurement]) -> list[Property]:
-    """The properties of a test: `tfperf_outcome` is of its first call, `tfperf_2_outcome` of its second.
+    """Return the properties of a test: `tfperf_outcome` is of its first call, `tfperf_2_outcome` of its second.
 
     Fractions are signed: a change of -0.13 is 13 % slower. Unknown values are left out.
     """
-    found: list[Property] = []
+    all_properties: list[Property] = []
     for number, result in enumerate(results, 1):
-        prefix = PREFIX if number == 1 else f"{PREFIX}{number}_"
+        prefix = _PREFIX if number == 1 else f"{_PREFIX}{number}_"
         facts = _measured(result) if result.other is None else _interleaved(result, result.other)
-        found += [(prefix + name, _rounded(value)) for name, value in facts.items() if value is not None]
-    return found
+        all_properties += [(prefix + name, _shown(value)) for name, value in facts.items() if value is not None]
+    return all_properties
 
 
 def _measured(m: Measurement) -> dict[str, str | float | None]:
@@ -175,6 +177,6 @@ def _interleaved(b: Measurement, a: MeasuredSide) -> dict[str, str | float | Non
     }
 
 
-def _rounded(value: str | float) -> str | float:
-    """A number with six digits, which are more than any measurement has; a text as it may be shown."""
+def _shown(value: str | float) -> str | float:
+    # No measurement has six digits.
     return printable(value) if isinstance(value, str) else float(f"{value:.6g}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -23,43 +23,42 @@ _LONGEST_PAUSE: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
-    """Where the comments of one pull request are.
+    """The comments of a pull request.
 
     Args:
         api: sends requests.
-        user: the URL that says whose the token is.
-        comments: the URL that lists them and takes new ones.
-        one: the URL of a comment, with {id}.
-        edits_by: the method that replaces a comment's text.
-        author: the fields of a comment that hold its author's name.
+        user: the URL of the token's user.
+        comments: the URL that lists comments and takes new ones.
+        comment: the URL of a comment, with {id}.
+        edit_method: the HTTP method that replaces a comment's text.
+        author: the path of fields to the author's name in a comment.
     """
 
     api: Api
     user: str
     comments: str
-    one: str
-    edits_by: str
+    comment: str
+    edit_method: str
     author: tuple[str, str]
 
     @classmethod
     def of(cls, variables: Mapping[str, str]) -> Self:
-        """As the variables of a CI job say it.
+        """Return the pull request of a CI job, by the job's environment variables.
 
         Raises:
-            NotPosted: it is no job of a pull request, or has no token.
+            NotPosted: the job is not of a pull request, or has no token.
         """
         return cls(**(_github(variables) if variables.get("GITHUB_REPOSITORY") else _gitlab(variables)))
 
     def post(self, text: str, name: str, wait: Callable[[float], None] = time.sleep) -> str:
-        """Write the comment, or edit the one with this name; says which.
-
-        A server that can't answer is asked again from the beginning: the comment may have been written all the same.
+        """Write the comment, or edit the comment of this name. Return "wrote" or "edited".
 
         Raises:
-            NotPosted: the token may not write comments, as in jobs of forks, or the server does not take it.
+            NotPosted: the token may not write comments, as in jobs of forks, or the server does not take this one.
         """
         for pause in _PAUSES:
             try:
+                # The comment may have been written although no answer came, so each try looks for it again.
                 return self._post(text, name)
             except Unavailable as error:
                 seconds = pause if error.seconds is None else error.seconds
@@ -71,30 +70,33 @@ class PullRequest:
     def _post(self, text: str, name: str) -> str:
         mark = f"<!-- tfperf: {name} -->"
         body = {"body": f"{mark}\n{text}"}
-        if (own := self._own(mark)) is not None:
-            self._write(self.edits_by, self.one.format(id=own), body)
+        if (id := self._own_comment(mark)) is not None:
+            self._write(self.edit_method, self.comment.format(id=id), body)
             return "edited"
         self._write("POST", self.comments, body)
         return "wrote"
 
-    def _own(self, mark: str) -> int | None:
-        """The id of the comment that this job's token wrote earlier; None without one."""
-        marked: list[dict[str, Any]] = []
-        for page in range(1, _MOST_PAGES + 1):
-            found = self.api.ask("GET", f"{self.comments}?per_page={_PER_PAGE}&page={page}")
-            if not isinstance(found, list):
-                raise NotPosted("the server's answer is no list of comments")
-            known = [one for one in found if isinstance(one, dict) and isinstance(one.get("id"), int)]
-            marked += [one for one in known if str(one.get("body", "")).startswith(mark)]
-            if len(found) < _PER_PAGE:
-                break
+    def _own_comment(self, mark: str) -> int | None:
+        """Return the id of the comment that this job's token wrote earlier; None if there is none."""
+        marked = [comment for comment in self._all_comments() if str(comment.get("body", "")).startswith(mark)]
         if not marked:
             return None
-        me = self._me()
-        return next((one["id"] for one in marked if self._is_by(one, me)), None)
+        me = self._user_name()
+        return next((comment["id"] for comment in marked if self._is_by(comment, me)), None)
 
-    def _me(self) -> str | None:
-        """The name of the token's user; None for a token of a GitHub app, as jobs have, which may not ask."""
+    def _all_comments(self) -> Iterator[dict[str, Any]]:
+        for page in range(1, _MOST_PAGES + 1):
+            comments = self.api.ask("GET", f"{self.comments}?per_page={_PER_PAGE}&page={page}")
+            if not isinstance(comments, list):
+                raise NotPosted("the server's answer is no list of comments")
+            for comment in comments:
+                if isinstance(comment, dict) and isinstance(comment.get("id"), int):
+                    yield comment
+            if len(comments) < _PER_PAGE:
+                return
+
+    def _user_name(self) -> str | None:
+        """Return the name of the token's user; None for a GitHub app's token, as jobs have: it may not ask."""
         try:
             user = self.api.ask("GET", self.user)
         except Unavailable:
@@ -104,7 +106,7 @@ class PullRequest:
         return user.get(self.author[1]) if isinstance(user, dict) else None
 
     def _is_by(self, comment: Mapping[str, Any], me: str | None) -> bool:
-        """Whether a comment is of the token's user; where nobody says who that is, of no person."""
+        """Return whether the token's user wrote a comment; if that user is unknown, whether a bot did."""
         author = comment.get(self.author[0])
         if not isinstance(author, dict):
             return False
@@ -119,8 +121,8 @@ class PullRequest:
 def _github(variables: Mapping[str, str]) -> dict[str, Any]:
     event = variables.get("GITHUB_EVENT_PATH") or os.devnull
     try:
-        found = json.loads(Path(event).read_text("utf-8") or "{}")
-        number = (found.get("pull_request") or {}).get("number")
+        content = json.loads(Path(event).read_text("utf-8") or "{}")
+        number = (content.get("pull_request") or {}).get("number")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         why = getattr(error, "strerror", None) or "it is no event in JSON"
         raise NotPosted(f"{event}, which GITHUB_EVENT_PATH names, can't be read: {why}") from None
@@ -136,8 +138,8 @@ def _github(variables: Mapping[str, str]) -> dict[str, Any]:
         ),
         "user": f"{root}/user",
         "comments": f"{issues}/{number}/comments",
-        "one": f"{issues}/comments/{{id}}",
-        "edits_by": "PATCH",
+        "comment": f"{issues}/comments/{{id}}",
+        "edit_method": "PATCH",
         "author": ("user", "login"),
     }
 
@@ -156,7 +158,7 @@ def _gitlab(variables: Mapping[str, str]) -> dict[str, Any]:
         ),
         "user": f"{root}/user",
         "comments": notes,
-        "one": f"{notes}/{{id}}",
-        "edits_by": "PUT",
+        "comment": f"{notes}/{{id}}",
+        "edit_method": "PUT",
         "author": ("author", "username"),
     }

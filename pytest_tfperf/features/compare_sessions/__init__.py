@@ -1,5 +1,5 @@
 """Two sessions, exports or revisions of baselines, side by side.
 
-For the question what moved between two dates by more than noise explains.
-`tfperf compare`; with a tolerance it is a gate. A session is not touched.
+For teams that ask which tests moved between two dates by more than noise explains.
+`tfperf compare`; with a tolerance it is a gate. It takes no part in a session.
 """

@@ -1,4 +1,4 @@
-"""`tfperf compare`: two sessions, exports or revisions of baselines; which workloads and figures moved beyond noise."""
+"""`tfperf compare`: the workloads and figures that moved between two sessions, exports or revisions of baselines."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def add_to(commands: Commands) -> None:
         statuses=_STATUSES,
         parents=[history_place(), folder("--baselines", "baselines", "folder of the baselines")],
     )
-    what = (
+    kinds = (
         "a session's id, latest or previous; a file of `tfperf history --export`; a CSV, or a git revision of baselines"
     )
-    compare.add_argument("a", metavar="A", help=f"{what}; A..B gives two revisions")
+    compare.add_argument("a", metavar="A", help=f"{kinds}; A..B gives two revisions")
     compare.add_argument("b", nargs="?", metavar="B", help="what is compared with A, named in the same way")
     compare.add_argument("--machine", metavar="NAME", help="only this machine's figures")
     compare.add_argument(
@@ -108,22 +108,22 @@ def _sides(arguments: argparse.Namespace) -> tuple[str, str]:
 
 
 def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[FigureValue]]:
-    """The name of a side, and its figures."""
+    """Return the name of a side, and its figures."""
     path = Path(side)
     if path.is_dir() or (path.exists() and path.suffix == ".csv"):
-        found = values_of_rows(rows_of_path(path).values())
+        values = values_of_rows(rows_of_path(path).values())
     elif path.exists():
-        found = values_of_measurements(measurement_file.read(path))
+        values = values_of_measurements(measurement_file.read(path))
     else:
-        side, found = _of_session_or_revision(side, arguments)
+        side, values = _of_session_or_revision(side, arguments)
     # A single CSV does not name its machine.
-    found = [figure for figure in found if not figure.machine or arguments.machine in (None, figure.machine)]
-    if not found:
+    values = [value for value in values if not value.machine or arguments.machine in (None, value.machine)]
+    if not values:
         of = f" of {arguments.machine}" if arguments.machine else ""
         raise TfperfError(
             f"{side} has no figures{of} to compare", next_step="`tfperf history` lists sessions and machines"
         )
-    return side, found
+    return side, values
 
 
 def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[FigureValue]]:
@@ -132,7 +132,7 @@ def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[s
         results, why = history.results(machine=arguments.machine), ""
     except TfperfError as error:
         results, why = [], f"\n{error}"
-    sessions = list(dict.fromkeys(one.session for one in reversed(results)))
+    sessions = {result.session for result in results}
     if side in LATEST:
         side = session_id(history, side, arguments.machine, alone_only=True) or side
     if side in sessions:
@@ -152,52 +152,53 @@ _MOST_NAMED = 10
 
 
 def render(compared: SideComparison, a: str, b: str, width: int | None = None) -> str:
-    """Both sides' names, the table, the common change, what is missing, and a conclusion."""
+    """Return both sides' names, the table, the common change, what is missing, and a conclusion."""
     names = [f"a: {a}", f"b: {b}"]
     blocks = [names, table(_rows(compared), _COLUMNS, width), list(_facts(compared)), [conclusion(compared)]]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
 
 def conclusion(compared: SideComparison) -> str:
-    """ "2 of 12 workloads moved by more than noise explains: 1 slower, 1 faster."."""
+    """Return "2 of 12 workloads moved by more than noise explains: 1 slower, 1 faster."."""
     if not compared.ratios:
         return "No workload is on both sides."
-    figures = sum(not one.b.is_throughput for one in compared.ratios)
+    figures = sum(not ratio.b.is_throughput for ratio in compared.ratios)
     moved, workloads = compared.moved, counted(len(compared.ratios) - figures, "workload")
     workloads += f" and {counted(figures, 'figure')}" if figures else ""
     if not moved:
         return f"None of {workloads} moved by more than noise explains."
-    movements = Counter(one.movement for one in moved)  # slower ones come first
+    movements = Counter(ratio.movement for ratio in moved)  # slower workloads come first
     counts = ", ".join(f"{count} {word}" for word, count in movements.items())
     return f"{len(moved)} of {workloads} moved by more than noise explains: {counts}."
 
 
 def _rows(compared: SideComparison) -> Iterator[Mapping[str, str | None]]:
     ratios, common = compared.ratios, compared.common
-    names = shown_names((one.b.key.workload, one.b.name) for one in ratios)
-    several = len({figure.machine for one in ratios for figure in (one.a, one.b)}) > 1
-    for one in ratios:
-        machines = dict.fromkeys((one.a.machine, one.b.machine))
+    names = shown_names((ratio.b.key.workload, ratio.b.name) for ratio in ratios)
+    has_several_machines = len({side.machine for ratio in ratios for side in (ratio.a, ratio.b)}) > 1
+    for ratio in ratios:
+        a, b = ratio.a, ratio.b
+        has_own_change = common is not None and b.is_throughput
         yield {
-            "moved": one.movement.value,
-            "machine": " -> ".join(machines) if several else None,
-            "workload": names[one.b.key.workload, one.b.name],
-            "topology": one.b.key.topology,
-            "figure": None if one.b.is_throughput else shown_name(one.b.key.figure),
-            "a": _rate(one.a),
-            "b": _rate(one.b),
-            "unit": f"{one.b.unit}/s" if one.b.is_throughput else None,
-            "b / a": f"{one.ratio:.3f}",
-            "95 % CI": f"{one.low:.3f} to {one.high:.3f}",
-            "change": change(one.ratio - 1),
-            "own change": None if common is None or not one.b.is_throughput else change(one.ratio / (1 + common) - 1),
-            "noise": percent(one.noise),
+            "moved": ratio.movement.value,
+            "machine": " -> ".join(dict.fromkeys((a.machine, b.machine))) if has_several_machines else None,
+            "workload": names[b.key.workload, b.name],
+            "topology": b.key.topology,
+            "figure": None if b.is_throughput else shown_name(b.key.figure),
+            "a": _written(a),
+            "b": _written(b),
+            "unit": f"{b.unit}/s" if b.is_throughput else None,
+            "b / a": f"{ratio.ratio:.3f}",
+            "95 % CI": f"{ratio.low:.3f} to {ratio.high:.3f}",
+            "change": change(ratio.ratio - 1),
+            "own change": change(ratio.ratio / (1 + (common or 0.0)) - 1) if has_own_change else None,
+            "noise": percent(ratio.noise),
         }
 
 
-def _rate(figure: FigureValue) -> str:
-    value = math.exp(figure.log_value)
-    return rate(value) if figure.is_throughput else written(figure.figure, value)
+def _written(value: FigureValue) -> str:
+    number = math.exp(value.log_value)
+    return rate(number) if value.is_throughput else written(value.figure, number)
 
 
 def _facts(compared: SideComparison) -> Iterator[str]:
@@ -214,31 +215,34 @@ def _facts(compared: SideComparison) -> Iterator[str]:
         yield f"environment  {', '.join(changed[:_MOST_NAMED])}"
 
 
-def _named(label: str, figures: Sequence[FigureValue]) -> Iterator[str]:
-    if figures:
+def _named(label: str, values: Sequence[FigureValue]) -> Iterator[str]:
+    if values:
         names = [
-            " ".join(filter(None, (one.name or one.key.workload, one.key.topology, one.key.figure))) for one in figures
+            " ".join(filter(None, (value.name or value.key.workload, value.key.topology, value.key.figure)))
+            for value in values
         ]
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         yield f"{label:<12} {', '.join(names[:_MOST_NAMED])}{more}"
 
 
 def _changed(ratios: Iterable[Ratio]) -> list[str]:
-    """The differences between the environments of both sides, each once: "tensorflow 2.16.2 -> 2.21.0"."""
+    """Return the differences between the environments of both sides, each once: "tensorflow 2.16.2 -> 2.21.0"."""
     return list(
-        dict.fromkeys(text for one in ratios for text in environment_changes(one.a.environment, one.b.environment))
+        dict.fromkeys(
+            text for ratio in ratios for text in environment_changes(ratio.a.environment, ratio.b.environment)
+        )
     )
 
 
 Rows = dict[tuple[str, "Key"], "Baseline"]
-"""By machine and key."""
+"""Rows by machine and key."""
 
 
 def rows_of_path(path: Path) -> Rows:
-    """The rows of a CSV, or of all CSVs of a folder; a single file's machine is "", so that two files compare.
+    """Read the rows of a CSV, or of all CSVs of a folder; a single file's machine is "", so that two files compare.
 
     Raises:
-        TfperfError: it is missing or can't be read whole.
+        TfperfError: the path is missing or can't be read whole.
     """
     if not path.exists():
         raise TfperfError(f"{path}: there is no such file or folder", next_step="Name another one")
@@ -250,10 +254,10 @@ def rows_of_path(path: Path) -> Rows:
 
 
 def rows_of_revision(revision: str, folder: Path) -> Rows:
-    """The rows that a folder had at a git revision; none where it was not there yet.
+    """Read the rows that a folder had at a git revision; none if the revision has no such folder.
 
     Raises:
-        TfperfError: git knows no such revision, or a file of it can't be read whole.
+        TfperfError: git knows no such revision, or a file can't be read whole.
     """
     folder = folder.resolve()  # "." has no name
     commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").strip()
@@ -274,11 +278,11 @@ def _parsed(files: Iterable[tuple[str, bytes, str]]) -> Rows:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git prints in the folder above; the folder itself may be of another revision."""
+    # It runs in the folder above, because the folder itself may exist in another revision only.
     done = run_git(folder.absolute().parent, *arguments)
     if done.returncode:
-        asked, said = arguments[-1].removesuffix("^{commit}"), done.stderr.strip()
+        revision, why = arguments[-1].removesuffix("^{commit}"), done.stderr.strip()
         raise TfperfError(
-            f"{asked}: there is no such file, and git knows no such revision ({said})", next_step="Name another one"
+            f"{revision}: there is no such file, and git knows no such revision ({why})", next_step="Name another one"
         )
     return done.stdout

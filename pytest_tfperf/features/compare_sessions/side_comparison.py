@@ -1,4 +1,4 @@
-"""Two sets of figures measured at different times, compared: sessions, exports or revisions of baselines."""
+"""The comparison of two sets of figures measured at different times: sessions, exports or revisions of baselines."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from pytest_tfperf.judging.thresholds import FALSE_ALARMS, quantile, reference_v
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureValue:
-    """One figure of a workload on one side.
+    """A figure of a workload on one side.
 
     Args:
-        machine: the machine's key, "" where the source does not say.
+        machine: the machine's key; "" if the source does not name it.
         key: workload id, topology and figure.
-        figure: the throughput or another.
+        figure: the figure's definition.
         unit: what is counted.
         log_value: natural logarithm of the value.
-        runs: fresh runs that it rests on.
-        error: standard error of one run's logarithm from its windows; 0 where it isn't known.
-        noise: between fresh runs and sessions; None where the source knows none.
-        name: what the test calls the workload; "" for no name of its own.
+        runs: number of fresh runs behind the value.
+        error: standard error of a run's logarithm from its windows; 0 if unknown.
+        noise: noise between fresh runs and between sessions; None if unknown.
+        name: the workload's name in its test; "" if it has none.
         environment: software and settings, name -> version.
-        place: where a program printed the figure, as "at step 400"; "" for what is measured.
+        place: where a program printed the figure, as "at step 400"; "" for a measured figure.
         has_direction: whether the source says which change of the figure is for the worse.
     """
 
@@ -56,7 +56,7 @@ class FigureValue:
         return self.figure == THROUGHPUT
 
     def is_like(self, other: FigureValue) -> bool:
-        """Whether the two can be compared: they count the same, and were printed at the same place."""
+        """Whether the two can be compared: they have the same unit, and were printed at the same place."""
         return (self.unit, self.place) == (other.unit, other.place)
 
 
@@ -73,14 +73,14 @@ class Movement(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """One workload on both sides.
+    """A figure of a workload on both sides.
 
     Args:
-        a, b: its figures.
+        a, b: the values.
         ratio: b / a.
-        low, high: its 95 % confidence interval.
-        noise: the change in its direction, a positive fraction, that noise explains beyond what all have in common.
-        movement: whether it moved by more than that; a figure, by more than its own tolerances, too.
+        low, high: the ratio's 95 % confidence interval.
+        noise: the change in the same direction that noise explains beyond the common change, a positive fraction.
+        movement: whether the figure moved by more than noise, and, but for the throughput, than its own tolerances.
     """
 
     a: FigureValue
@@ -97,11 +97,11 @@ class SideComparison:
     """All figures of two sides.
 
     Args:
-        ratios: the workloads that both sides have: slower ones first, then faster ones.
-        common: the change that all have in common, a fraction; None where too few workloads show it.
-        common_low, common_high: its 95 % confidence interval; 0 without one.
+        ratios: the figures that both sides have, in the order of `Movement`.
+        common: the change that all throughputs have in common, a fraction; None if too few workloads show it.
+        common_low, common_high: the 95 % confidence interval of `common`; 0 if it is None.
         only_a, only_b: the figures that the other side lacks.
-        other_units: workloads that count different things on both sides, or were printed at another place.
+        other_units: figures whose unit, or whose place in a program's output, differs between the sides.
     """
 
     ratios: tuple[Ratio, ...]
@@ -114,35 +114,35 @@ class SideComparison:
 
     @property
     def moved(self) -> tuple[Ratio, ...]:
-        """Those that moved by more than noise explains."""
-        return tuple(one for one in self.ratios if one.movement is not Movement.NONE)
+        """The figures that moved by more than noise explains."""
+        return tuple(ratio for ratio in self.ratios if ratio.movement is not Movement.NONE)
 
     def is_slower_than(self, tolerance: float) -> bool:
-        """Whether a workload, or what all have in common, is slower by more than a fraction and than noise explains.
+        """Return whether a workload, or all in common, is slower by more than a fraction and than noise explains.
 
         A figure that is worse counts by its own tolerances.
-        What all have in common does not count in a workload's own change, as in a session.
         """
+        # As in a session, the common change is no part of a workload's own change.
         least = (1 - tolerance) * (1 + (self.common or 0.0))
-        alone = any(one.ratio < least for one in self.ratios if one.movement is Movement.SLOWER)
-        is_worse = any(one.movement is Movement.WORSE for one in self.ratios)
-        return alone or is_worse or (self.common is not None and self.common_high < -tolerance)
+        is_slower = any(ratio.ratio < least for ratio in self.ratios if ratio.movement is Movement.SLOWER)
+        is_worse = any(ratio.movement is Movement.WORSE for ratio in self.ratios)
+        return is_slower or is_worse or (self.common is not None and self.common_high < -tolerance)
 
 
-_INTERVAL = 0.025  # beyond either end of a 95 % interval
+_TAIL = 0.025  # of either end of a 95 % interval
 
 _RowId = tuple[str, Key]
 
 
 def values_of_measurements(measurements: Iterable[Measurement]) -> list[FigureValue]:
-    """The figures above 0 of the last valid measurement of each machine's workloads, in the order of their first."""
+    """Return the figures above 0 of the last valid measurement of each machine's workloads."""
     latest = {(m.machine, m.key): m for m in measurements if m.is_valid}
     noise = _noise_of_runs([run.log_rate for run in m.throughput.runs] for m in latest.values())
     return [value for m in latest.values() for value in _values_of(m, noise)]
 
 
 def values_of_rows(rows: Iterable[Baseline]) -> list[FigureValue]:
-    """The rows of baselines, each with the noise that its machine's rows show; no figure of 0 or less."""
+    """Return the baselines above 0, each with the noise that its machine's rows show."""
     rows = [row for row in rows if row.reference > 0]
     alike: dict[tuple[str, str], list[Baseline]] = {}
     for row in rows:
@@ -165,40 +165,39 @@ def values_of_rows(rows: Iterable[Baseline]) -> list[FigureValue]:
 
 
 def compare_sides(a: Sequence[FigureValue], b: Sequence[FigureValue]) -> SideComparison:
-    """Compare all workloads that both sides have; b against a.
+    """Compare all figures that both sides have, b with a.
 
-    Sides of one machine each are compared even if the machines differ. From eight workloads on, what all have in common
-    is taken out before a single one is said to have moved.
+    Sides of one machine each are compared even if the machines differ. From eight workloads on, their common change is
+    taken out before a workload is said to have moved.
     """
-    first, second = _by_row(a, b)
-    common = [(first[row], second[row]) for row in first if row in second]
-    comparable = [(one, other) for one, other in common if one.is_like(other)]
-    drift = common_drift([other.log_value - one.log_value for one, other in comparable if one.is_throughput])
-    # Of throughputs only: figures take no part in the common drift, so they don't make it known either.
+    a_rows, b_rows = _by_row(a, b)
+    matched = [(a_rows[row], b_rows[row]) for row in a_rows if row in b_rows]
+    comparable = [(a, b) for a, b in matched if a.is_like(b)]
+    # Figures other than throughputs take no part in the common drift, so they don't make it known either.
+    drift = common_drift([b.log_value - a.log_value for a, b in comparable if a.is_throughput])
     expected = session_variance(tests=drift.tests).mean
-    ratios = [_ratio(one, other, drift, expected, tests=len(comparable)) for one, other in comparable]
-    half = quantile(max(drift.tests - 1, 1), _INTERVAL) * drift.error
+    ratios = [_ratio(a, b, drift, expected, tests=len(comparable)) for a, b in comparable]
+    half = quantile(max(drift.tests - 1, 1), _TAIL) * drift.error
     order = list(Movement)
     return SideComparison(
-        ratios=tuple(sorted(ratios, key=lambda one: (order.index(one.movement), one.ratio))),
+        ratios=tuple(sorted(ratios, key=lambda ratio: (order.index(ratio.movement), ratio.ratio))),
         common=math.expm1(drift.log) if drift.is_known else None,
         common_low=math.expm1(drift.log - half),
         common_high=math.expm1(drift.log + half),
-        only_a=tuple(figure for row, figure in first.items() if row not in second),
-        only_b=tuple(figure for row, figure in second.items() if row not in first),
-        other_units=tuple((one, other) for one, other in common if not one.is_like(other)),
+        only_a=tuple(value for row, value in a_rows.items() if row not in b_rows),
+        only_b=tuple(value for row, value in b_rows.items() if row not in a_rows),
+        other_units=tuple((a, b) for a, b in matched if not a.is_like(b)),
     )
 
 
 def _by_row(
     a: Sequence[FigureValue], b: Sequence[FigureValue]
 ) -> tuple[Mapping[_RowId, FigureValue], Mapping[_RowId, FigureValue]]:
-    """By machine and key; the machine counts only where a side has several, or both have the same."""
-    machines = [{figure.machine for figure in side} for side in (a, b)]
-    is_one_each = all(len(names) <= 1 for names in machines)
+    """Index both sides by machine and key; by key alone if each side has a single machine."""
+    has_one_machine_each = all(len({value.machine for value in side}) <= 1 for side in (a, b))
 
     def by_row(side: Sequence[FigureValue]) -> dict[_RowId, FigureValue]:
-        return {("" if is_one_each else figure.machine, figure.key): figure for figure in side}
+        return {("" if has_one_machine_each else value.machine, value.key): value for value in side}
 
     return by_row(a), by_row(b)
 
@@ -206,17 +205,16 @@ def _by_row(
 def _ratio(
     a: FigureValue, b: FigureValue, drift: CommonDrift, expected_between_sessions: float, *, tests: int
 ) -> Ratio:
-    """One workload; `tests` of them share the false alarms."""
-    learnt = [figure.noise.between_sessions for figure in (a, b) if figure.noise and figure.noise.between_sessions > 0]
+    """Compare a figure's values; `tests` comparisons share the false-alarm rate."""
+    learnt = [value.noise.between_sessions for value in (a, b) if value.noise and value.noise.between_sessions > 0]
     between_sessions = max(learnt, default=expected_between_sessions)
     variance = _variance(a) + _variance(b) + 2 * between_sessions**2
-    freedom = min(_noise(figure).degrees_of_freedom for figure in (a, b))
+    freedom = min(_noise(value).degrees_of_freedom for value in (a, b))
     change = b.log_value - a.log_value
     drift = drift if b.is_throughput else CommonDrift(0.0, 0)
-    half = quantile(freedom, _INTERVAL) * math.sqrt(variance)
+    half = quantile(freedom, _TAIL) * math.sqrt(variance)
     noise = quantile(freedom, FALSE_ALARMS / 2 / tests) * math.sqrt(variance + drift.error**2)
     own = change - drift.log
-    told = b if b.has_direction else a
     movement = Movement.SLOWER if own < -noise else Movement.FASTER if own > noise else Movement.NONE
     return Ratio(
         a=a,
@@ -225,12 +223,13 @@ def _ratio(
         low=math.exp(change - half),
         high=math.exp(change + half),
         noise=abs(math.expm1(math.copysign(noise, own))),
-        movement=movement if told.is_throughput else _of_figure(movement, a, b, told.figure),
+        movement=movement if b.is_throughput else _movement_of_figure(movement, a, b),
     )
 
 
-def _of_figure(movement: Movement, a: FigureValue, b: FigureValue, figure: Figure) -> Movement:
-    """How a figure moved, which noise alone would call slower or faster."""
+def _movement_of_figure(movement: Movement, a: FigureValue, b: FigureValue) -> Movement:
+    """Return how a figure other than the throughput moved, given its movement beyond noise as if it were a rate."""
+    figure = b.figure if b.has_direction else a.figure
     before, after = math.exp(a.log_value), math.exp(b.log_value)
     if movement is Movement.NONE or abs(after - before) <= figure.accepted(before):
         return Movement.NONE
@@ -240,17 +239,17 @@ def _of_figure(movement: Movement, a: FigureValue, b: FigureValue, figure: Figur
     return Movement.BETTER if is_good else Movement.WORSE
 
 
-def _variance(figure: FigureValue) -> float:
-    """Of a figure's logarithm: what its runs leave uncertain."""
-    return float(max(_noise(figure).between_runs, figure.error) ** 2 * reference_variance(figure.runs))
+def _variance(value: FigureValue) -> float:
+    """Return the variance of the value's logarithm that its runs leave."""
+    return float(max(_noise(value).between_runs, value.error) ** 2 * reference_variance(value.runs))
 
 
-def _noise(figure: FigureValue) -> Noise:
-    return figure.noise or with_assumption(0.0, 0)
+def _noise(value: FigureValue) -> Noise:
+    return value.noise or with_assumption(0.0, 0)
 
 
 def _values_of(m: Measurement, noise: Noise) -> Iterator[FigureValue]:
-    """Its throughput, by the noise that all measurements show, and its figures, each by that of its own runs."""
+    """Yield the throughput with the noise that all measurements show, and other figures with that of their own runs."""
     throughput = FigureValue(
         machine=m.machine,
         key=m.key,
@@ -282,15 +281,15 @@ def _values_of(m: Measurement, noise: Noise) -> Iterator[FigureValue]:
 
 
 def _figure_of(row: Baseline) -> Figure:
-    """A row does not say which change of a user's own figure is good."""
     name, unit = row.key.figure, row.unit
     if not name:
         return THROUGHPUT
+    # A row does not say which change of a user's own figure is good.
     return Figure(name) if name in BUILT_IN else Figure(name, unit=unit, better=Better.SAME)
 
 
 def _noise_of_runs(measured: Iterable[Sequence[float]]) -> Noise:
-    """The noise of the runs of all measurements, in logarithms, pooled with what is assumed for any machine."""
+    """Pool the noise of all measurements' runs, given as logarithms, with the assumption for any machine."""
     groups = [group for group in measured if len(group) > 1]
     freedom = sum(len(group) - 1 for group in groups)
     squares = math.fsum(statistics.variance(group) * (len(group) - 1) for group in groups)

@@ -1,5 +1,5 @@
 """The HTML report.
 
-For whoever wants to see a session, or a machine's weeks, at a glance and without a server.
-It writes one file when a session ends (`--tfperf-html`), and `tfperf report` writes it from the history.
+For readers who want to see a session, or weeks of a machine, at a glance and without a server.
+A session writes one file at its end (`--tfperf-html`), and `tfperf report` writes it from the history.
 """

@@ -96,20 +96,20 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     source = report_source(source, history.results(), history, BaselineStore(arguments.baselines))
     facts = report_facts(source)
-    found = page(facts) if is_page else json.dumps(facts, indent=1).encode()
+    content = page(facts) if is_page else json.dumps(facts, indent=1).encode()
     if path is None:
-        show(found.decode())
+        show(content.decode())
     else:
-        files.replace(path, found)
+        files.replace(path, content)
         show(f"{facts['headline']}: {path}")
     return EXIT_GREEN
 
 
 def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[PastResult], list[Measurement]]:
-    """What to report: the latest of each test since a date, or all of one session, by default of the last.
+    """Select the latest result of each test since a date, or all results of a session, by default of the last.
 
     Raises:
-        TfperfError: there is nothing.
+        TfperfError: nothing is left to report.
     """
     session = session_id(history, arguments.session)
     if session is None and arguments.since is None:
@@ -122,27 +122,30 @@ def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[Pas
             f"{arguments.history}: nothing was measured here yet; run pytest first, or give --history"
         )
     if arguments.since:
-        results = list({key_of(one): one for one in results}.values())
-        interleaved = list({(one.machine, one.test, one.topology, *sides(one)): one for one in interleaved}.values())
+        results = list({key_of(result): result for result in results}.values())
+        interleaved = list({(m.machine, m.test, m.topology, *sides(m)): m for m in interleaved}.values())
     return results, interleaved
 
 
 def _verdicts(
     history: History, selected: Iterable[PastResult], interleaved: Iterable[Measurement]
 ) -> list[SessionVerdict]:
-    """The verdicts on the last of these sessions as a whole, of each machine; one that measured goes first."""
-    last = {one.machine: one.session for one in interleaved} | {one.machine: one.session for one in selected}
+    """Return the verdicts on the last of these sessions of each machine as a whole.
+
+    A session that only compared counts if none of the machine measured without another side.
+    """
+    last = {m.machine: m.session for m in interleaved} | {result.machine: result.session for result in selected}
     return [
         verdict for machine, session in last.items() for verdict in history.verdicts(session=session, machine=machine)
     ]
 
 
 def _whole(history: History, selected: Iterable[PastResult]) -> list[Measurement]:
-    """The whole measurements of these results, read session by session."""
-    wanted = {(one.session, key_of(one)) for one in selected}
+    """Return the whole measurements of these results, read session by session."""
+    wanted = {(result.session, key_of(result)) for result in selected}
     return [
-        one
-        for session in dict.fromkeys(session for session, _ in sorted(wanted))
-        for one in map(as_stored, history.measurements(session=session, is_interleaved=False))
-        if (session, key_of(one)) in wanted
+        m
+        for session in sorted({session for session, _ in wanted})
+        for m in map(as_stored, history.measurements(session=session, is_interleaved=False))
+        if (session, key_of(m)) in wanted
     ]

@@ -1,6 +1,6 @@
-"""What the page draws as curves: a run's windows and telemetry over time, throughput over devices, documents beside it.
+"""The page's curves: throughput over devices beside the documents', and windows and telemetry of runs over time.
 
-Figures have few digits, because a year of sessions has 100,000 of them.
+Numbers have few digits, because a year of sessions has 100,000 of them.
 """
 
 from __future__ import annotations
@@ -22,50 +22,49 @@ from pytest_tfperf.reports.table import shown_names
 
 
 def scaling_facts(measurements: Iterable[Measurement], published: Sequence[Baseline]) -> list[dict[str, Any]]:
-    """Workloads that were measured on several numbers of devices, with the documents' curves of the same workload.
+    """Return workloads measured on several numbers of devices, with the documents' curves of the same workload.
 
     Efficiency is throughput per device, relative to that of the smallest number of devices; linear scaling is 1.
     """
     groups: dict[tuple[str, str, str], dict[str, Measurement]] = {}
-    for one in measurements:
-        if one.is_valid:
-            key = one.machine, one.workload.id, one.throughput.unit
-            groups.setdefault(key, {})[one.topology] = one
-    names = shown_names((one.workload.id, one.name) for group in groups.values() for one in group.values())
-    found = []
+    for m in measurements:
+        if m.is_valid:
+            key = m.machine, m.workload.id, m.throughput.unit
+            groups.setdefault(key, {})[m.topology] = m
+    names = shown_names((m.workload.id, m.name) for group in groups.values() for m in group.values())
+    facts = []
     for (machine, workload, unit), by_topology in groups.items():
-        points = _curve((t, one.throughput.examples_per_sec) for t, one in by_topology.items())
+        points = _curve((topology, m.throughput.examples_per_sec) for topology, m in by_topology.items())
         if _scales(points):
-            one = next(iter(by_topology.values()))
-            found.append(
+            first = next(iter(by_topology.values()))
+            facts.append(
                 {
                     "machine": machine,
                     "workload": workload,
-                    "name": names[workload, one.name],
+                    "name": names[workload, first.name],
                     "unit": unit,
                     "points": points,
                     "documents": _documents_curves(workload, unit, published),
                 }
             )
-    return found
-
-
-def document_facts(measurements: Sequence[Measurement], published: Iterable[Baseline]) -> list[dict[str, Any]]:
-    """Each published figure, with what was measured here for the same workload and topology (None if nothing was)."""
-    here: dict[tuple[str, str, str], list[Measurement]] = {}
-    for one in measurements:
-        if one.is_valid:
-            here.setdefault((one.workload.id, one.topology, one.throughput.unit), []).append(one)
-    facts: list[dict[str, Any]] = []
-    for row in sorted(published, key=lambda row: (row.machine, row.key.workload, *_devices(row.key.topology))):
-        if row.provenance is Provenance.PUBLISHED:
-            alike = here.get((row.key.workload, row.key.topology, row.unit))
-            facts += [_document(row, one) for one in alike] if alike else [_document(row, None)]
     return facts
 
 
-def _document(row: Baseline, one: Measurement | None) -> dict[str, Any]:
-    rate = one.throughput.examples_per_sec if one else None
+def document_facts(measurements: Sequence[Measurement], published: Iterable[Baseline]) -> list[dict[str, Any]]:
+    """Return each published figure beside the throughput measured here for the same workload and topology, if any."""
+    here: dict[tuple[str, str, str], list[Measurement | None]] = {}
+    for m in measurements:
+        if m.is_valid:
+            here.setdefault((m.workload.id, m.topology, m.throughput.unit), []).append(m)
+    facts: list[dict[str, Any]] = []
+    for row in sorted(published, key=lambda row: (row.machine, row.key.workload, *_devices(row.key.topology))):
+        if row.provenance is Provenance.PUBLISHED:
+            facts += [_document(row, m) for m in here.get((row.key.workload, row.key.topology, row.unit), [None])]
+    return facts
+
+
+def _document(row: Baseline, m: Measurement | None) -> dict[str, Any]:
+    rate = m.throughput.examples_per_sec if m else None
     document, _, place = row.source.partition(",")
     return {
         "document": document,
@@ -74,10 +73,10 @@ def _document(row: Baseline, one: Measurement | None) -> dict[str, Any]:
         "workload": row.key.workload,
         "topology": row.key.topology,
         "unit": row.unit,
-        "rate": figure(row.reference, 6),
-        "here": figure(rate),
-        "here_machine": one.machine if one else None,
-        "ratio": figure(rate / row.reference) if rate else None,
+        "rate": rounded(row.reference, 6),
+        "here": rounded(rate),
+        "here_machine": m.machine if m else None,
+        "ratio": rounded(rate / row.reference) if rate else None,
         "note": row.note,
     }
 
@@ -94,7 +93,7 @@ def _documents_curves(workload: str, unit: str, published: Sequence[Baseline]) -
 
 
 def _scales(points: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the points have different numbers of devices."""
+    """Return whether the points have different numbers of devices."""
     return len({point["devices"] for point in points}) > 1
 
 
@@ -106,15 +105,15 @@ def _curve(rates: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
             "topology": topology,
             "nodes": nodes,
             "devices": devices,
-            "rate": figure(rate),
-            "efficiency": figure(rate / devices / (least / fewest), 4),
+            "rate": rounded(rate),
+            "efficiency": rounded(rate / devices / (least / fewest), 4),
         }
         for devices, nodes, topology, rate in known
     ]
 
 
 def _devices(topology: str) -> tuple[int, int]:
-    """The number of devices and of nodes in a topology such as "2x4"."""
+    """Return the number of devices and of nodes in a topology such as "2x4": 8 and 2."""
     parts = [int(part) for part in topology.split("x") if part.isdecimal()]
     return math.prod(parts) or 1, parts[0] if parts else 1
 
@@ -122,7 +121,7 @@ def _devices(topology: str) -> tuple[int, int]:
 _MOST_POINTS = 300
 """The most windows of one run, or values of one series of its telemetry, that a plot can show."""
 
-_CONFIDENCE = 1.96
+_CONFIDENCE = 1.96  # standard errors, of a 95 % interval
 
 _OF_THE_HOST = {
     "load": "load_average_mean",
@@ -139,10 +138,10 @@ _OF_A_GPU = {
 
 
 def run_facts(measurement: Measurement) -> list[dict[str, Any]]:
-    """All runs of the session, including discarded ones, in order within each kind."""
+    """Return all runs of the session, including discarded ones, in order within each kind."""
     kinds = [
         *((run, "run") for run in measurement.runs),
-        *(one for pair in measurement.pairs for one in ((pair.a, "reference"), (pair.b, "now"))),
+        *(side for pair in measurement.pairs for side in ((pair.a, "reference"), (pair.b, "now"))),
         *((run, "discarded") for run in measurement.discarded),
         *((run, "discarded") for pair in measurement.discarded_pairs for run in (pair.a, pair.b)),
     ]
@@ -156,27 +155,27 @@ def _run(run: Run, kind: str, is_training: bool) -> dict[str, Any]:
     warmup, windows = _merged(run.warmup), _merged(run.windows)
     return {
         "kind": kind,
-        "rate": figure(value.examples_per_sec),
-        "low": figure(value.examples_per_sec * math.exp(-half)),
-        "high": figure(value.examples_per_sec * math.exp(half)),
+        "rate": rounded(value.examples_per_sec),
+        "low": rounded(value.examples_per_sec * math.exp(-half)),
+        "high": rounded(value.examples_per_sec * math.exp(half)),
         "disturbance": disturbance_fact(run.disturbance) if run.disturbance else "",
-        "compile_seconds": figure(run.compile_seconds, 4),
+        "compile_seconds": rounded(run.compile_seconds, 4),
         "warmup": len(warmup),
-        "end_seconds": [figure(end, 6) for end in itertools.accumulate(w.seconds for w in (*warmup, *windows))],
-        "rates": [figure(run.examples_per_step * w.steps / w.seconds) for w in (*warmup, *windows)],
+        "end_seconds": [rounded(end, 6) for end in itertools.accumulate(w.seconds for w in (*warmup, *windows))],
+        "rates": [rounded(run.examples_per_step * w.steps / w.seconds) for w in (*warmup, *windows)],
         "telemetry": _telemetry(run, 0.0 if is_training else sum(w.seconds for w in run.warmup)),
     }
 
 
 def _merged(windows: Sequence[Window]) -> list[Window]:
-    """The windows; neighbours are merged if there are more than a plot can show."""
+    """Merge neighbouring windows if there are more than a plot can show."""
     each = math.ceil(len(windows) / _MOST_POINTS) or 1
     groups = [windows[i : i + each] for i in range(0, len(windows), each)]
     return [Window(sum(w.steps for w in group), sum(w.seconds for w in group)) for group in groups]
 
 
 def _telemetry(run: Run, start: float) -> dict[str, Any] | None:
-    """Series over time, from `start` seconds after the beginning of the run's first window; None without telemetry.
+    """Return series over time, from `start` seconds after the beginning of the run's first window.
 
     The telemetry of a command's run starts after its warm-up.
     """
@@ -186,40 +185,37 @@ def _telemetry(run: Run, start: float) -> dict[str, Any] | None:
     each = math.ceil(len(polls) / _MOST_POINTS)
     ends = list(itertools.accumulate(poll.seconds for poll in polls))
     return {
-        "start_seconds": figure(start, 4),
-        "end_seconds": [figure(end, 4) for end in ends[::each]],
+        "start_seconds": rounded(start, 4),
+        "end_seconds": [rounded(end, 4) for end in ends[::each]],
         "series": list(_series(polls[::each])),
     }
 
 
 def _series(polls: Sequence[Telemetry]) -> Iterator[dict[str, Any]]:
-    for what, name in _OF_THE_HOST.items():
-        yield from _one_series(what, "host", [getattr(poll, name) for poll in polls])
+    for quantity, field in _OF_THE_HOST.items():
+        yield from _device_series(quantity, "host", [getattr(poll, field) for poll in polls])
     for index in range(max(len(poll.gpus) for poll in polls)):
-        for what, name in _OF_A_GPU.items():
-            values = [getattr(poll.gpus[index], name) if index < len(poll.gpus) else None for poll in polls]
-            yield from _one_series(what, f"GPU {index}", values)
+        for quantity, field in _OF_A_GPU.items():
+            values = [getattr(poll.gpus[index], field) if index < len(poll.gpus) else None for poll in polls]
+            yield from _device_series(quantity, f"GPU {index}", values)
 
 
-def _one_series(what: str, device: str, values: Sequence[float | None]) -> Iterator[dict[str, Any]]:
+def _device_series(quantity: str, device: str, values: Sequence[float | None]) -> Iterator[dict[str, Any]]:
     if any(value is not None for value in values):
-        yield {"what": what, "device": device, "values": [figure(value, 4) for value in values]}
+        yield {"what": quantity, "device": device, "values": [rounded(value, 4) for value in values]}
 
 
-_DIGITS = 5
-
-
-def figure(value: float | None, digits: int = _DIGITS) -> float | None:
-    """The value with this many significant digits; None for infinity and NaN, which JSON can't hold."""
+def rounded(value: float | None, digits: int = 5) -> float | None:
+    """Round to this many significant digits; None for infinity and NaN, which JSON can't hold."""
     if value is None:
         return None
-    rounded = float(f"{value:.{digits}g}")
-    if not math.isfinite(rounded):
+    short = float(f"{value:.{digits}g}")
+    if not math.isfinite(short):  # also where a value near the largest float is rounded up to infinity
         return None
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
 def day(time: str) -> str:
-    """A date as people write it: "17 Nov 2026"; a text that is no time stays as it is."""
+    """Return a date as people write it, "17 Nov 2026"; a text that is no time stays as it is."""
     parsed = moment(time)
     return time if parsed.year == 1 else f"{parsed.day} {parsed:%b %Y}"

@@ -1,4 +1,4 @@
-"""The facts of a report: one JSON document that the page draws and scripts read (docs/report.schema.json)."""
+"""The facts of a report, a JSON document that the page draws and scripts read (docs/report.schema.json)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.change_facts import change_facts, machine_changes, previous_facts
-from pytest_tfperf.features.page.curves import document_facts, figure, scaling_facts
+from pytest_tfperf.features.page.curves import document_facts, rounded, scaling_facts
 from pytest_tfperf.features.page.one_test import facts_of_test, figure_facts
-from pytest_tfperf.features.page.past import Past, key_of, worst_of_each
+from pytest_tfperf.features.page.past import Past, change_facts, key_of, machine_changes, previous_facts, worst_of_each
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.lines import printable
 from pytest_tfperf.reports.figures import figure_rows
-from pytest_tfperf.reports.headline import session_headline
 from pytest_tfperf.reports.interleaved import sides, why_of
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.message import in_brief
-from pytest_tfperf.reports.session_verdicts import text_of
+from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
 
 if TYPE_CHECKING:
@@ -41,21 +39,21 @@ SCHEMA: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSource:
-    """All that a report is made of.
+    """The input of a report.
 
     Args:
-        measurements: those of the reported session without another side.
-        past: all results in the history, those of figures too, in any order.
+        measurements: of the reported session, without another side.
+        past: all results in the history, of throughputs and of other figures, in any order.
         previous: one measurement of each machine's session before, for its environment.
         published: the documents' figures.
-        interleaved: the session's measurements beside another side.
+        interleaved: measurements of the session beside another side.
         verdicts: on software and machine as a whole.
-        not_measured: of each test that ended in an error, that error.
-        refused: of each test whose baseline was refused, the error.
+        not_measured: test -> error, for tests that could not be measured.
+        refused: test -> error, for tests whose baseline was refused.
         left_out: tests that `--tfperf-budget` had no time for.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
-        unread: the sentence on rows of the history that can't be read; "" for none.
+        unread: a sentence about rows of the history that can't be read; "" if all can.
         scope: "since 2026-11-01" if the report is not about one session.
     """
 
@@ -75,44 +73,21 @@ class ReportSource:
 
 
 def report_facts(source: ReportSource) -> dict[str, Any]:
-    """The document; equal sources give equal documents. No text of it has a URL's password or a control character."""
-    facts: dict[str, Any] = _shown(_facts(source))
+    """Return the document; equal sources give equal documents.
+
+    No text of it has a URL's password or a control character.
+    """
+    facts: dict[str, Any] = _printable(_facts(source))
     return facts
 
 
 def _facts(source: ReportSource) -> dict[str, Any]:
     now = list(worst_of_each(source.measurements).values())
     past = Past.of(source.past, now)
-    keys = {key_of(one) for one in now}
-    named = {
-        result.session
-        for key, series in (past.series | past.figures).items()
-        if key._replace(figure="") in keys
-        for result in series
-    }
-    sessions = {id: index for index, id in enumerate(id for id in past.sessions if id in named)}
-    red = red_machines(source.verdicts)
-    names = shown_names((one.workload.id, one.name) for one in now)
-    tests = []
-    for one in now:
-        series = past.series[key_of(one)]
-        changes = change_facts(source.changes, series)
-        name = names[one.workload.id, one.name]
-        tests.append(
-            facts_of_test(
-                one,
-                name=name,
-                series=series,
-                sessions=sessions,
-                changes=changes,
-                figures=figure_facts(one, past.figures, sessions, source.changes),
-                rerun=source.rerun,
-                red=red,
-            )
-        )
-    tests.sort(key=_worst_first)
+    sessions = _session_indices(past, now)
+    tests = _tests(source, now, past, sessions)
     comparisons = sorted(map(_comparison, source.interleaved), key=_worst_first)
-    said = session_headline(
+    clauses = session_headline(
         [*source.measurements, *source.interleaved],
         source.verdicts,
         not_measured=source.not_measured,
@@ -121,12 +96,12 @@ def _facts(source: ReportSource) -> dict[str, Any]:
     )
     return {
         "schema": SCHEMA,
-        "headline": "; ".join(said),
-        "clauses": said,
+        "headline": "; ".join(clauses),
+        "clauses": clauses,
         "scope": source.scope,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
         "session": _session(now, source.interleaved),
-        "machine_changes": machine_changes(source.changes, {one.machine for one in now}),
+        "machine_changes": machine_changes(source.changes, {m.machine for m in now}),
         "verdicts": list(filter(None, map(text_of, source.verdicts))),
         "not_measured": [
             {"test": test, "why": str(error), "fact": error.headline}
@@ -143,15 +118,49 @@ def _facts(source: ReportSource) -> dict[str, Any]:
     }
 
 
-def _shown(value: Any) -> Any:
-    """The value with all its texts as they may be shown."""
+def _printable(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {_shown(name): _shown(inner) for name, inner in value.items()}
+        return {_printable(name): _printable(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_shown(inner) for inner in value]
+        return [_printable(inner) for inner in value]
     return value
+
+
+def _session_indices(past: Past, now: Sequence[Measurement]) -> dict[str, int]:
+    """Number the sessions that have a point in a series of these measurements, oldest first."""
+    keys = {key_of(m) for m in now}
+    plotted = {
+        result.session
+        for key, series in (past.series | past.figures).items()
+        if key._replace(figure="") in keys
+        for result in series
+    }
+    return {id: index for index, id in enumerate(id for id in past.sessions if id in plotted)}
+
+
+def _tests(
+    source: ReportSource, now: Sequence[Measurement], past: Past, sessions: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    red = red_machines(source.verdicts)
+    names = shown_names((m.workload.id, m.name) for m in now)
+    tests = []
+    for m in now:
+        series = past.series[key_of(m)]
+        tests.append(
+            facts_of_test(
+                m,
+                name=names[m.workload.id, m.name],
+                series=series,
+                sessions=sessions,
+                changes=change_facts(source.changes, series),
+                figures=figure_facts(m, past.figures, sessions, source.changes),
+                rerun=source.rerun,
+                red=red,
+            )
+        )
+    return sorted(tests, key=_worst_first)
 
 
 _RANKS = {str(outcome): rank for rank, outcome in enumerate(ACT_FIRST) if outcome}
@@ -164,52 +173,52 @@ def _worst_first(test: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _session(now: Sequence[Measurement], interleaved: Sequence[Measurement]) -> dict[str, Any]:
-    """Facts about all results together, with the ids of all sessions and commits."""
+    """Return facts about all results together; a report since a date has several sessions and commits."""
     results = [*interleaved, *now]
-    tests = Counter(machine for machine, _ in {(one.machine, one.test) for one in results})
+    tests = Counter(machine for machine, _ in {(m.machine, m.test) for m in results})
     machines: dict[str, dict[str, Any]] = {}
-    for one in results:
-        machine = machines.setdefault(one.machine, {"machine": one.machine, "gpu": "", "environment": {}})
-        machine["tests"] = tests[one.machine]
-        if one.other is None:  # two sides may have two environments
-            machine |= {"gpu": one.gpu, "environment": dict(sorted(one.environment.items()))}
+    for m in results:
+        machine = machines.setdefault(m.machine, {"machine": m.machine, "gpu": "", "environment": {}})
+        machine["tests"] = tests[m.machine]
+        if m.other is None:  # two sides may have two environments
+            machine |= {"gpu": m.gpu, "environment": dict(sorted(m.environment.items()))}
     return {
-        "ids": sorted({one.session for one in results}),
-        "time": max((one.time for one in results), key=moment, default=""),
-        "commits": sorted({one.commit for one in now if one.commit}),
-        "seconds": figure(sum(one.seconds for one in results), 4),
+        "ids": sorted({m.session for m in results}),
+        "time": max((m.time for m in results), key=moment, default=""),
+        "commits": sorted({m.commit for m in now if m.commit}),
+        "seconds": rounded(sum(m.seconds for m in results), 4),
         "machines": sorted(machines.values(), key=lambda machine: str(machine["machine"])),
     }
 
 
-def _comparison(one: Measurement) -> dict[str, Any]:
-    a, b = sides(one)
-    low, high = one.ratio_interval
+def _comparison(m: Measurement) -> dict[str, Any]:
+    a, b = sides(m)
+    low, high = m.ratio_interval
     return {
-        "test": one.test,
+        "test": m.test,
         "a": a,
         "b": b,
-        "machine": one.machine,
-        "topology": one.topology,
-        "outcome": one.outcome.value if one.outcome else "measured",
-        "reason": in_brief(one) if one.outcome else why_of(one),
-        "change": figure(one.ratio - 1) if one.is_valid else None,
-        "low": figure(low - 1) if one.is_valid else None,
-        "high": figure(high - 1) if one.is_valid else None,
-        "pairs": len(one.pairs),
-        "figures": figure_rows([one], all_of_them=True),
+        "machine": m.machine,
+        "topology": m.topology,
+        "outcome": m.outcome.value if m.outcome else "measured",
+        "reason": in_brief(m) if m.outcome else why_of(m),
+        "change": rounded(m.ratio - 1) if m.is_valid else None,
+        "low": rounded(low - 1) if m.is_valid else None,
+        "high": rounded(high - 1) if m.is_valid else None,
+        "pairs": len(m.pairs),
+        "figures": figure_rows([m], all_of_them=True),
     }
 
 
 def report_source(
     source: ReportSource, past: Sequence[PastResult], history: History, baselines: BaselineStore
 ) -> ReportSource:
-    """`source` completed from the files. Of earlier sessions only `past` and one measurement a machine are read.
+    """Complete `source` from the files. Of earlier sessions only `past` and one measurement a machine are read.
 
     Args:
-        past: the history's results in its own order; what was made after the last reported session is left out.
+        past: the history's results in its own order; results after the last reported session are left out.
     """
-    sessions = {one.session for one in source.measurements}
+    sessions = {m.session for m in source.measurements}
     figures = _until(sessions, history.figure_results()) if past else []
     past = _until(sessions, past)
     previous = _previous(source.measurements, past, history)
@@ -224,17 +233,17 @@ def report_source(
 
 
 def _until(sessions: Collection[str], past: Sequence[PastResult]) -> Sequence[PastResult]:
-    """The results up to the last one of these sessions; all where the history has none of them."""
-    last = max((place for place, one in enumerate(past) if one.session in sessions), default=len(past))
+    """Return the results up to the last of these sessions; all if the history has none of them."""
+    last = max((index for index, result in enumerate(past) if result.session in sessions), default=len(past))
     return past[: last + 1]
 
 
 def _previous(now: Sequence[Measurement], past: Sequence[PastResult], history: History) -> list[Measurement]:
-    """A measurement of each machine's session before; none where it can't be read, because only its software counts."""
-    found: list[Measurement] = []
+    """Return a measurement of each machine's session before; it stands for the session's environment."""
+    previous: list[Measurement] = []
     for machine, last in sorted(Past.of(past, now).before(now).items()):
-        with suppress(TfperfError):
-            found += islice(
+        with suppress(TfperfError):  # a report without the differences in software is still worth having
+            previous += islice(
                 history.measurements(session=last.session, test=last.test, machine=machine, is_interleaved=False), 1
             )
-    return found
+    return previous

@@ -14,9 +14,8 @@ from pytest_tfperf.core.past import LastingChange, PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import merged
 from pytest_tfperf.core.verdict import Outcome, Rule, Verdict
-from pytest_tfperf.features.page.change_facts import change_facts, since
-from pytest_tfperf.features.page.curves import day, figure, run_facts
-from pytest_tfperf.features.page.past import SeriesKey, key_of, series_facts
+from pytest_tfperf.features.page.curves import day, rounded, run_facts
+from pytest_tfperf.features.page.past import SeriesKey, change_facts, key_of, series_facts, since
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.figures import figure_rows, figures_to_blame, prefix_of
@@ -45,11 +44,11 @@ def facts_of_test(
     rerun: RerunCommand,
     red: Collection[str],
 ) -> dict[str, Any]:
-    """All that the page shows of one test.
+    """Return all that the page shows of a test.
 
     Args:
         m: its measurement.
-        name: what to call the workload.
+        name: the workload's name on this page.
         series: the test's results, oldest first, the measurement itself last.
         sessions: session id -> its index among the report's sessions.
         changes: the test's lasting changes, oldest first.
@@ -58,11 +57,12 @@ def facts_of_test(
         red: the machines that are REGRESSED as a whole.
     """
     verdict, t = m.verdict, m.throughput
+    baseline = verdict.baseline if verdict else None
     is_valid = m.is_valid
     began = None
-    is_of_rate = not figures_to_blame(m)
-    if verdict is not None and verdict.baseline is not None and verdict.outcome in _MOVED and is_of_rate:
-        began = since(changes, series, verdict.baseline.reference)
+    throughput_moved = verdict is not None and verdict.outcome in _MOVED and not figures_to_blame(m)
+    if throughput_moved and baseline is not None:
+        began = since(changes, series, baseline.reference)
     judged = _judged(m)
     return {
         "test": m.test,
@@ -74,13 +74,13 @@ def facts_of_test(
         "unit": t.unit,
         "session": m.session,
         "time": m.time,
-        "seconds": figure(m.seconds, 4),
+        "seconds": rounded(m.seconds, 4),
         "outcome": outcome_alone(m),
         "kind": reference_kind(verdict) if verdict else "",
         "story": _story(m, judged, began),
-        "rate": figure(t.examples_per_sec) if is_valid else None,
-        "low": figure(t.low) if is_valid else None,
-        "high": figure(t.high) if is_valid else None,
+        "rate": rounded(t.examples_per_sec) if is_valid else None,
+        "low": rounded(t.low) if is_valid else None,
+        "high": rounded(t.high) if is_valid else None,
         **judged,
         "since": began,
         "bound": bound_by(m.breakdown),
@@ -89,14 +89,14 @@ def facts_of_test(
         "runs": run_facts(m),
         "breakdown": _breakdown(m),
         "figures": list(figures),
-        "environment_changes": changed_since(verdict.baseline, m.environment) if verdict and verdict.baseline else [],
+        "environment_changes": changed_since(baseline, m.environment) if baseline else [],
         "message": plain(message(m, rerun)) if verdict else headline(m),
         "commands": _commands(m, rerun, red),
     }
 
 
 def _judged(m: Measurement) -> dict[str, Any]:
-    """The change that decided, with its interval and what it was judged against.
+    """Return the change that decided, with its interval and what it was judged against; None for each unknown value.
 
     `change` is without the drift common to all tests, or relative to the reference environment. `raw_change` is
     relative to the baseline alone.
@@ -109,23 +109,23 @@ def _judged(m: Measurement) -> dict[str, Any]:
     rate, tolerance = m.throughput.examples_per_sec, verdict.tolerance
     expected = verdict.expected or baseline.reference
     return {
-        "reference": figure(baseline.reference),
-        "expected": figure(expected),
-        "change": figure(rate / expected - 1),
-        "change_low": figure(m.throughput.low / expected - 1) if m.throughput.low > 0 else None,
-        "change_high": figure(m.throughput.high / expected - 1),
-        "raw_change": figure(verdict.change),
+        "reference": rounded(baseline.reference),
+        "expected": rounded(expected),
+        "change": rounded(rate / expected - 1),
+        "change_low": rounded(m.throughput.low / expected - 1) if m.throughput.low > 0 else None,
+        "change_high": rounded(m.throughput.high / expected - 1),
+        "raw_change": rounded(verdict.change),
         "tolerance_low": tolerance.lower if tolerance else None,
         "tolerance_high": tolerance.upper if tolerance else None,
-        "threshold": figure(verdict.threshold),
-        "detectable": figure(verdict.min_detectable_slowdown),
-        "drift": figure(math.expm1(verdict.common_drift)),
-        "between_runs": figure(verdict.noise.between_runs) if verdict.noise else None,
+        "threshold": rounded(verdict.threshold),
+        "detectable": rounded(verdict.min_detectable_slowdown),
+        "drift": rounded(math.expm1(verdict.common_drift)),
+        "between_runs": rounded(verdict.noise.between_runs) if verdict.noise else None,
     }
 
 
 def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] | None) -> str:
-    """Its outcome in brief; where the throughput moved also since when, and what else may explain it."""
+    """Return the outcome in brief; if the throughput moved, also since when, and what else may explain it."""
     verdict = m.verdict
     if verdict is None:
         return "measured, not judged"
@@ -145,23 +145,23 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
 
 
 def _load(m: Measurement) -> str:
-    """What other processes took meanwhile, where a run would usually be discarded for it; "" for less."""
-    seen = merged(run.telemetry for run in (*m.runs, *(pair.b for pair in m.pairs)))
-    used = (seen.other_cpu_fraction_mean if seen else None) or 0.0
+    """Return a clause about the CPU time of other processes; "" if no run would be discarded for so little."""
+    telemetry = merged(run.telemetry for run in (*m.runs, *(pair.b for pair in m.pairs)))
+    used = (telemetry.other_cpu_fraction_mean if telemetry else None) or 0.0
     return f"; meanwhile other processes used {whole_percent(used)} of the CPU" if used > _LOAD_WORTH_SHOWING else ""
 
 
 def _breakdown(m: Measurement) -> dict[str, Any] | None:
-    found = m.breakdown
-    if found is None:
+    breakdown = m.breakdown
+    if breakdown is None:
         return None
     return {
-        "bound": found.bound.value if found.bound else None,
-        "pipeline_rate": figure(found.pipeline_examples_per_sec),
-        "device_data_rate": figure(found.device_data_examples_per_sec),
-        "products_fraction": figure(found.products_fraction, 3),
-        "exchange_fraction": figure(found.exchange_fraction, 3),
-        "lines": [[line.label, line.text] for line in breakdown_lines(found, m.throughput)],
+        "bound": breakdown.bound.value if breakdown.bound else None,
+        "pipeline_rate": rounded(breakdown.pipeline_examples_per_sec),
+        "device_data_rate": rounded(breakdown.device_data_examples_per_sec),
+        "products_fraction": rounded(breakdown.products_fraction, 3),
+        "exchange_fraction": rounded(breakdown.exchange_fraction, 3),
+        "lines": [[line.label, line.text] for line in breakdown_lines(breakdown, m.throughput)],
     }
 
 
@@ -173,7 +173,7 @@ _LABELS = {
 
 
 def _commands(m: Measurement, rerun: RerunCommand, red: Collection[str]) -> list[dict[str, str]]:
-    """The message's, and those that only a page has room for."""
+    """Return the message's commands, and further ones that only a page has room for."""
     commands = [{"label": _LABELS[line.label or ""], "command": line.text} for line in next_commands(m, rerun)]
     if m.profile is not None and m.profile.folder:
         commands.append({"label": f"Open its trace, {m.profile.folder}", "command": m.profile.command})
@@ -189,20 +189,19 @@ def figure_facts(
     sessions: Mapping[str, int],
     changes: Sequence[LastingChange],
 ) -> list[dict[str, Any]]:
-    """For each figure a table's cells by column, and its plot; None where no session measured it."""
-    rows = figure_rows([m], all_of_them=True)
-    found = [series.get(key_of(m)._replace(figure=one.figure.name), ()) for one in m.figures]
-    return [
-        row | {"plot": _plot(one, results, sessions, changes) if results else None}
-        for row, one, results in zip(rows, m.figures, found, strict=True)
-    ]
+    """Return each figure's table cells by column, and its plot: None if no session measured the figure."""
+    facts: list[dict[str, Any]] = []
+    for row, verdict in zip(figure_rows([m], all_of_them=True), m.figures, strict=True):
+        results = series.get(key_of(m)._replace(figure=verdict.figure.name), ())
+        facts.append({**row, "plot": _plot(verdict, results, sessions, changes) if results else None})
+    return facts
 
 
 def _plot(
-    one: Verdict, series: Sequence[PastResult], sessions: Mapping[str, int], changes: Sequence[LastingChange]
+    verdict: Verdict, series: Sequence[PastResult], sessions: Mapping[str, int], changes: Sequence[LastingChange]
 ) -> dict[str, Any]:
-    """All values in one unit that is easy to read, GiB in place of bytes."""
-    unit, size = one.figure.unit or "", 1
+    """Return the plot's values, all in a unit that is easy to read: GiB in place of bytes."""
+    unit, size = verdict.figure.unit or "", 1
     if unit == "bytes":
         unit, size = prefix_of(max(result.value for result in series))
     scaled = [
@@ -213,33 +212,33 @@ def _plot(
         )
         for result in series
     ]
-    low, high = _accepted(one)
+    low, high = _accepted(verdict)
     return {
         "unit": unit,
-        "reference": figure(one.baseline.reference / size) if one.baseline else None,
-        "accepted_low": None if low is None else figure(low / size),
-        "accepted_high": None if high is None else figure(high / size),
-        "fails": [figure(value / size) for value in _fails(one)],
+        "reference": rounded(verdict.baseline.reference / size) if verdict.baseline else None,
+        "accepted_low": None if low is None else rounded(low / size),
+        "accepted_high": None if high is None else rounded(high / size),
+        "fails": [rounded(value / size) for value in _thresholds(verdict)],
         "history": series_facts(scaled, sessions),
         "changes": change_facts(changes, scaled),
     }
 
 
-def _accepted(one: Verdict) -> tuple[float | None, float | None]:
-    """The lowest and the highest accepted value; None for no bound, both where it has no baseline."""
-    if one.baseline is None:
+def _accepted(verdict: Verdict) -> tuple[float | None, float | None]:
+    """Return the lowest and the highest accepted value; None where there is no bound."""
+    if verdict.baseline is None:
         return None, None
-    reference, better = one.baseline.reference, one.figure.better
-    accepted = one.figure.accepted(reference)
+    reference, better = verdict.baseline.reference, verdict.figure.better
+    accepted = verdict.figure.accepted(reference)
     return (
         None if better is Better.LOWER else reference - accepted,
         None if better is Better.HIGHER else reference + accepted,
     )
 
 
-def _fails(one: Verdict) -> list[float]:
-    """The values beyond which it fails: its thresholds and its limit."""
-    found = [] if one.figure.limit is None else [one.figure.limit]
-    if one.baseline is not None and one.threshold is not None:
-        found += [one.baseline.reference - sign * one.threshold for sign in one.figure.signs]
-    return found
+def _thresholds(verdict: Verdict) -> list[float]:
+    """Return the values beyond which the figure fails, including its hard limit."""
+    values = [] if verdict.figure.limit is None else [verdict.figure.limit]
+    if verdict.baseline is not None and verdict.threshold is not None:
+        values += [verdict.baseline.reference - sign * verdict.threshold for sign in verdict.figure.signs]
+    return values

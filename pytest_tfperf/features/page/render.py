@@ -1,4 +1,4 @@
-"""The page: the template, facts, styles and scripts in one file that needs no network.
+"""The HTML page: template, facts, styles and scripts in a file that needs no network.
 
 uPlot draws the curves: it has 51 kB and draws a year of sessions in milliseconds. Plotly has 4.5 MB and Vega-Lite with
 Vega 0.8 MB, and the report would need none of their additional features.
@@ -29,7 +29,7 @@ _SCRIPTS: Final = ("uPlot.iife.min.js", "elements.js", "small_charts.js", "chart
 
 
 def page(facts: Mapping[str, Any]) -> bytes:
-    """The report as one HTML file; all texts of the facts are escaped, and its labels are shortened."""
+    """Render the report as one HTML file; all texts of the facts are escaped, and labels are shortened."""
     text = _template().render(
         facts=_with_short_labels({**facts, "documents": _measured_documents(facts["documents"])}),
         styles=[_asset(name) for name in _STYLES],
@@ -40,7 +40,7 @@ def page(facts: Mapping[str, Any]) -> bytes:
 
 
 def _measured_documents(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The figures of documents of which any was measured here: the page shows no others, and they are many."""
+    """Leave out documents of which no figure was measured here: they are many."""
     measured = {row["document"] for row in rows if row["here"] is not None}
     return [row for row in rows if row["document"] in measured]
 
@@ -63,7 +63,7 @@ def _template() -> Template:
 
 
 def _with_short_labels(value: Any, name: str = "") -> Any:
-    """The facts with their labels shortened: a machine's name of 10 kB would make the page as wide as itself."""
+    """Shorten the facts' labels: a machine's name of 10 kB would make the page as wide as itself."""
     if isinstance(value, Mapping):
         return {key: _with_short_labels(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
@@ -72,13 +72,13 @@ def _with_short_labels(value: Any, name: str = "") -> Any:
 
 
 def _commit(commit: str) -> str:
-    """Ten characters of the hash, and "-dirty" if there were uncommitted changes."""
+    """Return ten characters of the hash, and "-dirty" if there were uncommitted changes."""
     hash, dirty, _ = commit.partition("-dirty")
     return hash[:10] + dirty
 
 
 def _clock(time: str) -> str:
-    """ "02:15 UTC"."""
+    """Return a time of day such as "02:15 UTC"; "" for a text that is no time."""
     parsed = moment(time)
     return "" if parsed.year == 1 else f"{parsed:%H:%M} {parsed.tzname()}".replace("UTC+00:00", "UTC")
 

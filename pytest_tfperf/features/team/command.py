@@ -1,4 +1,4 @@
-"""`tfperf history push`: what a team's server lacks."""
+"""`tfperf history push`: send the measurements that a team's server lacks."""
 
 from __future__ import annotations
 

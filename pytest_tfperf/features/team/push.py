@@ -1,4 +1,4 @@
-"""Sending a local history to a team's server: only rows whose ids the server lacks."""
+"""Sending a local history to a team's server: rows that the server lacks or has in an older version."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.stores.history_database import Database
 
-_Light = Any
+_RowStub = Any
 """A row with `id`, `made` and `size` only."""
 
 _COMPARED_AT_ONCE: Final = 1000  # ids
 _FIGURE_BYTES: Final = 500
-_BYTES_AT_ONCE: Final = 500_000  # in one transaction: what a session has the time to send over a slow network
+_BYTES_AT_ONCE: Final = 500_000  # in a transaction: a session can send so much over a slow network in its 5 s
 
 
 def push(local: Database, server: Database, *, only_new: bool) -> int:
-    """Send the rows that the server lacks, or has in an older version, and return the number of measurements it took.
+    """Send the rows that the server lacks, or has in an older version, and return the number of measurements sent.
 
-    What has arrived stays, whatever happens then.
-
-    The local file is never open while the server is waited for: a server that stalls must block no session.
+    Rows that have arrived stay, even if a later step fails.
 
     Args:
-        local: the history that is sent, an SQLite file.
-        server: where it goes; tables are made where missing.
-        only_new: leave out what earlier pushes delivered, without asking the server for it.
+        local: the history to send, an SQLite file.
+        server: its destination; missing tables are made.
+        only_new: leave out rows that earlier pushes delivered, without asking the server for them.
 
     Raises:
-        TfperfError: there is no local history, or one of them can't be used.
+        TfperfError: there is no local history, or one of the two can't be used.
     """
+    # The local file is never open while the server is waited for: a server that stalls must block no session.
     local.require()
     with server.writing() as remote:
         server_id: str = remote.execute(select(HISTORY.c.id)).scalar_one()
@@ -51,18 +50,18 @@ def push(local: Database, server: Database, *, only_new: bool) -> int:
 
 def _push_table(table: Table, local: Database, remote: Connection, server_id: str, *, only_new: bool) -> int:
     sent, mark = 0, _mark(local, server_id, table) if only_new else 0
-    for rows in _ids(local, table, mark):
+    for rows in _row_stubs(local, table, mark):
         for portion in _portions(_lacking(table, remote, rows)):
             sent += _send(table, local, remote, portion)
         _set_mark(local, server_id, table, rows[-1].made)
     return sent
 
 
-def _ids(local: Database, table: Table, mark: int) -> Iterator[Sequence[_Light]]:
-    """Ids, times of making and sizes from a mark on, in order of making, some at a time."""
+def _row_stubs(local: Database, table: Table, mark: int) -> Iterator[Sequence[_RowStub]]:
+    """Yield the rows made after a mark, in order of making, some at a time."""
     while True:
         with local.reading() as connection:
-            # A row of a figure has a few short columns and no whole.
+            # A row of a figure has a few short columns, and no column `whole`.
             size = (func.length(table.c.whole) if "whole" in table.c else literal(_FIGURE_BYTES)).label("size")
             query = select(table.c.id, table.c.made, size).where(table.c.made > mark).order_by(table.c.made)
             rows = connection.execute(query.limit(_COMPARED_AT_ONCE)).all()
@@ -72,16 +71,16 @@ def _ids(local: Database, table: Table, mark: int) -> Iterator[Sequence[_Light]]
         mark = rows[-1].made
 
 
-def _lacking(table: Table, remote: Connection, rows: Sequence[_Light]) -> list[_Light]:
-    """Rows that the server does not have, or whose measurement has since got another run."""
+def _lacking(table: Table, remote: Connection, rows: Sequence[_RowStub]) -> list[_RowStub]:
+    """Return the rows that the server does not have, or has in a version without the measurement's latest run."""
     query = select(table.c.id, table.c.made).where(table.c.id.in_([row.id for row in rows]))
     known = {row.id: row.made for row in remote.execute(query)}
     remote.commit()
     return [row for row in rows if known.get(row.id, -1) < row.made]
 
 
-def _portions(rows: Sequence[_Light]) -> Iterator[list[str]]:
-    """The ids of rows that are sent in one transaction each."""
+def _portions(rows: Sequence[_RowStub]) -> Iterator[list[str]]:
+    """Yield the ids of the rows for each transaction."""
     portion: list[str] = []
     size = 0
     for row in rows:
@@ -98,7 +97,7 @@ def _send(table: Table, local: Database, remote: Connection, ids: Sequence[str])
     with local.reading() as connection:
         rows = connection.execute(select(table).where(table.c.id.in_(ids)).order_by(table.c.made)).mappings().all()
     adding = postgresql.insert(table)
-    # Another machine may hold the same measurement and send it at this moment, or an older version of it.
+    # Another machine may send the same measurement, or an older version of it, at this moment.
     newer = adding.excluded.made > table.c.made
     others = {column.name: column for column in adding.excluded if column.name != "id"}
     remote.execute(

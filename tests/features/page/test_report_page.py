@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.curves import figure, moment
+from pytest_tfperf.features.page.curves import moment, rounded
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from pytest_tfperf.features.page.render import page
 from tests.helpers.measurements import baseline, interleaved, measurement, session_verdict, throughput, verdict
@@ -138,14 +138,14 @@ def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_each_figure_is_a_number_that_json_can_hold(value: float) -> None:
-    json.dumps(figure(value), allow_nan=False)
+    json.dumps(rounded(value), allow_nan=False)
 
 
 @given(st.floats(min_value=1e-9, max_value=1e9))
 def test_a_figure_keeps_five_digits(value: float) -> None:
-    rounded = figure(value)
-    assert rounded is not None
-    assert abs(rounded - value) <= 5.1e-5 * value
+    short = rounded(value)
+    assert short is not None
+    assert abs(short - value) <= 5.1e-5 * value
 
 
 @given(st.text())
