@@ -18,7 +18,6 @@ from pathlib import Path
 from random import Random
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.judging.breakdown import breakdown
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
@@ -29,6 +28,7 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.features.page.facts import ReportSource
+from pytest_tfperf.judging.breakdown import breakdown
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.judge import Evidence, judge
 from pytest_tfperf.judging.lasting_changes import changes_of
