@@ -1,12 +1,10 @@
-"""Which rank a process is, by what its starter wrote into the environment; what it trains with; and its port."""
+"""A rank's number, from the variables of its starter, and the environment that it trains with."""
 
 from __future__ import annotations
 
-import errno
 import json
-import socket
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.rank import RankNumbers, environment_of, find_rank
-from pytest_tfperf.workers.wire import reserve_port
 
 WORKERS = {"worker": ["a:1", "b:1", "c:1"]}
 
@@ -151,48 +148,6 @@ def test_the_nearest_starter_is_believed(environment: dict[str, str], numbers: R
 def test_variables_that_make_no_rank_are_named(environment: Mapping[str, str], message: str) -> None:
     with pytest.raises(TfperfError, match=message):
         find_rank(environment)
-
-
-# The port
-
-
-def bound(port: int, *, reuse: bool, host: str = "127.0.0.1") -> socket.socket:
-    other = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
-    try:
-        other.bind((host, port))
-    except OSError:
-        other.close()
-        raise
-    return other
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])  # TensorFlow's server needs it on all addresses
-def test_a_reserved_port_is_no_other_process_s(host: str) -> None:
-    reserved, address = reserve_port("127.0.0.1")
-    with reserved:
-        with pytest.raises(OSError) as refused:  # noqa: PT011  # its number says which
-            bound(int(address.split(":")[1]), reuse=False, host=host)
-        assert refused.value.errno == errno.EADDRINUSE
-
-
-def test_the_owner_of_a_reserved_port_can_listen_there() -> None:
-    reserved, address = reserve_port("127.0.0.1")
-    host, port = address.split(":")
-    assert host == "127.0.0.1"
-    with reserved, bound(int(port), reuse=True) as server:  # as TensorFlow and Horovod's rendezvous do
-        server.listen()
-        socket.create_connection((host, int(port))).close()
-
-
-def test_ranks_of_one_host_reserve_different_ports() -> None:
-    with ExitStack() as end:
-        addresses = []
-        for _ in range(100):
-            reserved, address = reserve_port("127.0.0.1")
-            end.enter_context(reserved)
-            addresses.append(address)
-    assert len(set(addresses)) == 100
 
 
 # Its GPUs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 import socket
 import struct
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, connect
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, connect, reserve_port
 from tests.helpers.patience import PATIENCE_SECONDS, wait_for
 
 SOON = 0.01
@@ -329,3 +330,45 @@ def test_only_this_machine_can_call_and_each_listener_has_a_key_of_its_own(liste
     assert place(listener)[0] == place(other)[0] == "127.0.0.1"
     assert listener.address.split(":")[2] != other.address.split(":")[2]
     other.close()
+
+
+# The ports of ranks
+
+
+def bound(port: int, *, reuse: bool, host: str = "127.0.0.1") -> socket.socket:
+    other = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
+    try:
+        other.bind((host, port))
+    except OSError:
+        other.close()
+        raise
+    return other
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])  # TensorFlow's server needs it on all addresses
+def test_a_reserved_port_is_no_other_process_s(host: str) -> None:
+    reserved, address = reserve_port("127.0.0.1")
+    with reserved:
+        with pytest.raises(OSError) as refused:  # noqa: PT011  # its number says which
+            bound(int(address.split(":")[1]), reuse=False, host=host)
+        assert refused.value.errno == errno.EADDRINUSE
+
+
+def test_the_owner_of_a_reserved_port_can_listen_there() -> None:
+    reserved, address = reserve_port("127.0.0.1")
+    host, port = address.split(":")
+    assert host == "127.0.0.1"
+    with reserved, bound(int(port), reuse=True) as server:  # as TensorFlow and Horovod's rendezvous do
+        server.listen()
+        socket.create_connection((host, int(port))).close()
+
+
+def test_ranks_of_one_host_reserve_different_ports() -> None:
+    with ExitStack() as end:
+        addresses = []
+        for _ in range(100):
+            reserved, address = reserve_port("127.0.0.1")
+            end.enter_context(reserved)
+            addresses.append(address)
+    assert len(set(addresses)) == 100
