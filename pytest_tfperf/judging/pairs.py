@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from pytest_tfperf.core.throughput import scatter
+from pytest_tfperf.core.throughput import scatter as robust_deviation
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Want, Wants
 from pytest_tfperf.judging.thresholds import DETECTION, FALSE_ALARMS, quantile
 
@@ -146,7 +146,7 @@ class PairsTest:
 
     @cached_property
     def scatter(self) -> Scatter:
-        """The scatter of a pair: as known before, or of these pairs where it is narrower or contradicts what is known."""
+        """The scatter of a pair: the known one, or these pairs' own where it is narrower or contradicts the known."""
         count, windows = len(self.changes), _usual_square(self.errors)
         own = spread(self.changes) if count > 1 else (0.0, 0)
         if self.is_assumed:
@@ -156,7 +156,7 @@ class PairsTest:
         if count < PAIRS_THAT_TELL:
             return known
         of_pairs = self._biased(Scatter(*own))
-        if scatter(self.changes) ** 2 > _CONTRADICTS * known.variance:
+        if robust_deviation(self.changes) ** 2 > _CONTRADICTS * known.variance:
             return of_pairs
         return min(known, of_pairs, key=lambda one: one.bound(self._error))
 
