@@ -103,14 +103,16 @@ class PairsTest:
         count, evidence = len(self.changes), self.evidence
         if evidence >= self.fails_at and count >= PAIRS_THAT_TELL and self.middle < -self.accepted:
             return Outcome.REGRESSED, Reason.CONFIRMED, NOTHING
-        if evidence <= self.passes_at:
+        # Where the noise is only assumed, a loss that the pairs show and noise may explain is a doubt, and no pass.
+        may_pass = not (self.is_assumed and self.accepted) or self.middle >= -self.accepted
+        if evidence <= self.passes_at and may_pass:
             if self.evidence_of_rise >= -self.passes_at:
                 return Outcome.IMPROVED, Reason.BETTER, NOTHING
             return Outcome.PASS, self.good_reason, NOTHING
         if count < self.most:
             return Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(Want.PAIRS, count + 1)
         in_doubt = self.middle < -self.accepted and evidence >= math.log(_DOUBT * self.tests)
-        if in_doubt or count < PAIRS_THAT_TELL:
+        if in_doubt or not may_pass or count < PAIRS_THAT_TELL:
             return Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE, NOTHING
         return Outcome.PASS, self.good_reason, NOTHING
 
