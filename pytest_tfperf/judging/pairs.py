@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from pytest_tfperf.core.throughput import scatter as robust_deviation
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Want, Wants
 from pytest_tfperf.judging.thresholds import DETECTION, FALSE_ALARMS, quantile
 
@@ -34,6 +35,7 @@ _SAFETY = 3.0  # Wald's bound is for a known variance; simulated, a third of the
 _DOUBT = 2.0  # the evidence at the end, as a likelihood ratio, from which a test is in doubt and does not pass
 _LEAST_EFFECT = 0.4  # standard deviations of a pair: the effect that 20 pairs detect best, where less is accepted
 _LEAST_SCATTER = 0.1  # standard deviation of a pair, in accepted changes: of a figure that never varies
+_CONTRADICTS = 4.0  # times the known variance: pairs that scatter so much show that it has grown
 _TRIMMED_FROM = 10  # one pair at either end from so many on, two from twice as many
 
 
@@ -101,14 +103,16 @@ class PairsTest:
         count, evidence = len(self.changes), self.evidence
         if evidence >= self.fails_at and count >= PAIRS_THAT_TELL and self.middle < -self.accepted:
             return Outcome.REGRESSED, Reason.CONFIRMED, NOTHING
-        if evidence <= self.passes_at:
+        # Where the noise is only assumed, a loss that the pairs show and noise may explain is a doubt, and no pass.
+        may_pass = not (self.is_assumed and self.accepted) or self.middle >= -self.accepted
+        if evidence <= self.passes_at and may_pass:
             if self.evidence_of_rise >= -self.passes_at:
                 return Outcome.IMPROVED, Reason.BETTER, NOTHING
             return Outcome.PASS, self.good_reason, NOTHING
         if count < self.most:
             return Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(Want.PAIRS, count + 1)
         in_doubt = self.middle < -self.accepted and evidence >= math.log(_DOUBT * self.tests)
-        if in_doubt or count < PAIRS_THAT_TELL:
+        if in_doubt or not may_pass or count < PAIRS_THAT_TELL:
             return Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE, NOTHING
         return Outcome.PASS, self.good_reason, NOTHING
 
@@ -144,7 +148,7 @@ class PairsTest:
 
     @cached_property
     def scatter(self) -> Scatter:
-        """The scatter of a pair that gives the narrower bound: as known before, or of these pairs."""
+        """The scatter of a pair: the known one, or these pairs' own where it is narrower or contradicts the known."""
         count, windows = len(self.changes), _usual_square(self.errors)
         own = spread(self.changes) if count > 1 else (0.0, 0)
         if self.is_assumed:
@@ -153,7 +157,10 @@ class PairsTest:
         known = replace(self.known, variance=self.known.variance + windows)
         if count < PAIRS_THAT_TELL:
             return known
-        return min(known, self._biased(Scatter(*own)), key=lambda one: one.bound(self._error))
+        of_pairs = self._biased(Scatter(*own))
+        if robust_deviation(self.changes) ** 2 > _CONTRADICTS * known.variance:
+            return of_pairs
+        return min(known, of_pairs, key=lambda one: one.bound(self._error))
 
     @property
     def variance(self) -> float:
@@ -193,8 +200,8 @@ class PairsTest:
         """
         variance = self._variance_in(count)
         effect = _effect(self.accepted, variance)
-        if not effect or math.isinf(self.accepted):
-            return self.accepted
+        if not effect or math.isinf(effect):
+            return effect
         return effect + self.fails_at * variance / (2 * effect * count)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import replace
 
@@ -80,7 +81,7 @@ def _in_direction(evidence: Evidence, blank: Verdict, sign: int) -> Verdict:
         confirmed_change=change,
         confirmed_from=evidence.target_of_pairs,
         interval=(low, high),
-        threshold=scale.shown_loss(threshold) if scale.is_bounded else None,
+        threshold=scale.shown_loss(threshold) if math.isfinite(threshold) else None,
         tests=test.tests,
         wants=wants,
     )

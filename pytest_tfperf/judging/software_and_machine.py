@@ -19,7 +19,7 @@ from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Tolerance, Want, Wants
 from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift
-from pytest_tfperf.judging.pairs import OF_SUSPECTS, PAIRS_THAT_TELL, PairsTest, Scatter
+from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, PairsTest, Scatter
 from pytest_tfperf.judging.thresholds import (
     FALSE_ALARMS,
     MEDIAN_VARIANCE,
@@ -94,7 +94,6 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
         ),
         errors=[pair.uncertainty for pair in pairs],
         bias=bias(pairs) if len(pairs) >= PAIRS_THAT_TELL else 0.0,
-        rates=OF_SUSPECTS,
     )
     outcome, _, wants = test.decided()
     doubt = None

@@ -227,3 +227,10 @@ def _ends(draw: random.Random, truth: float, between_pairs: float) -> Outcome:
         found, _, wants = pairs_test(changes).decided()
         if wants == NOTHING:
             return found
+
+
+def test_pairs_that_scatter_far_more_than_was_recorded_are_judged_by_their_own_scatter() -> None:
+    calm = Scatter(2 * 0.01**2, 200)
+    wild = [-0.14, 0.02, -0.13, 0.05, -0.09, -0.05]
+    assert pairs_test(wild, known=calm).scatter.variance > 4 * calm.variance
+    assert outcome(wild, known=calm) is not Outcome.REGRESSED

@@ -257,7 +257,8 @@ def test_nothing_passes_that_may_have_lost_a_quarter_unless_the_tolerance_accept
     confirmed: list[float] | None,
 ) -> None:
     found = verdict(*runs, confirmed=confirmed, **situation | {"noise": noise, "tolerance": tolerance})
-    accepted, threshold = -math.log1p(tolerance[0]), -math.log1p(-(found.threshold or 0.0))
+    accepted, fraction = -math.log1p(tolerance[0]), found.threshold or 0.0
+    threshold = -math.log1p(-fraction) if fraction < 1 else math.inf
     hidden = threshold - accepted if found.rule is Rule.REFERENCE_ENVIRONMENT else threshold
     is_wide = hidden > max(-math.log(0.75), accepted) + 1e-12
     if found.outcome in (Outcome.PASS, Outcome.TOO_NOISY) and found.reason is not Reason.ABOVE_FLOOR:
