@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.breakdown import Bound, Breakdown
+from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
@@ -412,6 +412,7 @@ def test_the_page_and_the_message_name_the_same_slower_part() -> None:
         bound=Bound.COMPUTE,
         pipeline_examples_per_sec=9800.0,
         device_data_examples_per_sec=700.0,
+        slower=Slower.STEP,
     )
     drifted = verdict(Outcome.REGRESSED, -0.4, common_drift=math.log1p(-0.3))
     (test,) = facts_of(judged(Outcome.REGRESSED, -0.4, verdict=drifted, breakdown=found))["tests"]
