@@ -161,14 +161,12 @@ def series(file: Path) -> dict[tuple[str, str], list[float]]:
 def record(case: Case, chance: random.Random, number: int) -> Baseline | None:
     """The row of a test; None where the runs are refused."""
     values = [case.run(chance, changed=False) for _ in range(RECORDED_RUNS)]
-    reference, spread = hodges_lehmann(values), statistics.stdev(values)
-    accepted = case.figure.accepted(reference)
-    if detectable(accepted, screen_error(spread, len(values))) > max(2 * accepted, TOO_NOISY_TO_GATE * reference):
+    value, spread = hodges_lehmann(values), statistics.stdev(values)
+    accepted = case.figure.accepted(value)
+    if detectable(accepted, screen_error(spread, len(values))) > max(2 * accepted, TOO_NOISY_TO_GATE * value):
         return None
     key = Key(f"trivial-b{number + 1}-replicated-device", "1x1", case.figure.name)
-    return Baseline(
-        machine="box", key=key, reference=reference, unit="", runs=len(values), between_runs=spread / reference
-    )
+    return Baseline(machine="box", key=key, value=value, unit="", runs=len(values), between_runs=spread / value)
 
 
 def judged(case: Case, row: Baseline, rows: list[Baseline], chance: random.Random, *, changed: bool) -> Outcome | None:

@@ -42,7 +42,6 @@ from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.new_baselines import CONTROLS, baseline_of, controls, corrected, correction, wants
 from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import session_variance
 from pytest_tfperf.judging.software_and_machine import (
     ReferencePairs,
@@ -51,6 +50,7 @@ from pytest_tfperf.judging.software_and_machine import (
     sentinels,
     wants_sentinels,
 )
+from pytest_tfperf.judging.target import Target
 
 TOLERANCE = Tolerance.of(0.02)
 BASELINE_RUNS = 5
@@ -381,7 +381,7 @@ class SimulatedTest:
     """One test of a session: what it measured so far."""
 
     key: Key
-    reference: Reference
+    target: Target
     past: list[SessionChanges]
     runs: list[float] = field(default_factory=list)
     first_windows: float = 0.0
@@ -418,15 +418,15 @@ def run_session(
     """One session as the plugin runs it: all tests once, then the rerun queue, then the session's own verdicts."""
     machine.next_session()
     tests = [
-        SimulatedTest(key, Reference(row, noise=noise_of(row, rows.values())), past[key]) for key, row in rows.items()
+        SimulatedTest(key, Target(row, noise=noise_of(row, rows.values())), past[key]) for key, row in rows.items()
     ]
     variance = session_variance(
-        ((test.reference.noise, rows[test.key].runs, test.past) for test in tests if test.reference.noise),
+        ((test.target.noise, rows[test.key].runs, test.past) for test in tests if test.target.noise),
         tests=len(tests),
     )
     whole = Evidence(
         throughput=_throughput([0.0]),
-        reference=Reference(),
+        target=Target(),
         tolerance=TOLERANCE,
         variance=variance,
         tests=len(tests),
@@ -441,7 +441,7 @@ def run_session(
             is_drift_to_come=is_drift_to_come,
             others=change_of_others([change for key, change in first.items() if key != test.key]),
             throughput=_throughput(test.runs),
-            reference=test.reference,
+            target=test.target,
             pairs=test.pairs,
             past=test.past,
         )
@@ -450,7 +450,7 @@ def run_session(
     enough = MIN_OTHERS + 1 if whole.has_reference_environment else MIN_TESTS
     for index, test in enumerate(tests):
         test.measure(machine, machine.situation.slow_first_run if index < 5 else 0.0)
-        first[test.key] = test.first_windows - math.log(rows[test.key].reference)
+        first[test.key] = test.first_windows - math.log(rows[test.key].value)
         verdicts[test.key] = judge(evidence(test, is_drift_to_come=len(tests) >= enough))
     drift = common_drift(first.values())
     verdicts |= {test.key: judge(evidence(test)) for test in tests if not verdicts[test.key].is_decided}
@@ -469,7 +469,7 @@ def run_session(
     measured = [_reference_pairs(test) for test in tests]
     judged = judge_machine(drift, measured, between_sessions=variance.mean)
     for test in tests:
-        changes = tuple(run - math.log(rows[test.key].reference) - drift.log for run in test.runs)
+        changes = tuple(run - math.log(rows[test.key].value) - drift.log for run in test.runs)
         outcome = verdicts[test.key].outcome
         assert outcome is not None
         past[test.key].append(SessionChanges(str(number), changes, outcome))
@@ -493,9 +493,9 @@ def _software(
 
 
 def _reference_pairs(test: SimulatedTest) -> ReferencePairs:
-    assert test.reference.baseline is not None
-    assert test.reference.noise is not None
-    return ReferencePairs(test.reference.baseline, test.reference.noise, test.pairs)
+    assert test.target.baseline is not None
+    assert test.target.noise is not None
+    return ReferencePairs(test.target.baseline, test.target.noise, test.pairs)
 
 
 def record_baselines(machine: Machine) -> dict[Key, Baseline]:
@@ -531,7 +531,7 @@ def _recorded(
 
     wanting = list(keys)
     while True:
-        changes += [run(row.key) - math.log(row.reference) for row in beside]
+        changes += [run(row.key) - math.log(row.value) for row in beside]
         if not wanting:
             break
         for key in wanting:

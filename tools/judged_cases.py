@@ -26,8 +26,8 @@ from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.pairs import ErrorRates
-from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import session_variance
+from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import figure_evidence, run_at
 
 PLACES: Final = ((), (), ("at step 400",), ("at step 400", "at the end"))
@@ -49,7 +49,7 @@ def throughput(draw: random.Random) -> str:
     is_floor = row.provenance is Provenance.PUBLISHED and draw.random() < 0.5
     evidence = Evidence(
         throughput=summarise(runs),
-        reference=Reference() if draw.random() < 0.05 else Reference(row, is_floor, noise=_noise(draw)),
+        target=Target() if draw.random() < 0.05 else Target(row, is_floor, noise=_noise(draw)),
         tolerance=_tolerance(draw),
         pairs=pairs,
         drift=CommonDrift(draw.choice([0.0, -0.03, 0.02]), draw.choice([0, 9, 50]), 0.004),
@@ -112,7 +112,7 @@ def ratio(draw: random.Random) -> str:
     pairs = [Pair(_run(0.0), _run(one), one, window_error, unevenness) for one in log_ratios]
     evidence = Evidence(
         throughput=summarise([pair.b for pair in pairs]),
-        reference=Reference(),
+        target=Target(),
         tolerance=_tolerance(draw),
         pairs=pairs,
         is_comparison=True,
@@ -140,7 +140,7 @@ def _row(draw: random.Random, key: Key, reference: float, unit: str) -> Baseline
     return Baseline(
         machine="m",
         key=key,
-        reference=reference,
+        value=reference,
         unit=unit if draw.random() < 0.97 else "min",
         provenance=draw.choice(kinds),
         runs=runs,

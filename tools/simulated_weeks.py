@@ -33,7 +33,7 @@ from pytest_tfperf.judging.common_drift import CommonDrift, common_drift, first_
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.lasting_changes import changes_of
-from pytest_tfperf.judging.reference import Reference, reference_for
+from pytest_tfperf.judging.target import Target, target_for
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 
@@ -112,7 +112,7 @@ def baseline_rows(machine: str, tests: Sequence[SimulatedTest]) -> dict[Key, Bas
         Baseline(
             machine=machine,
             key=Key(test.workload.id, test.topology),
-            reference=float(f"{test.rate:.5g}"),
+            value=float(f"{test.rate:.5g}"),
             source=f"pytest --update-baselines {test.test}",
             date="2026-10-30",
             runs=5,
@@ -143,7 +143,7 @@ def _session(
 ) -> list[Measurement]:
     rows = baseline_rows(machine, tests)
     references = {
-        test: reference_for(rows, PUBLISHED, machine, Key(test.workload.id, test.topology), gpu_fp32_tflops=None)
+        test: target_for(rows, PUBLISHED, machine, Key(test.workload.id, test.topology), gpu_fp32_tflops=None)
         for test in tests
     }
     first = {test: _run(test, machine, day, random) for test in tests}
@@ -163,7 +163,7 @@ def _measurement(
     day: int,
     time: datetime,
     first: Run,
-    reference: Reference,
+    reference: Target,
     drift: CommonDrift,
     tests: int,
     random: Random,
@@ -177,7 +177,7 @@ def _measurement(
     while True:
         throughput = summarise(runs)
         verdict = judge(
-            Evidence(throughput=throughput, reference=reference, tolerance=tolerance, drift=drift, tests=tests)
+            Evidence(throughput=throughput, target=reference, tolerance=tolerance, drift=drift, tests=tests)
         )
         if verdict.is_decided:
             break

@@ -23,7 +23,7 @@ from pytest_tfperf.hardware.host import host_facts
 from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.judge import may_stop_early
 from pytest_tfperf.judging.new_baselines import wants
-from pytest_tfperf.judging.reference import floor_rate, memory_rate, refuse_other_devices, require_same_unit
+from pytest_tfperf.judging.target import floor_rate, memory_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.judging.validity import invalid
 
 
@@ -75,8 +75,8 @@ class Bench:
         Raises:
             as `measure`, and BaselineError: the row was measured on other devices.
         """
-        if task.reference.baseline is not None and task.reference.is_own_row:
-            refuse_other_devices(task.reference.baseline, task.topology)
+        if task.target.baseline is not None and task.target.is_own_row:
+            refuse_other_devices(task.target.baseline, task.topology)
         for row in rows_of_figures(task, self._machine(task.topology).figure_rows):
             refuse_other_devices(row, task.topology)
         return self._first_run(task) if earlier is None else self._another_run(task, earlier)
@@ -103,9 +103,9 @@ class Bench:
         grows = any(figure.grows for figure in task.plan.also)  # baselines are recorded in runs of the whole plan
 
         def enough(run: Run) -> bool:
-            has_pairs = task.reference_side is not None
+            has_pairs = task.reference_environment is not None
             return not grows and may_stop_early(
-                run_value(run), task.reference, task.tolerance, has_reference_environment=has_pairs
+                run_value(run), task.target, task.tolerance, has_reference_environment=has_pairs
             )
 
         while True:
@@ -116,8 +116,8 @@ class Bench:
             if len(taken.discarded) >= machine.tries:
                 machine.was_disturbed(taken.seconds)
                 raise _invalid(task, invalid(None), taken.discarded)
-        if task.reference.baseline is not None:  # before the run counts: the common drift must not hold another unit
-            require_same_unit(task.reference.baseline, run.unit)
+        if task.target.baseline is not None:  # before the run counts: the common drift must not hold another unit
+            require_same_unit(task.target.baseline, run.unit)
         machine.note_first_run(task, run)
         taken.runs.append(run)
         return self._judged(task, taken)
@@ -131,7 +131,7 @@ class Bench:
         if wants == NOTHING:
             return self._judged(task, taken)
         # A figure with a row or a limit can fail the test, whatever its throughput is judged against.
-        can_fail = task.reference.if_slower is Consequence.FAILS or any(not one.is_decided for one in verdicts[1:])
+        can_fail = task.target.if_slower is Consequence.FAILS or any(not one.is_decided for one in verdicts[1:])
         if can_fail:
             machine.suspect(task)
         disturbed = [run for run in taken.runs if run.disturbance is not None]
@@ -150,13 +150,13 @@ class Bench:
         except InvalidMeasurement as error:
             taken.runs, taken.discarded = list(earlier.runs), [*earlier.discarded, *error.runs]
             # A machine that stays busy is as busy for both sides of a pair.
-            if may_pair and machine.has_reference(task) and self._take_pair(task, taken, machine):
+            if may_pair and machine.has_reference_environment(task) and self._take_pair(task, taken, machine):
                 return self._judged(task, taken)
             if tries is None:
                 raise
             # A slowdown against earlier sessions that can't be confirmed on a busy machine is in doubt, and no error.
             verdicts = tuple(map(_in_doubt, verdicts))
-            return replace(self._measurement(task, taken), verdicts=verdicts, document=task.reference.document)
+            return replace(self._measurement(task, taken), verdicts=verdicts, document=task.target.document)
         return self._judged(task, taken)
 
     def _verdicts(self, task: Task, taken: _RunsSoFar) -> tuple[Verdict, ...]:
@@ -169,7 +169,7 @@ class Bench:
         result = self._measurement(task, taken)
         verdicts = self._verdicts(task, taken)
         verdict = verdicts[0]
-        result = replace(result, verdicts=verdicts, document=task.reference.document)
+        result = replace(result, verdicts=verdicts, document=task.target.document)
         if result.is_decided and verdict.outcome is Outcome.REGRESSED:
             rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, taken.runs)
             broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)

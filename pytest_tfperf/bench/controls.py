@@ -21,7 +21,7 @@ from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS, controls, correction
-from pytest_tfperf.judging.reference import refuse_other_devices, require_same_unit
+from pytest_tfperf.judging.target import refuse_other_devices, require_same_unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,5 +151,5 @@ class _ControlsOfMachine:
         side = Side(workload=parse_subject(row.key.workload), launcher=self._first.side.launcher)
         run = self._engine.run(side, topology, self._plan, label=OwnRun.CONTROL)
         require_same_unit(row, run.unit)
-        change = run_value(run).log_rate - math.log(row.reference)
+        change = run_value(run).log_rate - math.log(row.value)
         return [change] if run.disturbance is None and math.isfinite(change) else []

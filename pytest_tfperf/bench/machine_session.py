@@ -74,10 +74,10 @@ class MachineSession:
 
     def note_first_run(self, task: Task, run: Run) -> None:
         """Use a first run for the common drift, if its test has a row of this machine."""
-        row = task.reference.baseline
-        if row is not None and task.reference.is_own_row:
+        row = task.target.baseline
+        if row is not None and task.target.is_own_row:
             self._first_changes[task.call] = first_windows_change(run, row)
-            if task.reference_side is not None:
+            if task.reference_environment is not None:
                 self._with_reference[task.call] = task
 
     def suspect(self, task: Task) -> None:
@@ -96,9 +96,9 @@ class MachineSession:
         """The task's workload fails in the reference environment, so fresh runs confirm its slowdown."""
         self.reference_failures[task.call] = why
 
-    def has_reference(self, task: Task) -> bool:
+    def has_reference_environment(self, task: Task) -> bool:
         """Whether there is a reference environment for the task, and its workload does not fail there."""
-        return task.reference_side is not None and task.call not in self.reference_failures
+        return task.reference_environment is not None and task.call not in self.reference_failures
 
     @property
     def tries(self) -> int:
@@ -106,7 +106,7 @@ class MachineSession:
         return TRIES if self._seconds_disturbed < MAX_SECONDS_DISTURBED else 1
 
     @property
-    def with_reference(self) -> Sequence[Task]:
+    def with_reference_environment(self) -> Sequence[Task]:
         """The tasks that can be measured in the reference environment, as far as it is known."""
         return [task for call, task in self._with_reference.items() if call not in self.reference_failures]
 
@@ -122,13 +122,13 @@ class MachineSession:
 
     def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
         """Everything that `judge` needs to know of a task."""
-        drift, baseline = self.drift, task.reference.baseline
+        drift, baseline = self.drift, task.target.baseline
         of_rows = len(self._first_changes) if self._all_ran_once else self._tests
-        judged = self._unrecorded if task.reference.against is Against.EARLIER_SESSIONS else of_rows
+        judged = self._unrecorded if task.target.against is Against.EARLIER_SESSIONS else of_rows
         return Evidence(
             throughput=summarise(runs),
             pairs=tuple(pairs),
-            reference=task.reference,
+            target=task.target,
             tolerance=task.tolerance,
             drift=drift,
             others=self._change_of_others(task),
@@ -136,13 +136,13 @@ class MachineSession:
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
             suspects=max(1, len(self.suspects)),
-            has_reference_environment=self.has_reference(task),
+            has_reference_environment=self.has_reference_environment(task),
             is_drift_to_come=self._is_drift_to_come(task),
         )
 
     def _is_drift_to_come(self, task: Task) -> bool:
         """Whether tests are still to run that tell what the session does to this one, too."""
-        enough = MIN_OTHERS + 1 if self.has_reference(task) else MIN_TESTS
+        enough = MIN_OTHERS + 1 if self.has_reference_environment(task) else MIN_TESTS
         return not self._all_ran_once and self._tests >= enough
 
     def _change_of_others(self, task: Task) -> float | None:

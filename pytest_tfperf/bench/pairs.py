@@ -143,6 +143,6 @@ class PairSource:
 
 def reference_pairs(engine: RunEngine, task: Task) -> PairSource:
     """Pairs of a task in its reference environment (a) and in the current one (b)."""
-    assert task.reference_side is not None, "only a task with a reference environment is asked for pairs"
+    assert task.reference_environment is not None, "only a task with a reference environment is asked for pairs"
     labels = ("reference environment", "current environment")
-    return PairSource(engine, task.reference_side, task.side, task.topology, task.plan, labels=labels)
+    return PairSource(engine, task.reference_environment, task.side, task.topology, task.plan, labels=labels)

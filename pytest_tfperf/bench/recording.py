@@ -13,7 +13,7 @@ from pytest_tfperf.judging.new_baselines import new_baselines
 from pytest_tfperf.lines import Line
 from pytest_tfperf.stores.baseline_file import require_plausible
 from pytest_tfperf.stores.baselines import BaselineStore
-from pytest_tfperf.workers.launcher import References
+from pytest_tfperf.workers.launcher import ReferenceEnvironments
 
 
 class BaselineRecorder:
@@ -29,7 +29,7 @@ class BaselineRecorder:
         controlled: of each machine where few rows were recorded, what the controls showed.
     """
 
-    def __init__(self, store: BaselineStore, references: References | None = None) -> None:
+    def __init__(self, store: BaselineStore, references: ReferenceEnvironments | None = None) -> None:
         self._store = store
         self._references = references
         self.changes: list[BaselineUpdate] = []

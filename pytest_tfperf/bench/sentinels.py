@@ -50,7 +50,7 @@ def session_verdicts(
 
 
 def _chosen(machine: MachineSession, turn: int) -> list[Task]:
-    bounded = [task for task in machine.with_reference if task.tolerance.lower is not None]
+    bounded = [task for task in machine.with_reference_environment if task.tolerance.lower is not None]
     tasks = {f"{task.test} {task.index}": task for task in bounded}
     suspects = {name for name, task in tasks.items() if task.call in machine.suspects}
     return [tasks[name] for name in sentinels(tasks, suspects, turn)]
@@ -120,7 +120,7 @@ class _Sentinel:
 
 
 def _reference_pairs(task: Task, pairs: Sequence[Pair]) -> ReferencePairs:
-    baseline, noise = task.reference.baseline, task.reference.noise
+    baseline, noise = task.target.baseline, task.target.noise
     assert baseline is not None, "only tasks with a measured baseline are chosen"
     assert noise is not None, "a baseline comes with its noise"
     return ReferencePairs(baseline, noise, pairs)

@@ -19,7 +19,7 @@ from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.pairs import ErrorRates
-from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.target import Target
 
 Call = tuple[str, int]
 """pytest's node id and the call's index in the test."""
@@ -35,9 +35,9 @@ class Task:
         topology: what to train on.
         plan: how many steps.
         side: what to train, and what starts it.
-        reference: what the result is judged against.
+        target: what the result is judged against.
         tolerance: the accepted change.
-        reference_side: the same workload in the reference environment; None if there is none.
+        reference_environment: the same workload in the reference environment; None if there is none.
     """
 
     test: str
@@ -45,9 +45,9 @@ class Task:
     topology: Topology
     plan: Plan
     side: Side
-    reference: Reference
+    target: Target
     tolerance: Tolerance
-    reference_side: Side | None = None
+    reference_environment: Side | None = None
 
     @property
     def workload(self) -> Subject:
@@ -110,7 +110,7 @@ def compared(
     b = [pair.b for pair in pairs]
     of_rate = Evidence(
         throughput=summarise(b),
-        reference=Reference(),
+        target=Target(),
         tolerance=tolerance,
         pairs=tuple(pairs),
         is_comparison=True,
@@ -149,7 +149,7 @@ def _evidence(
         pairs=tuple(pairs),
         rank=_rank(figure, runs),
         places=_places(figure, [*runs, *(run for pair in pairs for run in (pair.a, pair.b))]),
-        reference=Reference(row, noise=None if row is None else noise_of(row, alike)),
+        target=Target(row, noise=None if row is None else noise_of(row, alike)),
         past=(),  # of the throughput
         tests=of_rate.tests * figures,
         suspects=of_rate.suspects * figures,

@@ -73,7 +73,7 @@ class Baseline:
     Args:
         machine: the file's name without `.csv`.
         key: workload id, topology and figure.
-        reference: the throughput over all devices, in units per second, positive; of another figure its value, in its
+        value: the throughput over all devices, in units per second, positive; of another figure its value, in its
             unit.
         unit: what is counted, as in `Run`; of another figure its unit, which may be "".
         lower: the accepted drop as ReFrame writes it, -0.05 for 5 %; -inf for none; None: the default holds.
@@ -92,12 +92,12 @@ class Baseline:
         note: what a reader must know about the figure.
 
     Raises:
-        BaselineError: an invalid reference, unit, tolerance, number of runs or spread.
+        BaselineError: an invalid value, unit, tolerance, number of runs or spread.
     """
 
     machine: str
     key: Key
-    reference: float
+    value: float
     unit: str = "images"
     lower: float | None = None
     upper: float | None = None
@@ -137,9 +137,9 @@ class Baseline:
             raise BaselineError(
                 f"figure {self.key.figure!r}: write its name as in eval_loss, or nothing for a throughput"
             )
-        if not math.isfinite(self.reference) or (is_throughput and self.reference <= 0):
+        if not math.isfinite(self.value) or (is_throughput and self.value <= 0):
             what = "a throughput: it must be above 0" if is_throughput else "the value of a figure"
-            raise BaselineError(f"reference {self.reference!r} is not {what}")
+            raise BaselineError(f"value {self.value!r} is not {what}")
         if not is_throughput and (self.lower is not None or self.upper is not None):
             raise BaselineError(f"the tolerance of {self.key.figure} is given in the test: leave lower and upper empty")
         if is_throughput and not is_unit(self.unit):
@@ -155,7 +155,7 @@ class Baseline:
                 f"{MOST_TOLERANCE:g}, or inf for any"
             )
         if self.runs < 1:
-            raise BaselineError(f"runs {self.runs!r}: a reference rests on at least one run")
+            raise BaselineError(f"runs {self.runs!r}: a value rests on at least one run")
         if self.between_runs is not None and not (math.isfinite(self.between_runs) and self.between_runs >= 0):
             raise BaselineError(
                 f"between_runs {self.between_runs:g}: a standard deviation is 0 or more, or empty where not known"

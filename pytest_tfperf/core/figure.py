@@ -204,9 +204,9 @@ class Figure:
         """The factors that make a change for the worse negative; two where any change is bad."""
         return {Better.LOWER: (-1,), Better.HIGHER: (1,), Better.SAME: (-1, 1)}[Better(self.better or "")]
 
-    def accepted(self, reference: float) -> float:
+    def accepted(self, target: float) -> float:
         """Return the accepted change from a baseline, in the figure's unit: the larger of both tolerances."""
-        return max((self.tolerance or 0.0) * abs(reference), self.absolute or 0.0)
+        return max((self.tolerance or 0.0) * abs(target), self.absolute or 0.0)
 
     def exceeds_limit(self, value: float) -> bool:
         """Whether a value is beyond the hard limit."""

@@ -46,7 +46,7 @@ class PastResult:
         outcome: of this figure alone; None where it was not judged, or not decided yet.
         is_provisional: whether it was judged against earlier sessions, for lack of a row.
         test_outcome: the worst outcome of the test's figures, as tables show it: "PASS (provisional)"; "" for none.
-        reference: the baseline that it was judged against; None where there was none.
+        baseline: the baseline that it was judged against; None where there was none.
         runs: fresh runs that count.
         seconds: time of all workers.
         commit: the git commit of the tests' repository, "" outside of one.
@@ -71,7 +71,7 @@ class PastResult:
     seconds: float
     name: str = ""
     test_outcome: str = ""
-    reference: float | None = None
+    baseline: float | None = None
     commit: str = ""
     is_slowed_on_purpose: bool = False
     is_provisional: bool = False
@@ -104,7 +104,7 @@ class PastResult:
             outcome=verdict.outcome if verdict else None,
             is_provisional=is_provisional,
             test_outcome=_word(worst_of_all, is_provisional=is_provisional and is_of_rate),
-            reference=verdict.baseline.reference if verdict and verdict.baseline and has_row else None,
+            baseline=verdict.baseline.value if verdict and verdict.baseline and has_row else None,
             runs=len(m.runs or m.pairs),
             seconds=m.seconds,
             commit=m.commit,
@@ -124,7 +124,7 @@ class PastResult:
                 high=verdict.value,
                 outcome=verdict.outcome if verdict.is_decided else None,
                 is_provisional=False,
-                reference=verdict.compared_with,
+                baseline=verdict.compared_with,
                 place=" and ".join(verdict.places),
                 figure=verdict.figure,
             )
@@ -168,7 +168,7 @@ class SessionChanges:
 
     Args:
         session: the session's id.
-        changes: ln(images/s / reference) of each run, less the drift common to all tests of that session.
+        changes: ln(images/s / baseline) of each run, less the drift common to all tests of that session.
         outcome: the verdict's.
     """
 

@@ -404,7 +404,7 @@ class Verdict:
         """The value that it was compared with: the baseline's, or `confirmed_from`."""
         if self.reason is Reason.OTHER_UNIT:
             return None
-        return self.confirmed_from if self.baseline is None else self.baseline.reference
+        return self.confirmed_from if self.baseline is None else self.baseline.value
 
     @property
     def expected(self) -> float | None:
@@ -413,7 +413,7 @@ class Verdict:
             return self.value / (1 + self.confirmed_change)
         if self.baseline is None:
             return None
-        return self.baseline.reference * math.exp(min(self.common_drift, _LARGEST_EXPONENT))
+        return self.baseline.value * math.exp(min(self.common_drift, _LARGEST_EXPONENT))
 
     @property
     def is_decided(self) -> bool:

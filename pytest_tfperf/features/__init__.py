@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.setting import Setting
     from pytest_tfperf.core.settings import Settings
     from pytest_tfperf.workers.interpreters import Interpreter
-    from pytest_tfperf.workers.launcher import Launcher, Nodes, References
+    from pytest_tfperf.workers.launcher import Launcher, Nodes, ReferenceEnvironments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Feature:
     check_stores: Callable[[Settings], None] | None = None
     select: Callable[[SessionContext, Mapping[str, float], Collection[str]], Choice | None] | None = None
     nodes: Callable[[Settings], Nodes | None] | None = None
-    references: Callable[[Settings, Callable[[Interpreter], Launcher]], References] | None = None
+    references: Callable[[Settings, Callable[[Interpreter], Launcher]], ReferenceEnvironments] | None = None
     other_side: Callable[[SessionContext], OtherSide | None] | None = None
     figures: Callable[[Settings], Sequence[Figure]] | None = None
     profiler: Callable[[SessionContext, RunEngine], Profiler | None] | None = None

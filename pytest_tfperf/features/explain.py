@@ -173,7 +173,7 @@ def _kind(verdict: Verdict) -> str:
 def _without_figures(verdict: Verdict) -> str:
     match verdict.outcome:
         case Outcome.NO_BASELINE:
-            return "Record one with --update-baselines, or measure again: earlier sessions then are the reference."
+            return "Record one with --update-baselines, or measure again: earlier sessions then serve as a baseline."
         case Outcome.INVALID:
             return "An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine."
     return "The tolerance accepts any slowdown, so there is no threshold."
@@ -183,13 +183,13 @@ def _baseline(m: Measurement, verdict: Verdict, row: Baseline, d: Decision) -> I
     unit = f"{m.throughput.unit}/s"
     kind = "a document's figure for a weaker GPU" if verdict.is_floor else _KINDS[row.provenance]
     origin = ", ".join(part for part in (row.source, row.date) if part)
-    yield f"{rate(row.reference)} {unit}: {kind}{f' ({origin})' if origin else ''}, from {counted(row.runs, 'run')}."
+    yield f"{rate(row.value)} {unit}: {kind}{f' ({origin})' if origin else ''}, from {counted(row.runs, 'run')}."
     if row.load:
         yield f"It was {row.load}. A slowdown may hide behind it: record again on a quiet machine."
     if abs(verdict.common_drift) >= _SMALLEST_SHOWN:
         drift = change(math.expm1(verdict.common_drift))
         yield f"All tests of this session have {drift} in common. It is taken out, as it says nothing of this test."
-    if rate(d.expected) != rate(row.reference):
+    if rate(d.expected) != rate(row.value):
         learnt = ", after what earlier sessions and this one's other tests tell"
         yield f"So {rate(d.expected)} {unit} was expected in this session{learnt}."
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:

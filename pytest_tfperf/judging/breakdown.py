@@ -72,14 +72,14 @@ def of_a_slowdown(found: Breakdown, examples_per_sec: float, expected: float) ->
     return replace(found, slower=slower_part(found, examples_per_sec, expected))
 
 
-def slower_part(found: Breakdown, examples_per_sec: float, reference: float) -> Slower | None:
-    """The part that slowed down if the throughput fell from `reference` to `examples_per_sec`; None if not known.
+def slower_part(found: Breakdown, examples_per_sec: float, expected: float) -> Slower | None:
+    """The part that slowed down if the throughput fell from `expected` to `examples_per_sec`; None if not known.
 
-    When the reference was measured, pipeline and training step by themselves each gave at least as much as both
+    When that was measured, pipeline and training step by themselves each gave at least as much as both
     together. A part that now gives less has slowed down. The threshold is the geometric mean of the two throughputs,
     because all figures come from short runs.
     """
-    threshold = math.sqrt(examples_per_sec * reference)
+    threshold = math.sqrt(examples_per_sec * expected)
     if found.alone_examples_per_sec is not None:
         return _slower_of_ranks(found, found.alone_examples_per_sec, threshold)
     if found.input is Input.OWN:
@@ -97,7 +97,7 @@ def slower_part(found: Breakdown, examples_per_sec: float, reference: float) -> 
 def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower | None:
     """What slowed down in a job of several ranks, which would give `alone` examples/s if they exchanged nothing.
 
-    When the reference was measured, they gave more than the reference without the exchange, but how much more is not
+    When that was measured, they gave more than that without the exchange, but how much more is not
     known. So the exchange is named only if it takes most of the step, and the step only if it is too slow by itself.
     """
     if found.pipeline_examples_per_sec is not None and found.pipeline_examples_per_sec < threshold:

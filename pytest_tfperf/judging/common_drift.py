@@ -42,9 +42,9 @@ class CommonDrift:
 
 
 def first_windows_change(run: Run, baseline: Baseline) -> float:
-    """ln(images/s over the run's first windows / the baseline's reference)."""
+    """ln(images/s over the run's first windows / the baseline)."""
     first = replace(run, windows=run.windows[:FIRST_WINDOWS], stated_examples_per_sec=None)
-    return run_value(first).log_rate - math.log(baseline.reference)
+    return run_value(first).log_rate - math.log(baseline.value)
 
 
 def common_drift(changes: Collection[float]) -> CommonDrift:

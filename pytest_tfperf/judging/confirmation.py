@@ -11,7 +11,7 @@ from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Want, Wants
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.noise import mean_square
-from pytest_tfperf.judging.session_variance import LearntReference
+from pytest_tfperf.judging.session_variance import LearntBaseline
 from pytest_tfperf.judging.thresholds import DETECTION, DOUBTS, FALSE_ALARMS, quantile, suspicion
 
 RUN_STAGES = (1, 3, 8)
@@ -180,7 +180,7 @@ def by_runs(
     accepted: float,
     *,
     errors: Sequence[float],
-    learnt: LearntReference,
+    learnt: LearntBaseline,
     drift: CommonDrift,
     session_sd: float,
     most_session_sd: float,

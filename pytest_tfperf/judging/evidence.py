@@ -14,9 +14,9 @@ from pytest_tfperf.core.throughput import Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.pairs import MOST_PAIRS, OF_SUSPECTS, PAIRS_THAT_TELL, ErrorRates, PairsTest, Scatter
-from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.scale import Scale
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+from pytest_tfperf.judging.target import Target
 from pytest_tfperf.judging.unevenness import bias
 
 
@@ -26,7 +26,7 @@ class Evidence:
 
     Args:
         throughput: the test's runs of this session; runs that are part of `pairs` are not in it.
-        reference: what the figure is judged against.
+        target: what the figure is judged against.
         tolerance: the accepted change of the throughput; another figure has its own.
         figure: the figure.
         values: its value in each run, None where a run could not tell it; None for the throughput, whose values are
@@ -49,7 +49,7 @@ class Evidence:
     """
 
     throughput: Throughput
-    reference: Reference
+    target: Target
     tolerance: Tolerance
     figure: Figure = THROUGHPUT
     values: Sequence[float | None] | None = None

@@ -37,10 +37,10 @@ from pytest_tfperf.judging.confirmation import AGREEMENT, RUN_STAGES, Confirmati
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.noise import mean_square
 from pytest_tfperf.judging.pairs import MOST_PAIRS, PAIRS_THAT_TELL, PairsTest, Scatter
-from pytest_tfperf.judging.reference import MOST_RUNS, Reference
 from pytest_tfperf.judging.scale import NO_RISE
-from pytest_tfperf.judging.session_variance import LearntReference, learnt_reference
+from pytest_tfperf.judging.session_variance import LearntBaseline, learnt_baseline
 from pytest_tfperf.judging.sides import judge_sides
+from pytest_tfperf.judging.target import MOST_RUNS, Target
 from pytest_tfperf.judging.thresholds import (
     DETECTION,
     FALSE_ALARMS,
@@ -68,17 +68,17 @@ def judge(evidence: Evidence) -> Verdict:
         return judge_sides(evidence)
     if (found := _unusable(evidence) or _by_limit(evidence)) is not None:
         return found
-    reference, baseline, noise = evidence.reference, evidence.reference.baseline, evidence.reference.noise
+    target, baseline, noise = evidence.target, evidence.target.baseline, evidence.target.noise
     if baseline is None or noise is None:
         if evidence.figure.limit is not None:
             return _plain(evidence, Outcome.PASS, Reason.WITHIN_LIMIT)
         return _plain(evidence, Outcome.NO_BASELINE, Reason.NO_BASELINE)
     if (reason := _not_comparable(evidence, baseline)) is not None:
         # Earlier sessions may have counted another unit.
-        if reference.against is Against.EARLIER_SESSIONS:
-            return _plain(replace(evidence, reference=Reference()), Outcome.NO_BASELINE, Reason.NO_BASELINE)
+        if target.against is Against.EARLIER_SESSIONS:
+            return _plain(replace(evidence, target=Target()), Outcome.NO_BASELINE, Reason.NO_BASELINE)
         return _plain(evidence, Outcome.INVALID, reason)
-    evidence = evidence if reference.is_own_row else _by_itself(evidence)
+    evidence = evidence if target.is_own_row else _by_itself(evidence)
     each = [_judged(evidence, baseline, noise, sign) for sign in evidence.figure.signs]
     return min(each, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
 
@@ -115,7 +115,7 @@ def _not_comparable(evidence: Evidence, baseline: Baseline) -> Reason | None:
 
 def _plain(evidence: Evidence, outcome: Outcome, reason: Reason) -> Verdict:
     """A verdict that rests on no threshold."""
-    baseline, value = evidence.reference.baseline, evidence.value
+    baseline, value = evidence.target.baseline, evidence.value
     is_comparable = baseline is not None and reason not in (Reason.OTHER_UNIT, Reason.NOT_MEASURED)
     return Verdict(
         outcome=outcome,
@@ -125,8 +125,8 @@ def _plain(evidence: Evidence, outcome: Outcome, reason: Reason) -> Verdict:
         rank=evidence.rank,
         places=evidence.places,
         baseline=baseline,
-        is_floor=evidence.reference.is_floor,
-        change=evidence.scale.change(value, baseline.reference) if baseline and is_comparable else None,
+        is_floor=evidence.target.is_floor,
+        change=evidence.scale.change(value, baseline.value) if baseline and is_comparable else None,
     )
 
 
@@ -143,18 +143,16 @@ def _judged(evidence: Evidence, baseline: Baseline, noise: Noise, sign: int) -> 
     return cases[0].good() if suspect is None else suspect.confirmed()
 
 
-def may_stop_early(
-    run: RunValue, reference: Reference, tolerance: Tolerance, *, has_reference_environment: bool
-) -> bool:
+def may_stop_early(run: RunValue, target: Target, tolerance: Tolerance, *, has_reference_environment: bool) -> bool:
     """Whether a first run may end before its last window: the lower end of its interval raises no suspicion.
 
     The verdict on it is `judge`'s. Only good news stops a run early: stopping on bad news multiplies the false alarms.
     """
-    baseline, noise = reference.baseline, reference.noise
+    baseline, noise = target.baseline, target.noise
     if baseline is None or noise is None:
         return False
     error = screen_error(noise.between_runs, baseline.runs)
-    change = run.log_rate - math.log(baseline.reference)
+    change = run.log_rate - math.log(baseline.value)
     to_be_found = TO_BE_FOUND if has_reference_environment else math.inf
     return change - _UNSURE * run.error >= -suspicion(accepted_slowdown(tolerance), error, to_be_found)
 
@@ -169,7 +167,7 @@ def _by_itself(evidence: Evidence) -> Evidence:
         past=(),
         has_reference_environment=False,
     )
-    if evidence.reference.against is not Against.EARLIER_SESSIONS:
+    if evidence.target.against is not Against.EARLIER_SESSIONS:
         return alone
     return replace(alone, max_runs=min(MOST_RUNS, evidence.max_runs or MOST_RUNS))
 
@@ -190,18 +188,18 @@ class _Case:
     baseline: Baseline
     noise: Noise
     sign: int
-    learnt: LearntReference
+    learnt: LearntBaseline
     by_runs: Confirmation
     confirmation: Confirmation | PairsTest
     is_shared: bool
 
     @classmethod
     def of(cls, evidence: Evidence, drift: CommonDrift, baseline: Baseline, noise: Noise, sign: int) -> _Case:
-        scale, target = evidence.scale, baseline.reference
+        scale, target = evidence.scale, baseline.value
         has_pairs, directions = evidence.has_pairs, len(evidence.figure.signs)
         noise = scale.noise(noise, target)
         past = () if has_pairs else evidence.past  # today's pairs need no history
-        learnt = learnt_reference(noise, baseline.runs, past, evidence.variance.mean)
+        learnt = learnt_baseline(noise, baseline.runs, past, evidence.variance.mean)
         expected = scale.expected(target, drift.log, learnt.offset)
         changes = [sign * (position - expected) for position in evidence.positions]
         accepted = scale.accepted(target)
@@ -220,7 +218,7 @@ class _Case:
             tests=evidence.tests * directions,
             max_runs=evidence.max_runs,
             to_be_found=scale.to_be_found if has_pairs else math.inf,
-            warns_only=evidence.reference.if_slower is Consequence.WARNS,
+            warns_only=evidence.target.if_slower is Consequence.WARNS,
         )
         if not has_pairs:
             return cls(evidence, drift, baseline, noise, sign, learnt, runs, runs, is_shared)
@@ -232,7 +230,7 @@ class _Case:
         """Not worse; maybe better."""
         if self.by_runs.middle <= self.rise:
             return self.unless_blind(Outcome.PASS, self.by_runs.good_reason)
-        if self.evidence.reference.is_floor:
+        if self.evidence.target.is_floor:
             return self.verdict(Outcome.PASS, Reason.ABOVE_FLOOR)
         return self.verdict(Outcome.IMPROVED, Reason.BETTER)
 
@@ -257,7 +255,7 @@ class _Case:
         """The rise of the runs from which they are better than the tolerance and noise explain."""
         error = self.by_runs.error(len(self.by_runs.changes))
         share = FALSE_ALARMS / max(self.evidence.tests, 1)
-        accepted = self.evidence.scale.accepted_rise(self.baseline.reference)
+        accepted = self.evidence.scale.accepted_rise(self.baseline.value)
         return max(accepted, quantile(self.noise.degrees_of_freedom, share) * error)
 
     @property
@@ -274,23 +272,23 @@ class _Case:
     def expected(self) -> float:
         """The value that a run is expected to have."""
         if self.evidence.values is None:
-            return self.baseline.reference * math.exp(self.drift.log + self.learnt.offset)
-        return self.evidence.scale.expected(self.baseline.reference, self.drift.log, self.learnt.offset)
+            return self.baseline.value * math.exp(self.drift.log + self.learnt.offset)
+        return self.evidence.scale.expected(self.baseline.value, self.drift.log, self.learnt.offset)
 
     @property
     def between_sessions(self) -> float:
         """The standard deviation that sessions are expected to add, on the figure's scale."""
-        return self.evidence.scale.of_sessions(self.evidence.variance.mean, self.baseline.reference)
+        return self.evidence.scale.of_sessions(self.evidence.variance.mean, self.baseline.value)
 
     def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
         """The verdict with the numbers that led to it."""
         evidence, found, scale = self.evidence, self.confirmation, self.evidence.scale
         is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
         has_pairs = evidence.has_pairs and evidence.target_of_pairs is not None
-        target = evidence.target_of_pairs if has_pairs else self.baseline.reference
+        target = evidence.target_of_pairs if has_pairs else self.baseline.value
         worst = scale.value_at(self.expected, -self.sign * self.by_runs.suspicion(1)) if scale.is_bounded else None
         has_best = self.rise <= NO_RISE if scale.is_logarithm else math.isfinite(self.rise)
-        is_open = evidence.reference.is_floor or not has_best
+        is_open = evidence.target.is_floor or not has_best
         best = None if is_open else scale.value_at(self.expected, self.sign * self.rise)
         return Verdict(
             outcome=outcome,
@@ -301,8 +299,8 @@ class _Case:
             places=evidence.places,
             rule=Rule.REFERENCE_ENVIRONMENT if evidence.has_pairs else Rule.BASELINE,
             baseline=self.baseline,
-            is_floor=evidence.reference.is_floor,
-            change=scale.change(evidence.value, self.baseline.reference),
+            is_floor=evidence.target.is_floor,
+            change=scale.change(evidence.value, self.baseline.value),
             confirmed_change=scale.shown(self.sign * found.middle) if is_confirmed else None,
             confirmed_from=target if is_confirmed else None,
             lower=worst if self.sign > 0 else best,

@@ -77,8 +77,8 @@ def correction(change: float, rows: int) -> float:
 
 
 def corrected(row: Baseline, log: float) -> Baseline:
-    """The row with this added to the logarithm of its reference."""
-    return replace(row, reference=float(f"{row.reference * math.exp(log):.6g}")) if log else row
+    """The row with this added to the logarithm of its value."""
+    return replace(row, value=float(f"{row.value * math.exp(log):.6g}")) if log else row
 
 
 def wants(runs: Sequence[RunValue], least: int) -> Wants:
@@ -134,7 +134,7 @@ def baseline_of(measurement: Measurement) -> Baseline:
     left_out = "  ".join(f"{math.exp(rate):.5g}" for rate in runs if rate not in kept)
     return _row(
         measurement,
-        reference=float(f"{math.exp(hodges_lehmann(kept)):.5g}"),
+        value=float(f"{math.exp(hodges_lehmann(kept)):.5g}"),
         runs=len(kept),
         unit=measurement.throughput.unit,
         between_runs=float(f"{statistics.stdev(kept):.3g}"),
@@ -187,16 +187,16 @@ def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
     if refusal := _too_noisy(measurement, figure, known):
         raise refusal.at(_shown(measurement))
     kept = _kept(figure, known)
-    reference, spread = hodges_lehmann(kept), statistics.stdev(kept)
+    value, spread = hodges_lehmann(kept), statistics.stdev(kept)
     try:
         return _row(
             measurement,
             figure.name,
-            reference=float(f"{reference:.6g}"),
+            value=float(f"{value:.6g}"),
             runs=len(kept),
             unit=figure.unit or "",
             # Near 0 a fraction says nothing, and the absolute tolerance is all that counts.
-            between_runs=float(f"{spread / abs(reference):.3g}") if spread < abs(reference) else None,
+            between_runs=float(f"{spread / abs(value):.3g}") if spread < abs(value) else None,
             note=f"{READ}{places[0]}" if places[0] else "",
         )
     except BaselineError as error:
@@ -214,8 +214,8 @@ def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
 def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]) -> BaselineRefused | None:
     """Why the values make no row; None if they do."""
     kept = _kept(figure, values)
-    reference, spread = hodges_lehmann(kept), statistics.stdev(kept)
-    accepted = figure.accepted(reference)
+    value, spread = hodges_lehmann(kept), statistics.stdev(kept)
+    accepted = figure.accepted(value)
     each = "  ".join(f"{value:.6g}" for value in values) + f" {figure.unit}"
     if figure.name == LOSS and isinstance(measurement.workload, Workload) and max(kept) - min(kept) > accepted:
         return BaselineRefused(
@@ -224,7 +224,7 @@ def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]
             "tolerance, Figure('loss', tolerance=...), or leave it out of also=",
         )
     smallest = detectable(accepted, screen_error(spread, len(kept)))
-    if smallest > max(2 * accepted, TOO_NOISY_TO_GATE * abs(reference)):
+    if smallest > max(2 * accepted, TOO_NOISY_TO_GATE * abs(value)):
         return BaselineRefused(
             f"{figure.name} is too noisy for a baseline, which was left as it is: its runs gave {each}, so a change "
             f"below {smallest:.3g} {figure.unit} would not be detected",

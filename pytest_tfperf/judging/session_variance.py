@@ -10,7 +10,7 @@ from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.verdict import Noise, Outcome
 from pytest_tfperf.judging.common_drift import MIN_TESTS
-from pytest_tfperf.judging.thresholds import reference_variance
+from pytest_tfperf.judging.thresholds import baseline_variance
 
 GRID = tuple(step / 1000 for step in range(51))
 """The standard deviations that are weighed against each other: 0 to 5 % by 0.1 %."""
@@ -32,7 +32,7 @@ _UPPER_OF_FEW_TESTS = 0.5
 _UPPER_OF_SHARED = 0.95  # for a test that is as slow as the others: the session is the likely cause
 
 _SESSIONS_NOT_LEARNT = 3  # the latest may hold the very loss that is looked for
-_SESSIONS_LEARNT = 10  # then the reference is frozen: one that followed for ever would follow a slow decline
+_SESSIONS_LEARNT = 10  # then the baseline is frozen: one that followed for ever would follow a slow decline
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ class SessionVariance:
 
 
 @dataclass(frozen=True, slots=True)
-class LearntReference:
-    """The committed reference, refined by good sessions.
+class LearntBaseline:
+    """The committed baseline, refined by good sessions.
 
     Args:
-        offset: what to add to the log of the committed reference.
+        offset: what to add to the log of the committed baseline.
         runs_variance: what the runs behind it leave uncertain, in units of the variance between runs.
         sessions_variance: what the sessions behind it leave uncertain, in units of the variance between sessions.
     """
@@ -110,19 +110,19 @@ def session_variance(
     )
 
 
-def learnt_reference(noise: Noise, baseline_runs: int, past: Sequence[SessionChanges], sigma: float) -> LearntReference:
-    """The weighted mean of the committed reference and the first ten good sessions, oldest first in `past`.
+def learnt_baseline(noise: Noise, baseline_runs: int, past: Sequence[SessionChanges], sigma: float) -> LearntBaseline:
+    """The weighted mean of the committed baseline and the first ten good sessions, oldest first in `past`.
 
     The last three sessions don't count, as they may hold a loss that is not confirmed yet. A single figure, such as a
     document's, stays as it is. Weights are inverse variances, with `sigma` between sessions.
     """
-    parts = [(0.0, reference_variance(baseline_runs))]
+    parts = [(0.0, baseline_variance(baseline_runs))]
     if baseline_runs > 1:
         good = [s for s in past[:-_SESSIONS_NOT_LEARNT] if s.outcome is Outcome.PASS and s.changes]
         parts += [(hodges_lehmann(s.changes), 1 / len(s.changes)) for s in good[:_SESSIONS_LEARNT]]
     weights = [1 / (noise.between_runs**2 * variance + sigma**2) for _, variance in parts]
     shares = [weight / math.fsum(weights) for weight in weights]
-    return LearntReference(
+    return LearntBaseline(
         offset=math.fsum(share * change for share, (change, _) in zip(shares, parts, strict=True)),
         runs_variance=math.fsum(share**2 * variance for share, (_, variance) in zip(shares, parts, strict=True)),
         sessions_variance=math.fsum(share**2 for share in shares),
@@ -148,7 +148,7 @@ def _log_likelihood(
     session in doubt does not end it, and counts as any other.
     Otherwise each large loss would widen the thresholds of all tests, and a lasting one would hide itself.
     """
-    row, uncertain = 0.0, between_runs**2 * reference_variance(baseline_runs) + sigma**2
+    row, uncertain = 0.0, between_runs**2 * baseline_variance(baseline_runs) + sigma**2
     total, before = 0.0, None
     for change, runs, outcome in seen:
         own = between_runs**2 / runs + sigma**2

@@ -25,9 +25,9 @@ from pytest_tfperf.judging.thresholds import (
     MEDIAN_VARIANCE,
     accepted_rise,
     accepted_slowdown,
+    baseline_variance,
     is_blind,
     quantile,
-    reference_variance,
 )
 from pytest_tfperf.judging.unevenness import bias
 
@@ -179,11 +179,11 @@ def _has_other_software(one: ReferencePairs) -> bool:
 
 def _machine_change(one: ReferencePairs) -> float:
     rates = [run_value(pair.a).log_rate for pair in one.pairs]
-    return hodges_lehmann(rates) - math.log(one.baseline.reference)
+    return hodges_lehmann(rates) - math.log(one.baseline.value)
 
 
 def _machine_variance(one: ReferencePairs) -> float:
-    return one.noise.between_runs**2 * (1 / len(one.pairs) + reference_variance(one.baseline.runs))
+    return one.noise.between_runs**2 * (1 / len(one.pairs) + baseline_variance(one.baseline.runs))
 
 
 def _error(variances: Sequence[float]) -> float:

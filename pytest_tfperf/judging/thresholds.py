@@ -61,14 +61,14 @@ def detectable(accepted: float, error: float) -> float:
     return suspicion(accepted, error) + DETECTION * error
 
 
-def reference_variance(runs: int) -> float:
+def baseline_variance(runs: int) -> float:
     """The variance of a baseline, the Hodges-Lehmann median of its runs, in variances between runs."""
     return MEDIAN_VARIANCE / runs if runs > 1 else 1.0
 
 
 def screen_error(between_runs: float, baseline_runs: int) -> float:
     """The standard error of the difference between one run and a baseline of so many runs."""
-    return between_runs * math.sqrt(1 + reference_variance(baseline_runs))
+    return between_runs * math.sqrt(1 + baseline_variance(baseline_runs))
 
 
 @cache

@@ -16,8 +16,8 @@ from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import mean_square
-from pytest_tfperf.judging.reference import Reference, provisional_baseline, reference_for
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
+from pytest_tfperf.judging.target import Target, provisional_baseline, target_for
 from pytest_tfperf.judging.thresholds import TOO_NOISY_TO_GATE
 
 _RUNS_RECORDED = 5
@@ -34,20 +34,20 @@ def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) 
     if not unrecorded:
         return None
     judged = [m.verdict for m in unrecorded if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS]
-    today = [(m, reference) for m in unrecorded if _is_telling(m) and (reference := _as_reference(m)) is not None]
+    today = [(m, target) for m in unrecorded if _is_telling(m) and (target := _as_target(m)) is not None]
 
-    def detectable(variance: SessionVariance, as_row: Callable[[Reference], Reference]) -> float | None:
+    def detectable(variance: SessionVariance, as_row: Callable[[Target], Target]) -> float | None:
         return _median(
             judge(
                 Evidence(
                     throughput=m.throughput,
-                    reference=as_row(reference),
+                    target=as_row(target),
                     tolerance=tolerance,
                     variance=variance,
                     tests=len(unrecorded),
                 )
             ).min_detectable_slowdown
-            for m, reference in today
+            for m, target in today
         )
 
     recorded = detectable(session_variance(tests=len(unrecorded)), _recorded)
@@ -58,7 +58,7 @@ def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) 
         within_runs=_median(run.error for m in unrecorded for run in m.throughput.runs),
         between_runs=_pooled(v.baseline for v in judged),
         # Against earlier sessions the drift common to all tests is not taken out, as where tests are few.
-        detectable=detectable(session_variance(tests=0), lambda reference: reference),
+        detectable=detectable(session_variance(tests=0), lambda target: target),
         detectable_recorded=recorded,
         too_noisy_to_record=recorded is not None and recorded > TOO_NOISY_TO_GATE,
     )
@@ -82,21 +82,21 @@ def _is_telling(m: Measurement) -> bool:
     return any(math.isfinite(run.error) for run in m.throughput.runs)
 
 
-def _as_reference(m: Measurement) -> Reference | None:
-    """The reference it was judged against, else the reference that it gives the next session; None for neither."""
+def _as_target(m: Measurement) -> Target | None:
+    """The target it was judged against, else the target that it gives the next session; None for neither."""
     if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS:
-        return Reference(m.verdict.baseline, noise=m.verdict.noise)
+        return Target(m.verdict.baseline, noise=m.verdict.noise)
     today = EarlierMeasurement.of(m)
     if not today.runs or "injected_slowdown" in m.environment:
         return None
     rows = {m.key: provisional_baseline(m.machine, m.key, [today])}
-    return reference_for({}, (), m.machine, m.key, gpu_fp32_tflops=None, provisional=rows)
+    return target_for({}, (), m.machine, m.key, gpu_fp32_tflops=None, provisional=rows)
 
 
-def _recorded(reference: Reference) -> Reference:
-    assert reference.baseline is not None, "made from a measurement"
-    row = replace(reference.baseline, provenance=Provenance.MEASURED, runs=max(_RUNS_RECORDED, reference.baseline.runs))
-    return replace(reference, baseline=row)
+def _recorded(target: Target) -> Target:
+    assert target.baseline is not None, "made from a measurement"
+    row = replace(target.baseline, provenance=Provenance.MEASURED, runs=max(_RUNS_RECORDED, target.baseline.runs))
+    return replace(target, baseline=row)
 
 
 def _pooled(rows: Iterable[Baseline | None]) -> float | None:

@@ -71,12 +71,12 @@ def figure_fact(verdict: Verdict) -> str:
     place = f" {verdict.places[0]}" if len(verdict.places) == 1 else ""
     text = f"{name} {written(figure, verdict.value)}{f' of {verdict.rank}' if verdict.rank else ''}{place}"
     if verdict.reason is Reason.OTHER_UNIT and verdict.baseline is not None:
-        return f"{text}, and its baseline is {written_in(verdict.baseline.unit, verdict.baseline.reference)}"
+        return f"{text}, and its baseline is {written_in(verdict.baseline.unit, verdict.baseline.value)}"
     if verdict.reason is Reason.BEYOND_LIMIT and figure.limit is not None:
         return f"{text}, beyond its limit of {written(figure, figure.limit)}"
     if not math.isfinite(verdict.value):
-        reference = _reference(verdict)
-        return text if reference is None else f"{text}, and not {written(figure, reference)}"
+        target = _target(verdict)
+        return text if target is None else f"{text}, and not {written(figure, target)}"
     change = _change_in_words(verdict)
     return f"{text}, {change}" if change else text
 
@@ -92,8 +92,8 @@ def _change_in_words(verdict: Verdict) -> str:
     if confirmed is not None and target is not None:
         return f"{_compared(figure, confirmed, target)} than in the reference environment"
     if change is not None and verdict.baseline is not None:
-        reference = verdict.baseline.reference
-        return f"{_compared(figure, change, reference)} than {written(figure, reference)}"
+        target = verdict.baseline.value
+        return f"{_compared(figure, change, target)} than {written(figure, target)}"
     return "without a baseline" if verdict.outcome is Outcome.NO_BASELINE else ""
 
 
@@ -171,7 +171,7 @@ def _outcome(verdict: Verdict) -> str:
 def _cells(verdict: Verdict) -> dict[str, str | None]:
     return {
         "value": None if verdict.value is None else written(verdict.figure, verdict.value),
-        "baseline": written_in(verdict.baseline.unit, verdict.baseline.reference) if verdict.baseline else None,
+        "baseline": written_in(verdict.baseline.unit, verdict.baseline.value) if verdict.baseline else None,
         "change": _signed(verdict),
         "fails from": _fails_from(verdict),
     }
@@ -199,7 +199,7 @@ def figure_properties(m: Measurement) -> dict[str, str | float | None]:
         properties |= {
             name: verdict.value,
             f"{name}.outcome": None if verdict.outcome is None else verdict.outcome.value,
-            f"{name}.{'a' if verdict.rule is Rule.OTHER_SIDE else 'baseline'}": _reference(verdict),
+            f"{name}.{'a' if verdict.rule is Rule.OTHER_SIDE else 'baseline'}": _target(verdict),
             f"{name}.confirmed_change": _as_fraction(verdict, verdict.confirmed_change),
         }
     return properties
@@ -234,26 +234,26 @@ def _why_not_measured(figure: Figure) -> str:
     return "not measured"
 
 
-def _compared(figure: Figure, change: float, reference: float) -> str:
-    """Write a change as "9 % more", or in the figure's unit where the reference is 0."""
+def _compared(figure: Figure, change: float, target: float) -> str:
+    """Write a change as "9 % more", or in the figure's unit where the target is 0."""
     more, less = figure.more_and_less
-    size = percent(change / reference) if reference else written(figure, abs(change))
+    size = percent(change / target) if target else written(figure, abs(change))
     return f"{size} {more if change >= 0 else less}"
 
 
 def _signed(verdict: Verdict) -> str | None:
-    if verdict.change is None or not math.isfinite(verdict.change) or _reference(verdict) is None:
+    if verdict.change is None or not math.isfinite(verdict.change) or _target(verdict) is None:
         return None
     fraction = _as_fraction(verdict, verdict.change)
     return f"{verdict.change:+.3g}" if fraction is None else f"{100 * fraction:+z.1f} %"
 
 
 def _as_fraction(verdict: Verdict, difference: float | None) -> float | None:
-    reference = abs(_reference(verdict) or 0.0)
-    return difference / reference if reference and difference is not None else None
+    target = abs(_target(verdict) or 0.0)
+    return difference / target if target and difference is not None else None
 
 
-def _reference(verdict: Verdict) -> float | None:
+def _target(verdict: Verdict) -> float | None:
     """Return the value that its change is from: the baseline, or side a's."""
     if verdict.rule is Rule.OTHER_SIDE:
         return verdict.confirmed_from
@@ -272,7 +272,7 @@ def _fails_from(verdict: Verdict) -> str | None:
     if verdict.figure.better is Better.SAME:
         return f"+-{written(verdict.figure, verdict.threshold)}"
     sign = -1 if verdict.figure.better is Better.HIGHER else 1
-    return written(verdict.figure, verdict.baseline.reference + sign * verdict.threshold)
+    return written(verdict.figure, verdict.baseline.value + sign * verdict.threshold)
 
 
 def _threshold(verdict: Verdict, row: Baseline | None) -> str:
@@ -281,9 +281,9 @@ def _threshold(verdict: Verdict, row: Baseline | None) -> str:
     if row is None or verdict.threshold is None:
         return f"fails {'below' if figure.better is Better.HIGHER else 'above'} its {limit}"
     accepted = _tolerance(figure)
-    if verdict.threshold > 1.001 * figure.accepted(row.reference):
+    if verdict.threshold > 1.001 * figure.accepted(row.value):
         accepted += f", widened to {written(figure, verdict.threshold)} by noise"
-    against = f"baseline {written(figure, row.reference)}"
+    against = f"baseline {written(figure, row.value)}"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         way = _WAYS[Better(figure.better or "")]
         start = f"fails from {written(figure, verdict.threshold)} {way} reference environment"

@@ -110,7 +110,7 @@ def kind_of(m: Measurement) -> str:
     """
     verdict = m.verdict
     is_of_rate = verdict is not None and verdict.is_decided and verdict.outcome is m.outcome
-    return reference_kind(verdict) if verdict is not None and is_of_rate else ""
+    return target_kind(verdict) if verdict is not None and is_of_rate else ""
 
 
 def outcome_alone(m: Measurement) -> str:
@@ -120,7 +120,7 @@ def outcome_alone(m: Measurement) -> str:
     return m.outcome.value if m.outcome and m.is_decided else "undecided"
 
 
-def reference_kind(verdict: Verdict) -> str:
+def target_kind(verdict: Verdict) -> str:
     """Return the kind of a verdict's baseline if it is not a recorded row: "provisional" or "floor"."""
     return "" if verdict.against in (None, Against.BASELINE) else str(verdict.against)
 
@@ -164,7 +164,7 @@ def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
         "topology": m.topology,
         heading: rate_cell(t, heading) if is_valid else None,
         "+/-": rate(t.uncertainty) if is_valid and t.windows >= _LEAST_WINDOWS else None,
-        "baseline": rate(baseline.reference) if baseline else None,
+        "baseline": rate(baseline.value) if baseline else None,
         "change": _written(verdict.change if verdict else None, change),
         "confirmed": _written(verdict.confirmed_change if verdict else None, change),
         "fails at": _fails_at(verdict),
@@ -197,7 +197,7 @@ def _fails_at(verdict: Verdict | None) -> str | None:
 
 def _document(row: Baseline, here: str) -> str:
     """Write a document's figure, with its machine in brackets if it is not this machine."""
-    return rate(row.reference) + ("" if row.machine == here else f" ({row.machine})")
+    return rate(row.value) + ("" if row.machine == here else f" ({row.machine})")
 
 
 def measurement_json(m: Measurement) -> dict[str, object]:

@@ -108,14 +108,14 @@ def headline(measurement: Measurement) -> str:
         return f"{text}; {verdict.why}"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         text += f", {compared(verdict.confirmed_change)} the reference environment"
-    return f"{text}, {compared(verdict.change)} {_reference(verdict, verdict.baseline)}"
+    return f"{text}, {compared(verdict.change)} {_target(verdict, verdict.baseline)}"
 
 
-def _reference(verdict: Verdict, row: Baseline, unit: str = "") -> str:
+def _target(verdict: Verdict, row: Baseline, unit: str = "") -> str:
     """Return the target that a throughput was compared with, as it follows "slower than"."""
     floor = "the floor of " if verdict.is_floor else ""
     against = f" (against {row.source})" if verdict.against is Against.EARLIER_SESSIONS else ""
-    return f"{floor}{rate(row.reference)}{unit}{against}"
+    return f"{floor}{rate(row.value)}{unit}{against}"
 
 
 def in_brief(measurement: Measurement) -> str:
@@ -132,7 +132,7 @@ def in_brief(measurement: Measurement) -> str:
         return f"{verdict.outcome}: {rate(t.examples_per_sec)} {t.unit}/s"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         return f"{verdict.outcome}: {compared(verdict.confirmed_change)} the reference environment"
-    return f"{verdict.outcome}: {compared(verdict.change)} {_reference(verdict, verdict.baseline, f' {t.unit}/s')}"
+    return f"{verdict.outcome}: {compared(verdict.change)} {_target(verdict, verdict.baseline, f' {t.unit}/s')}"
 
 
 def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
@@ -142,7 +142,7 @@ def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     elif row is None:
         yield from breakdown_lines(m.breakdown, m.throughput)
     else:
-        expected = verdict.expected or row.reference
+        expected = verdict.expected or row.value
         if (id := m.workload.id) != shown_name(id, m.name):
             yield Line(f"{id}    (its key in files)", "workload")
         yield Line(_threshold(verdict, row, expected), "threshold")
@@ -212,10 +212,10 @@ def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         return f"fails from {percent(threshold)} slower than the reference environment    ({accepted})"
     kind = row.source if verdict.against is Against.EARLIER_SESSIONS else verdict.against
-    reference = f"{kind} {rate(row.reference)}"
-    if rate(expected) != rate(row.reference):
-        reference += f", expected in this session {rate(expected)}"
-    return f"{verdict.if_slower} below {rate(expected * (1 - threshold))}    ({reference}, {accepted})"
+    target = f"{kind} {rate(row.value)}"
+    if rate(expected) != rate(row.value):
+        target += f", expected in this session {rate(expected)}"
+    return f"{verdict.if_slower} below {rate(expected * (1 - threshold))}    ({target}, {accepted})"
 
 
 def _baseline(verdict: Verdict, row: Baseline) -> str:

@@ -239,9 +239,9 @@ def _clauses(verdicts: Sequence[SessionVerdict]) -> list[str]:
 
 
 def _clause(verdict: SessionVerdict, names_machine: bool) -> str:
-    subject, reference = _SUBJECTS[verdict.kind]
+    subject, target = _SUBJECTS[verdict.kind]
     where = f" on {verdict.machine}" if names_machine else ""
-    figure = "" if verdict.change is None else f" ({compared(verdict.change)} {reference})"
+    figure = "" if verdict.change is None else f" ({compared(verdict.change)} {target})"
     return f"{subject}{where} {verdict.outcome}{figure}"
 
 

@@ -229,8 +229,8 @@ def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
         yield f"{m.test}: its baseline was {row.load}{means}"
 
 
-def _reference(row: Baseline) -> str:
-    return written_in(row.unit, row.reference) if row.key.figure else rate(row.reference)
+def _value(row: Baseline) -> str:
+    return written_in(row.unit, row.value) if row.key.figure else rate(row.value)
 
 
 def _recorded(changed: BaselineUpdate, name: str) -> dict[str, str | None]:
@@ -240,9 +240,9 @@ def _recorded(changed: BaselineUpdate, name: str) -> dict[str, str | None]:
         "workload": name,
         "topology": new.key.topology,
         "figure": new.key.figure,
-        "old": _reference(old) if old else "new",
-        "new": _reference(new),
-        "change": change(new.reference / old.reference - 1) if old and old.reference else None,
+        "old": _value(old) if old else "new",
+        "new": _value(new),
+        "change": change(new.value / old.value - 1) if old and old.value else None,
         "between runs": None if new.between_runs is None else percent(new.between_runs),
     }
 
@@ -283,7 +283,8 @@ def required(group: UnrecordedTests, *, baselines: str) -> str:
 
 def _fact(group: UnrecordedTests, baselines: str) -> str:
     rest = group.tests - group.judged
-    parts = [f"{rest} measured and not judged, because no earlier session here serves as a reference"] if rest else []
+    why = "no earlier session here gives a provisional baseline"
+    parts = [f"{rest} measured and not judged, because {why}"] if rest else []
     if group.judged:
         parts.append(f"{group.judged} judged against earlier sessions here (provisional), which warn and never fail")
     return f"without a row in {baselines}: {'; '.join(parts)}"
@@ -312,7 +313,7 @@ def _disturbed(group: UnrecordedTests) -> Iterator[Line]:
         return
     kinds = Counter(group.disturbances).most_common()
     text = f"{len(group.disturbances)} of {group.tests} ({', '.join(kind for kind, _ in kinds)}), which are no "
-    yield Line(f"{text}reference for the next session: {ADVICE[kinds[0][0]]}", "disturbed")
+    yield Line(f"{text}provisional baseline for the next session: {ADVICE[kinds[0][0]]}", "disturbed")
 
 
 def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
@@ -322,7 +323,7 @@ def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
         return
     machine = Counter(row.machine for _, row in published).most_common(1)[0][0]
     alike = [(m, row) for m, row in published if row.machine == machine]
-    times = sorted(m.throughput.examples_per_sec / row.reference for m, row in alike)
+    times = sorted(m.throughput.examples_per_sec / row.value for m, row in alike)
     spread = f"{times[0]:.2f}" + (f" to {times[-1]:.2f}" if len(times) > 1 else "")
     text = f"{spread} times the {counted(len(alike), 'published figure')} of {machine} for these workloads"
     yield Line(text, "documents")
@@ -332,7 +333,7 @@ def _documents(measurements: Sequence[Measurement]) -> Iterator[Line]:
 
 def _comparable(published: Sequence[_Published]) -> list[tuple[_Published, _Published]]:
     """Return pairs that differ in either topology or workload, with the larger published figure second."""
-    in_order = sorted(published, key=lambda measured: measured[1].reference)
+    in_order = sorted(published, key=lambda measured: measured[1].value)
     pairs = combinations(in_order, 2)
     return [(a, b) for a, b in pairs if (a[0].workload == b[0].workload) != (a[0].topology == b[0].topology)]
 
@@ -343,4 +344,4 @@ def _ratio(base: _Published, measured: _Published) -> str:
     names = shown_names((side.workload.id, side.name) for side in (over, m))
     what = f"{names[m.workload.id, m.name]} on {m.topology} over "
     what += over.topology if m.workload == over.workload else names[over.workload.id, over.name]
-    return f"{what}: {here:.2f} here, {row.reference / over_row.reference:.2f} there"
+    return f"{what}: {here:.2f} here, {row.value / over_row.value:.2f} there"

@@ -12,7 +12,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.reference import MOST_MEASUREMENTS, provisional_baselines
+from pytest_tfperf.judging.target import MOST_MEASUREMENTS, provisional_baselines
 from pytest_tfperf.session.this_machine import ThisMachine
 
 

@@ -12,7 +12,7 @@ from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.new_baselines import CONTROLS
 from pytest_tfperf.judging.pairs import MOST_PAIRS
-from pytest_tfperf.judging.reference import MOST_RUNS
+from pytest_tfperf.judging.target import MOST_RUNS
 from pytest_tfperf.session.session import Session
 
 # Where the history knows no test: mostly the start, compilation, and the step's profile.

@@ -20,7 +20,7 @@ from pytest_tfperf.core.settings import WorkerStart
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.judging.reference import floor_rate, memory_rate, reference_for
+from pytest_tfperf.judging.target import floor_rate, memory_rate, target_for
 from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 from pytest_tfperf.revisions.git import commit_of
 from pytest_tfperf.session.earlier_sessions import EarlierSessions
@@ -28,7 +28,7 @@ from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.session_judge import SessionJudge
 from pytest_tfperf.session.this_machine import ThisMachine
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import Launcher, Nodes, References
+from pytest_tfperf.workers.launcher import Launcher, Nodes, ReferenceEnvironments
 from pytest_tfperf.workers.local import LocalLauncher
 
 
@@ -70,7 +70,7 @@ class Launchers:
         return [remark for checkout in checkouts for remark in checkout.own_code.remarks]
 
     @cached_property
-    def references(self) -> References | None:
+    def references(self) -> ReferenceEnvironments | None:
         """The reference environments that suspected slowdowns are confirmed in."""
         settings = self._context.settings
         hooks = features().hooks(settings, lambda feature: feature.references)
@@ -174,7 +174,7 @@ class Measuring:
         rows, published = baselines.load(topology.machine), baselines.published_like(key)
         # The nightly gate requires rows, so nothing stands in for one.
         is_provisional = key not in rows and not settings.require_baseline
-        reference = reference_for(
+        target = target_for(
             rows,
             published,
             topology.machine,
@@ -184,15 +184,15 @@ class Measuring:
             provisional=self.earlier.provisional_baselines(topology) if is_provisional else {},
         )
         may_move = not isinstance(workload, Command) or workload.runs_this_python
-        may_move = may_move and reference.is_own_row
-        other = references.launcher_for(reference.baseline) if references and may_move else None
+        may_move = may_move and target.is_own_row
+        other = references.launcher_for(target.baseline) if references and may_move else None
         return Task(
             test=test,
             index=index,
             topology=topology,
             plan=plan,
             side=Side(workload=workload, launcher=self.launchers.here, slowdown=settings.inject_slowdown, name=name),
-            reference_side=None if other is None else Side(workload=workload, launcher=other, name=name),
-            reference=reference,
-            tolerance=reference.tolerance(tolerance, Tolerance.of(settings.tolerance)),
+            reference_environment=None if other is None else Side(workload=workload, launcher=other, name=name),
+            target=target,
+            tolerance=target.tolerance(tolerance, Tolerance.of(settings.tolerance)),
         )

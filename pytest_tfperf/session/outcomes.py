@@ -134,7 +134,7 @@ class Outcomes:
         return [line for result in results for line in (Line(""), *message(result, command))][1:]
 
     def _warning(self, result: Measurement) -> list[Line]:
-        """The message; in one line where the reference is only provisional, because it needs no action today."""
+        """The message; in one line where the baseline is only provisional, because it needs no action today."""
         verdict = None if bad_figures(result) else result.verdict
         if verdict and verdict.if_slower is Consequence.WARNS:
             rerun = self.session.settings.rerun.of(self.test)

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.controls import Controls
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.core.settings import Settings
-    from pytest_tfperf.workers.launcher import References
+    from pytest_tfperf.workers.launcher import ReferenceEnvironments
 
 
-def before_recording(settings: Settings, references: References | None) -> list[str]:
+def before_recording(settings: Settings, references: ReferenceEnvironments | None) -> list[str]:
     """Refuse a machine that other work disturbs; gives remarks on what is recorded all the same.
 
     Raises:

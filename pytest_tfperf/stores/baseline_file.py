@@ -27,11 +27,11 @@ FIGURE: Final = "figure"
 """A column that only files with rows of other figures than throughputs have."""
 
 COLUMNS: Final = (
-    *("workload", "topology", "reference", "lower", "upper", "unit", "runs", "between_runs", "provenance", "source"),
+    *("workload", "topology", "value", "lower", "upper", "unit", "runs", "between_runs", "provenance", "source"),
     *("date", "gpu", "gpu_fp32_tflops", "lock", "commit", "environment", "note"),
 )
 _WITH_FIGURES: Final = (*COLUMNS[:2], FIGURE, *COLUMNS[2:])
-_NUMBERS: Final = ("reference", "lower", "upper", "runs", "between_runs", "gpu_fp32_tflops")
+_NUMBERS: Final = ("value", "lower", "upper", "runs", "between_runs", "gpu_fp32_tflops")
 _TEXTS: Final = ("source", "date", "gpu", "lock", "commit", "environment", "note")
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf", re.ASCII)
@@ -153,11 +153,11 @@ def _row(cell: Mapping[str, str], machine: str) -> Baseline:
     if cell["provenance"] not in _WRITTEN:
         given = cell["provenance"]
         raise BaselineError(unknown("provenance", given), next_step=known_names(given, _WRITTEN))
-    if not cell["reference"]:
+    if not cell["value"]:
         what = figure or cell["unit"]
-        raise BaselineError(f"no reference: write {what}, or delete the row where nothing was measured")
+        raise BaselineError(f"no value: write {what}, or delete the row where nothing was measured")
     if not re.fullmatch(r"[0-9]{1,9}", cell["runs"]):
-        raise BaselineError(f"runs {cell['runs']!r} is not a count: write how many runs the reference rests on")
+        raise BaselineError(f"runs {cell['runs']!r} is not a count: write how many runs the value rests on")
     numbers = {column: _number(cell, column) for column in _NUMBERS}
     parse_subject(cell["workload"])
     require_topology(cell["topology"])
@@ -213,9 +213,9 @@ def require_plausible(row: Baseline, today: date | None = None) -> None:
 
 def _require_reference(row: Baseline) -> None:
     low, high = _RATES
-    size = abs(row.reference)
+    size = abs(row.value)
     if size > high or (not row.key.figure and size < low):
-        raise BaselineError(f"reference {row.reference:g} is none that can be measured: correct it, or delete the row")
+        raise BaselineError(f"value {row.value:g} is none that can be measured: correct it, or delete the row")
     if not row.key.figure:
         if not any(map(str.isalpha, row.unit)):
             raise BaselineError(f"unit {row.unit}/s: write the word for what is counted, as in images/s")
@@ -223,13 +223,13 @@ def _require_reference(row: Baseline) -> None:
     if (figure := Figure(row.key.figure)).is_measured:
         if row.unit != (unit := figure.unit):
             raise BaselineError(f"unit {row.unit!r}: {row.key.figure} is in {unit or 'no unit'}")
-        if row.reference <= 0:
-            raise BaselineError(f"reference {row.reference:g}: {row.key.figure} is above 0 {unit}".rstrip())
+        if row.value <= 0:
+            raise BaselineError(f"value {row.value:g}: {row.key.figure} is above 0 {unit}".rstrip())
 
 
 def _require_runs(row: Baseline) -> None:
     if row.runs > _MOST_RUNS:
-        raise BaselineError(f"runs {row.runs}: write how many runs the reference rests on, {_MOST_RUNS} at most")
+        raise BaselineError(f"runs {row.runs}: write how many runs the value rests on, {_MOST_RUNS} at most")
     if row.between_runs is None:
         return
     if row.runs == 1:
@@ -247,7 +247,7 @@ def _most_between_runs(row: Baseline) -> float:
     if not row.key.figure:
         return MOST_BETWEEN_RUNS
     is_positive = row.unit == "bytes" or Figure(row.key.figure, unit=row.unit).with_speed
-    return _MOST_OF_A_FIGURE if is_positive and row.reference > 0 else _MOST_NEAR_ZERO
+    return _MOST_OF_A_FIGURE if is_positive and row.value > 0 else _MOST_NEAR_ZERO
 
 
 def _require_date(text: str, today: date) -> None:

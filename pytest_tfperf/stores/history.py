@@ -149,7 +149,7 @@ class History:
     ) -> dict[Key, tuple[SessionChanges, ...]]:
         """Return the earlier sessions of each of a machine's rows, oldest first; rows without any are left out.
 
-        Only the last decided measurement of a session counts, and only against the same row (reference and date).
+        Only the last decided measurement of a session counts, and only against the same row (value and date).
 
         Args:
             rows: baselines of one machine.

@@ -28,7 +28,7 @@ from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
-from pytest_tfperf.stores.history_rows import NO_REFERENCE, outcome_of, storable
+from pytest_tfperf.stores.history_rows import NO_TARGET, outcome_of, storable
 from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, PUSHED
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _OF_A_THROUGHPUT: Final = _TEST_OUTCOME | {
 }
 _OF_A_FIGURE: Final = (
     _TEST_OUTCOME
-    | {name: FIGURES.c[name] for name in ("unit", "reference")}
+    | {name: FIGURES.c[name] for name in ("unit", "baseline")}
     | {
         **dict.fromkeys(("value", "low", "high"), FIGURES.c.value),
         "outcome": coalesce(FIGURES.c.outcome, ""),
@@ -208,8 +208,8 @@ def confirmation_runs(machines: Collection[str]) -> Select[Any]:
 
 def past_sessions(rows: Collection[Baseline], before: str, least_tests: int) -> Select[Any]:
     """Select each session's last measurement against each row: id, workload, topology, session, changes, outcome."""
-    columns_of_row = tuple_(_M.machine, _M.workload, _M.topology, _M.reference, _M.reference_date)
-    values_of_rows = [(row.machine, row.key.workload, row.key.topology, row.reference, row.date) for row in rows]
+    columns_of_row = tuple_(_M.machine, _M.workload, _M.topology, _M.baseline, _M.baseline_date)
+    values_of_rows = [(row.machine, row.key.workload, row.key.topology, row.value, row.date) for row in rows]
     whole_sessions = select(_M.session).group_by(_M.session).having(func.count(distinct(_M.test)) >= least_tests)
     columns = (_M.workload, _M.topology, _M.session)
     latest = func.row_number().over(partition_by=columns, order_by=_M.made.desc()).label("nth")
@@ -231,7 +231,7 @@ def earlier_measurements(machine: str, before: str, most: int) -> Select[Any]:
             _M.machine == machine,
             _M.session != before,
             ~_M.is_interleaved,
-            coalesce(_M.throughput_outcome, "").not_in(NO_REFERENCE),
+            coalesce(_M.throughput_outcome, "").not_in(NO_TARGET),
         )
         .subquery()
     )

@@ -22,7 +22,7 @@ from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
 
 _PROVISIONAL = " (provisional)"
-NO_REFERENCE = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
+NO_TARGET = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
 
 _TEXTS = ("session", "test", "name", "machine", "topology", "commit")
 _OF_A_THROUGHPUT = ("unit", "examples_per_sec", "low", "high")
@@ -42,13 +42,13 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
         "runs": result.runs,
         "workers": m.workers,
         "seconds": m.seconds,
-        "reference": result.reference,
+        "baseline": result.baseline,
         "whole": _packed(m),
     }
-    if result.reference is not None and m.verdict and m.verdict.baseline:
-        expected = math.log(result.reference) + m.verdict.common_drift
+    if result.baseline is not None and m.verdict and m.verdict.baseline:
+        expected = math.log(result.baseline) + m.verdict.common_drift
         row |= {
-            "reference_date": m.verdict.baseline.date,
+            "baseline_date": m.verdict.baseline.date,
             "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
         }
     return row
@@ -66,7 +66,7 @@ def figure_rows(m: Measurement) -> list[dict[str, Any]]:
             "unit": storable(verdict.figure.unit or ""),
             "value": verdict.value,
             "outcome": verdict.outcome.value if verdict.outcome is not None and verdict.is_decided else None,
-            "reference": verdict.compared_with,
+            "baseline": verdict.compared_with,
             "place": " and ".join(verdict.places),
         }
         for verdict in m.figures

@@ -69,8 +69,8 @@ MEASUREMENTS: Final = Table(
     Column("runs", Integer, nullable=False),  # runs or pairs that count
     Column("workers", Integer, nullable=False),  # workers started, for discarded runs and pairs too
     _number("seconds"),  # of all workers
-    _number("reference", is_optional=True),  # of the row that it was judged against; null: no later verdict may use it
-    Column("reference_date", _TEXT),
+    _number("baseline", is_optional=True),  # of the row that it was judged against; null: no later verdict may use it
+    Column("baseline_date", _TEXT),
     Column("changes", _TEXT),  # JSON: `SessionChanges.changes`
     _text("commit"),
     Column("is_slowed_on_purpose", Boolean, nullable=False),
@@ -92,7 +92,7 @@ FIGURES: Final = Table(
     _text("unit"),
     _number("value", is_optional=True),  # the median of the runs; null: not measured
     Column("outcome", _TEXT),  # null: not judged, or not decided yet
-    _number("reference", is_optional=True),  # of its baseline, or of the other side
+    _number("baseline", is_optional=True),  # of its baseline, or of the other side
     _text("place"),  # where a program printed it
 )
 """The figures of measurements beside the throughput."""
@@ -128,7 +128,7 @@ for _index in (
     Index("tfperf_by_session", MEASUREMENTS.c.session, MEASUREMENTS.c.test),
     Index(
         "tfperf_by_baseline",
-        *(MEASUREMENTS.c[name] for name in ("machine", "workload", "topology", "reference", "session", "made")),
+        *(MEASUREMENTS.c[name] for name in ("machine", "workload", "topology", "baseline", "session", "made")),
     ),
     Index("tfperf_by_test", MEASUREMENTS.c.test, MEASUREMENTS.c.made),
 ):

@@ -123,7 +123,7 @@ class Nodes(Protocol):
         """Stop waiting for ranks."""
 
 
-class References(Protocol):
+class ReferenceEnvironments(Protocol):
     """The environments in which a session's baselines were recorded."""
 
     @property

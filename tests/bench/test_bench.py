@@ -16,7 +16,7 @@ from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
 from pytest_tfperf.errors import BaselineError, MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_TESTS
-from pytest_tfperf.judging.reference import reference_for
+from pytest_tfperf.judging.target import target_for
 from pytest_tfperf.reports.invalid import worded
 from tests.helpers.machines import load
 from tests.helpers.measurements import baseline
@@ -72,8 +72,8 @@ def test_without_a_baseline_one_run_is_measured() -> None:
 
 def provisional(session: PlayedSession, launcher: PlayedLauncher) -> Task:
     row = replace(ROW, provenance=Provenance.PROVISIONAL)
-    reference = reference_for({}, (), "box", ROW.key, gpu_fp32_tflops=None, provisional={ROW.key: row})
-    return replace(session.task(launcher), reference=reference)
+    target = target_for({}, (), "box", ROW.key, gpu_fp32_tflops=None, provisional={ROW.key: row})
+    return replace(session.task(launcher), target=target)
 
 
 def test_against_earlier_sessions_three_runs_confirm() -> None:
@@ -251,12 +251,12 @@ def checked(session: PlayedSession, tasks: list[Task]) -> list[Measurement]:
     return found
 
 
-@pytest.mark.parametrize("has_reference", [True, False])
-def test_tests_that_ran_first_and_lost_something_do_not_clear_each_other(has_reference: bool) -> None:
+@pytest.mark.parametrize("has_reference_environment", [True, False])
+def test_tests_that_ran_first_and_lost_something_do_not_clear_each_other(has_reference_environment: bool) -> None:
     rates = [85.0] * (MIN_TESTS + 2) + [100.0] * (MIN_TESTS + 3)
     session = PlayedSession(tests=len(rates))
-    reference = steady(100.0) if has_reference else None
-    tasks = [session.task(steady(rate), reference, test=f"a.py::test[{i}]") for i, rate in enumerate(rates)]
+    target = steady(100.0) if has_reference_environment else None
+    tasks = [session.task(steady(rate), target, test=f"a.py::test[{i}]") for i, rate in enumerate(rates)]
     outcomes = [outcome_of(found)[0] for found in checked(session, tasks)]
     assert outcomes == [Outcome.REGRESSED if rate < 100.0 else Outcome.PASS for rate in rates]
 

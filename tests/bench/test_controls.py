@@ -107,7 +107,7 @@ def test_one_test_that_records_many_rows_takes_none_once_they_are_known() -> Non
 
 def test_a_row_that_is_recorded_too_is_no_control() -> None:
     rows = {**ROWS, Key(TRIVIAL.with_(batch_size=2).id, BOX.shape): baseline(1.0, between_runs=0.0001)}
-    rows = {key: baseline(row.reference, key=key, between_runs=row.between_runs) for key, row in rows.items()}
+    rows = {key: baseline(row.value, key=key, between_runs=row.between_runs) for key, row in rows.items()}
     recording = Recording(steady(100.0), rows=rows, tests=2, recorded=2)
     found = recording.found["box"]
     assert recording.ran[:3] == ["2", "8", "16"]
@@ -175,7 +175,7 @@ def test_corrected_is_what_goes_with_the_machines_speed(recorder: BaselineRecord
     recorder.correct("box", FOUND)
     store = BaselineStore(tmp_path, published=None)
     rows = [*store.load("box").values(), *store.figures("box").values()]
-    assert {row.key.figure: row.reference for row in rows} == pytest.approx(
+    assert {row.key.figure: row.value for row in rows} == pytest.approx(
         {"": 1100.0, FIRST_STEP: 2.0 / 1.1, PEAK_MEMORY: 8e9}, rel=1e-5
     )
     note = "recorded under load: a; corrected by +10.0 % by 18 runs of controls"

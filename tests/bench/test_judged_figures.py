@@ -14,7 +14,7 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
-from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import NOISE, baseline, run_at
 from tests.helpers.played import BOX, PLAN, TRIVIAL, steady
 from tests.helpers.played_session import ROW, PlayedSession
@@ -28,7 +28,7 @@ def wants(name: str, *, is_drift_to_come: bool) -> Want:
     task = PlayedSession().task(steady(100.0))
     evidence = Evidence(
         throughput=summarise(runs),
-        reference=Reference(ROW, noise=NOISE),
+        target=Target(ROW, noise=NOISE),
         tolerance=Tolerance(),
         drift=CommonDrift(math.log(2 / 3), 9),
         is_drift_to_come=is_drift_to_come,

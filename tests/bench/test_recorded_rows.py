@@ -70,7 +70,7 @@ STEADY = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
     ("figure", "values", "says"),
     [
         (Figure("peak_memory", unit="MiB"), [1e9] * 5, "unit 'MiB': peak_memory is in bytes"),
-        (Figure("reward", absolute=1.0), [1e22] * 5, "reference 1e+22 is none that can be measured"),
+        (Figure("reward", absolute=1.0), [1e22] * 5, "value 1e+22 is none that can be measured"),
     ],
     ids=lambda value: value.name if isinstance(value, Figure) else "",
 )

@@ -19,9 +19,9 @@ from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.pairs import ErrorRates
-from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
-from pytest_tfperf.judging.thresholds import reference_variance
+from pytest_tfperf.judging.target import Target
+from pytest_tfperf.judging.thresholds import baseline_variance
 from tests.helpers.measurements import NOISE, baseline, run_at
 from tests.helpers.played import BOX, PLAN, TRIVIAL, steady
 from tests.helpers.played_session import ROW, PlayedSession
@@ -40,9 +40,7 @@ def judged(figure: Figure, value: float = 100.0, *, figures: int = 1, pairs: int
     key = Key(TRIVIAL.id, BOX.shape, figure.name)
     rows = {key: baseline(100.0, key=key, unit=figure.unit)}
     run = run_at(100.0, figures={one.name: value for one in task.plan.also})
-    evidence = Evidence(
-        throughput=summarise([run]), reference=Reference(ROW, noise=NOISE), tolerance=Tolerance(), **session
-    )
+    evidence = Evidence(throughput=summarise([run]), target=Target(ROW, noise=NOISE), tolerance=Tolerance(), **session)
     return judged_task(task, [run], [Pair(run, run, 0.0, 0.001)] * pairs, evidence, rows)[1]
 
 
@@ -95,7 +93,7 @@ def test_a_size_does_not_depend_on_how_fast_the_session_is() -> None:
 def test_a_times_threshold_allows_for_what_the_baselines_session_and_todays_do() -> None:
     restless = widened(0.03)
     calm, wide = threshold(LATENCY, variance=widened(0.0)), threshold(LATENCY, variance=restless)
-    of_runs = 0.01**2 * (1 / RUN_STAGES[-1] + reference_variance(5))
+    of_runs = 0.01**2 * (1 / RUN_STAGES[-1] + baseline_variance(5))
     assert (wide / calm) ** 2 == pytest.approx((of_runs + 2 * restless.upper**2) / of_runs)
 
 

@@ -34,7 +34,7 @@ TESTS = """
 def finished(played: Project) -> Finished:
     played.write("test_it.py", TESTS)
     played.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
-    played.baseline("nets:tiny-b3-replicated-device", reference=1e11)
+    played.baseline("nets:tiny-b3-replicated-device", value=1e11)
     return played.run()
 
 

@@ -24,7 +24,7 @@ def test_a_user_changes_one_default_of_a_built_in_figure() -> None:
 
 def test_the_larger_tolerance_is_accepted() -> None:
     figure = Figure("x", field="x", tolerance=0.1, absolute=5.0)
-    assert [figure.accepted(reference) for reference in (10.0, 100.0, -100.0)] == [5.0, 10.0, 10.0]
+    assert [figure.accepted(target) for target in (10.0, 100.0, -100.0)] == [5.0, 10.0, 10.0]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ baselines = st.builds(
     Baseline,
     machine=texts,
     key=st.just(KEY),
-    reference=st.floats(1, 1e9),
+    value=st.floats(1, 1e9),
     lower=st.none() | st.just(-math.inf),
     provenance=st.sampled_from(Provenance),
     note=texts,
@@ -108,9 +108,9 @@ def test_a_loss_that_is_not_a_number_is_a_word() -> None:
         (("workload",), "net-b64-all", "measurement.workload: 'net-b64-all' is not a workload id"),
         (("runs", 0, "windows", 1, "seconds"), "fast", r"measurement.runs\[0\].windows\[1\].seconds: expected float"),
         (
-            ("verdicts", 0, "baseline", "reference"),
+            ("verdicts", 0, "baseline", "value"),
             -1,
-            r"measurement.verdicts\[0\].baseline: reference -1.0 is not a throughput",
+            r"measurement.verdicts\[0\].baseline: value -1.0 is not a throughput",
         ),
         (
             ("verdicts", 0, "baseline", "key"),

@@ -39,7 +39,7 @@ PLAYED_TRAINING = Path(__file__).parent / "played_training"
 NOT_MEASURED = 6
 """The exit status where nothing regressed and something could not be measured."""
 
-ANY_THROUGHPUT = {"reference": 1000.0, "lower": -math.inf, "upper": math.inf}
+ANY_THROUGHPUT = {"value": 1000.0, "lower": -math.inf, "upper": math.inf}
 """A row that passes any throughput of this or the next century."""
 
 _JUNIT = "--junitxml=.junit.xml"
@@ -139,7 +139,7 @@ class Project:
     def publish(self, source: str, figures: dict[Key, float], **row: Any) -> None:
         """A document's figures, of a machine that is not this one."""
         common = {"machine": "paper", "provenance": Provenance.PUBLISHED, "source": source} | row
-        rows = {key: Baseline(key=key, reference=value, **common) for key, value in figures.items()}
+        rows = {key: Baseline(key=key, value=value, **common) for key, value in figures.items()}
         self.baselines.update("paper", rows)
 
     def run(self, *arguments: str, **more: Any) -> Finished:

@@ -19,7 +19,7 @@ from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann, 
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.judging.evidence import Evidence
-from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.target import Target
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)
 KEY = Key(WORKLOAD.id, "1x8")
@@ -61,9 +61,9 @@ def throughput(*examples_per_sec: float, error: float = 0.001, **more: Any) -> T
     return Throughput(**given | more)
 
 
-def baseline(reference: float = 1000.0, **more: Any) -> Baseline:
+def baseline(value: float = 1000.0, **more: Any) -> Baseline:
     """Five measured runs with a between-run standard deviation of 1 %."""
-    given: dict[str, Any] = {"machine": "box", "key": KEY, "reference": reference, "runs": 5, "between_runs": 0.01}
+    given: dict[str, Any] = {"machine": "box", "key": KEY, "value": value, "runs": 5, "between_runs": 0.01}
     return Baseline(**given | more)
 
 
@@ -208,7 +208,7 @@ def figure_evidence(
     return Evidence(
         figure=figure,
         values=values,
-        reference=Reference(row, noise=noise),
+        target=Target(row, noise=noise),
         pairs=[Pair(run_with(a), run_with(b), 0.0, 0.001) for a, b in pairs],
         **given,
     )

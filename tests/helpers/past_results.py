@@ -35,7 +35,7 @@ def past_result(session: int, test: str, log_rate: float, **more: Any) -> PastRe
         "outcome": Outcome.PASS,
         "runs": 1,
         "seconds": 1.0,
-        "reference": 1000.0,
+        "baseline": 1000.0,
         "commit": f"c{session}",
     }
     return PastResult(**given | more)

@@ -15,7 +15,7 @@ from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.judging.reference import reference_for
+from pytest_tfperf.judging.target import target_for
 from tests.helpers.measurements import baseline
 from tests.helpers.played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher
 
@@ -64,9 +64,9 @@ class PlayedSession:
             topology=topology,
             plan=PLAN,
             side=side,
-            reference=reference_for(self._rows, [], topology.machine, key, gpu_fp32_tflops=None),
+            target=target_for(self._rows, [], topology.machine, key, gpu_fp32_tflops=None),
             tolerance=Tolerance(),
-            reference_side=None if reference is None else replace(side, launcher=reference),
+            reference_environment=None if reference is None else replace(side, launcher=reference),
         )
 
     def decided(self, task: Task) -> Measurement:

@@ -14,7 +14,7 @@ from pytest_tfperf.core.verdict import Decision, Noise, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import NOISE, baseline, pair, run_at
 
 DROPS = st.floats(-0.3, 0.1)
@@ -30,7 +30,7 @@ def judged(
     return judge(
         Evidence(
             throughput=summarise([run_at(1000.0 * (1 + change)) for change in changes]),
-            reference=Reference(baseline(), noise=noise),
+            target=Target(baseline(), noise=noise),
             tolerance=Tolerance.of(tolerance),
             pairs=[pair(change) for change in confirmed or ()],
             has_reference_environment=confirmed is not None,
@@ -92,7 +92,7 @@ def test_a_decision_names_how_many_changes_show_the_slowdown_and_how_many_must()
 
 
 def test_where_any_slowdown_is_accepted_nothing_is_decided() -> None:
-    found = judge(Evidence(throughput=summarise([run_at(900.0)]), reference=Reference(baseline(), noise=NOISE),
+    found = judge(Evidence(throughput=summarise([run_at(900.0)]), target=Target(baseline(), noise=NOISE),
                            tolerance=Tolerance(None, 0.02)))  # fmt: skip
     assert found.decision is None
 

@@ -18,22 +18,22 @@ GIB = float(2**30)
 MEMORY = Figure("peak_memory")
 
 
-def judged(figure: Figure, *values: float | None, reference: float | None = None, **more: Any) -> Verdict:
+def judged(figure: Figure, *values: float | None, value: float | None = None, **more: Any) -> Verdict:
     """With a row of five runs that differ by 0.1 %; None for no row."""
     row = None
-    if reference is not None:
-        row = baseline(reference, key=KEY._replace(figure=figure.name), unit=figure.unit, between_runs=0.001)
+    if value is not None:
+        row = baseline(value, key=KEY._replace(figure=figure.name), unit=figure.unit, between_runs=0.001)
     noise = None if row is None else Noise(between_runs=0.001, degrees_of_freedom=40)
     return judge(figure_evidence(figure, values, row, noise, **more))
 
 
 def of_pairs(figure: Figure, a: float, b: float, count: int, **more: Any) -> Verdict:
     pairs: Sequence[tuple[float, float]] = [(a, b)] * count
-    return judged(figure, b, reference=a, pairs=pairs, has_reference_environment=True, **more)
+    return judged(figure, b, value=a, pairs=pairs, has_reference_environment=True, **more)
 
 
 def test_a_figure_within_its_tolerance_passes_at_the_first_run() -> None:
-    assert judged(MEMORY, 16.2 * GIB, reference=16 * GIB).outcome is Outcome.PASS
+    assert judged(MEMORY, 16.2 * GIB, value=16 * GIB).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(("value", "reason"), [(16.2, Reason.WITHIN_TOLERANCE), (17.5, Reason.WITHIN_NOISE)])
@@ -45,7 +45,7 @@ def test_a_figure_beyond_its_tolerance_that_noise_explains_is_called_within_nois
 
 
 def test_a_suspected_figure_wants_fresh_runs() -> None:
-    assert judged(MEMORY, 17.5 * GIB, reference=16 * GIB).wants == Wants(Want.RUNS, 3)
+    assert judged(MEMORY, 17.5 * GIB, value=16 * GIB).wants == Wants(Want.RUNS, 3)
 
 
 def test_a_suspected_figure_wants_pairs_where_there_is_a_reference_environment() -> None:
@@ -54,7 +54,7 @@ def test_a_suspected_figure_wants_pairs_where_there_is_a_reference_environment()
 
 
 def test_a_change_that_all_runs_show_regresses() -> None:
-    verdict = judged(MEMORY, *[17.5 * GIB] * 8, reference=16 * GIB)
+    verdict = judged(MEMORY, *[17.5 * GIB] * 8, value=16 * GIB)
     assert (verdict.outcome, verdict.reason) == (Outcome.REGRESSED, Reason.CONFIRMED)
 
 
@@ -65,7 +65,7 @@ def test_a_change_that_all_pairs_show_regresses_by_what_the_pairs_say() -> None:
 
 def test_a_change_is_one_from_what_the_reference_environment_gives_today() -> None:
     pairs = [(20.0, 40.0)] * 12
-    verdict = judged(Figure("first_step"), 40.0, reference=10.0, pairs=pairs, has_reference_environment=True)
+    verdict = judged(Figure("first_step"), 40.0, value=10.0, pairs=pairs, has_reference_environment=True)
     assert (verdict.confirmed_change, verdict.confirmed_from) == (20.0, 20.0)
 
 
@@ -75,75 +75,75 @@ def test_the_tolerance_of_pairs_is_that_of_what_the_reference_environment_gives_
 ) -> None:
     """5 % of its 200 are 10; of the row's 100 they would be 5."""
     evidence = {"pairs": [(200.0, now)] * 12, "has_reference_environment": True}
-    assert judged(Figure("size", field="size"), now, reference=100.0, **evidence).outcome is outcome
+    assert judged(Figure("size", field="size"), now, value=100.0, **evidence).outcome is outcome
 
 
 def test_pairs_clear_what_their_own_noise_explains() -> None:
     evidence = {"pairs": [(100.0, 100.1), (100.1, 100.0)] * 10, "has_reference_environment": True}
     strict = Figure("size", field="size", tolerance=0.0, absolute=1e-9)
-    assert judged(strict, 150.0, reference=100.0, **evidence).outcome is Outcome.PASS
+    assert judged(strict, 150.0, value=100.0, **evidence).outcome is Outcome.PASS
 
 
 def test_pairs_that_do_not_show_the_change_clear_it() -> None:
     evidence = {"pairs": [(17.5 * GIB, 17.5 * GIB)] * 2, "has_reference_environment": True}
-    assert judged(MEMORY, 17.5 * GIB, reference=16 * GIB, **evidence).outcome is Outcome.PASS
+    assert judged(MEMORY, 17.5 * GIB, value=16 * GIB, **evidence).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(("factor", "outcome"), [(1.0, Outcome.REGRESSED), (1.035, Outcome.PASS)])
 def test_what_all_tests_have_in_common_is_no_change_of_a_time(factor: float, outcome: Outcome) -> None:
     latency = Figure("p50", unit="ms", field="p50", tolerance=0.02)
-    assert judged(latency, *[103.5] * 8, reference=100.0, drift=CommonDrift(-math.log(factor))).outcome is outcome
+    assert judged(latency, *[103.5] * 8, value=100.0, drift=CommonDrift(-math.log(factor))).outcome is outcome
 
 
 @pytest.mark.parametrize(("value", "outcome"), [(80.0, Outcome.PASS), (60.0, Outcome.IMPROVED)])
 def test_a_gain_within_its_own_tolerance_is_no_improvement(value: float, outcome: Outcome) -> None:
-    assert judged(Figure("p50", field="p50", tolerance=0.3), value, reference=100.0).outcome is outcome
+    assert judged(Figure("p50", field="p50", tolerance=0.3), value, value=100.0).outcome is outcome
 
 
 def test_one_page_more_of_little_memory_is_no_change() -> None:
-    assert judged(MEMORY, 90 * 2.0**20, reference=60 * 2.0**20).outcome is Outcome.PASS
+    assert judged(MEMORY, 90 * 2.0**20, value=60 * 2.0**20).outcome is Outcome.PASS
 
 
 def test_both_tolerances_must_be_exceeded() -> None:
     # 2 % of 16 GiB are more than 64 MiB.
-    assert judged(MEMORY, 16.2 * GIB, reference=16 * GIB).outcome is Outcome.PASS
-    assert judged(MEMORY, 1.2 * GIB, reference=1.0 * GIB).outcome is Outcome.INCONCLUSIVE
+    assert judged(MEMORY, 16.2 * GIB, value=16 * GIB).outcome is Outcome.PASS
+    assert judged(MEMORY, 1.2 * GIB, value=1.0 * GIB).outcome is Outcome.INCONCLUSIVE
 
 
 def test_less_memory_is_an_improvement() -> None:
-    assert judged(MEMORY, 12 * GIB, reference=16 * GIB).outcome is Outcome.IMPROVED
+    assert judged(MEMORY, 12 * GIB, value=16 * GIB).outcome is Outcome.IMPROVED
 
 
 def test_a_gain_that_noise_explains_among_many_tests_is_no_improvement() -> None:
     figure = Figure("size", field="size", tolerance=0.0, absolute=1e-9)
-    assert judged(figure, 99.7, reference=100.0).outcome is Outcome.IMPROVED
-    assert judged(figure, 99.7, reference=100.0, tests=1000).outcome is Outcome.PASS
+    assert judged(figure, 99.7, value=100.0).outcome is Outcome.IMPROVED
+    assert judged(figure, 99.7, value=100.0, tests=1000).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("value", [1.8, 2.2])
 def test_a_loss_is_suspected_in_either_direction(value: float) -> None:
-    assert judged(Figure("loss"), value, reference=2.0).outcome is Outcome.INCONCLUSIVE
+    assert judged(Figure("loss"), value, value=2.0).outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_loss_that_fell_by_more_than_its_tolerance_regresses() -> None:
-    assert judged(Figure("loss"), *[1.8] * 8, reference=2.0).outcome is Outcome.REGRESSED
+    assert judged(Figure("loss"), *[1.8] * 8, value=2.0).outcome is Outcome.REGRESSED
 
 
 def test_where_higher_is_better_a_lower_value_is_suspected() -> None:
     accuracy = Figure("accuracy", better="higher", field="accuracy")
-    found = [judged(accuracy, value, reference=0.9).outcome for value in (0.8, 0.97)]
+    found = [judged(accuracy, value, value=0.9).outcome for value in (0.8, 0.97)]
     assert found == [Outcome.INCONCLUSIVE, Outcome.IMPROVED]
 
 
 def test_a_negative_reference_is_judged_by_its_distance() -> None:
     elbo = Figure("elbo", better="higher", field="elbo")
-    assert judged(elbo, *[-120.0] * 8, reference=-100.0).outcome is Outcome.REGRESSED
+    assert judged(elbo, *[-120.0] * 8, value=-100.0).outcome is Outcome.REGRESSED
 
 
 def test_a_reference_of_zero_has_its_absolute_tolerance() -> None:
     lost = Figure("lost", field="lost", tolerance=0.0, absolute=3.0)
-    assert judged(lost, *[2.0] * 8, reference=0.0).outcome is Outcome.PASS
-    assert judged(lost, *[9.0] * 8, reference=0.0).outcome is Outcome.REGRESSED
+    assert judged(lost, *[2.0] * 8, value=0.0).outcome is Outcome.PASS
+    assert judged(lost, *[9.0] * 8, value=0.0).outcome is Outcome.REGRESSED
 
 
 def test_a_limit_needs_no_baseline() -> None:
@@ -159,11 +159,11 @@ def test_one_value_beyond_the_limit_of_three_fails_nothing() -> None:
 
 def test_the_current_side_of_pairs_counts_towards_the_limit() -> None:
     evidence = {"pairs": [(2.0, 4.0)] * 2, "has_reference_environment": True}
-    assert judged(Figure("loss", limit=3.0), 4.0, reference=2.0, **evidence).reason is Reason.BEYOND_LIMIT
+    assert judged(Figure("loss", limit=3.0), 4.0, value=2.0, **evidence).reason is Reason.BEYOND_LIMIT
 
 
 def test_a_limit_fails_although_the_baseline_is_as_high() -> None:
-    verdict = judged(Figure("loss", limit=3.0), 4.0, 4.0, 4.0, reference=4.0)
+    verdict = judged(Figure("loss", limit=3.0), 4.0, 4.0, 4.0, value=4.0)
     assert verdict.outcome is Outcome.REGRESSED
 
 
@@ -172,20 +172,20 @@ def test_a_figure_without_row_and_limit_has_no_baseline() -> None:
 
 
 def test_a_figure_that_a_run_could_not_tell_is_invalid_and_never_passes() -> None:
-    verdict = judged(MEMORY, None, reference=GIB)
+    verdict = judged(MEMORY, None, value=GIB)
     assert (verdict.outcome, verdict.reason) == (Outcome.INVALID, Reason.NOT_MEASURED)
 
 
 def test_a_figure_that_is_no_number_is_invalid() -> None:
-    assert judged(Figure("loss"), float("nan"), reference=2.0).reason is Reason.NOT_FINITE
+    assert judged(Figure("loss"), float("nan"), value=2.0).reason is Reason.NOT_FINITE
 
 
 def test_a_suspect_stays_one_between_two_stages() -> None:
-    assert judged(MEMORY, 17.5 * GIB, 16 * GIB, reference=16 * GIB).wants == Wants(Want.RUNS, 3)
+    assert judged(MEMORY, 17.5 * GIB, 16 * GIB, value=16 * GIB).wants == Wants(Want.RUNS, 3)
 
 
 def test_one_slow_first_step_fails_nothing() -> None:
-    verdict = judged(Figure("first_step"), 40.0, *[10.0] * 7, reference=10.0)
+    verdict = judged(Figure("first_step"), 40.0, *[10.0] * 7, value=10.0)
     assert verdict.outcome is Outcome.PASS
 
 
@@ -238,8 +238,8 @@ def test_values_of_different_places_without_a_row_are_only_measured() -> None:
     assert judged(Figure("loss"), 2.0, 2.1, places=("at step 8", "at step 9")).outcome is Outcome.NO_BASELINE
 
 
-@pytest.mark.parametrize(("reference", "worse"), [(0.0, 1.0), (-2.0, -1.0)])
-def test_a_figure_of_0_or_below_is_judged(reference: float, worse: float) -> None:
+@pytest.mark.parametrize(("value", "worse"), [(0.0, 1.0), (-2.0, -1.0)])
+def test_a_figure_of_0_or_below_is_judged(value: float, worse: float) -> None:
     figure = Figure("x", field="x")
-    assert judged(figure, reference, reference=reference).outcome is Outcome.PASS
-    assert judged(figure, *[worse] * 8, reference=reference).outcome is Outcome.REGRESSED
+    assert judged(figure, value, value=value).outcome is Outcome.PASS
+    assert judged(figure, *[worse] * 8, value=value).outcome is Outcome.REGRESSED

@@ -58,14 +58,14 @@ def test_recording_ends_after_twice_as_many_runs(rates: list[float], least: int)
 
 def test_the_row_holds_the_runs_middle_and_deviation() -> None:
     made = row(CALM)
-    assert (made.reference, made.runs, made.is_measured) == (pytest.approx(1000.0, rel=1e-4), 5, True)
+    assert (made.value, made.runs, made.is_measured) == (pytest.approx(1000.0, rel=1e-4), 5, True)
     assert new_baselines(of_sizes(scattered(0.02), tolerance=0.1))[0][1].between_runs == pytest.approx(0.02, rel=0.01)
     assert row([1000.0, 1000.0 * math.exp(0.02)]).between_runs == pytest.approx(0.02 / math.sqrt(2), rel=0.01)
 
 
 def test_a_slow_run_is_left_out_and_noted() -> None:
     made = row(ONE_SLOW)
-    assert (made.runs, made.reference) == (5, row(CALM).reference)
+    assert (made.runs, made.value) == (5, row(CALM).value)
     assert made.note == "left out as slow runs: 800 images/s"
 
 
@@ -121,7 +121,7 @@ def test_a_time_of_a_slow_spell_is_left_out_as_a_slow_run_is() -> None:
     given = tuple(run_at(1000.0, figures={"p50": time}) for time in times)
     of_time = Verdict(figure=figure, value=20.0)
     made = new_baselines(measurement(throughput(*ONE_SLOW), runs=given, figures=(of_time,)))[0][1]
-    assert (made.runs, made.reference) == (5, pytest.approx(20.05, abs=0.01))
+    assert (made.runs, made.value) == (5, pytest.approx(20.05, abs=0.01))
     assert made.between_runs == pytest.approx(0.0057, rel=0.01)
 
 
@@ -173,14 +173,14 @@ def of_figure(values: Sequence[float], *, places: Sequence[str] = (), **how: Any
 
 
 @pytest.mark.parametrize(
-    ("values", "reference"),
+    ("values", "value"),
     [([0.0] * 5, 0.0), ([-0.0] * 5, 0.0), ([-2.0, -2.1, -2.0, -1.9, -2.0], -2.0), ([0.1, -0.1, 0.0, 0.1, -0.1], 0.0)],
 )
-def test_a_figure_of_0_or_below_makes_a_row_that_is_read_back(values: list[float], reference: float) -> None:
+def test_a_figure_of_0_or_below_makes_a_row_that_is_read_back(values: list[float], value: float) -> None:
     rows, refusals = new_baselines(of_figure(values, absolute=1.0))
     assert not refusals
     read = baseline_file.parse(baseline_file.render(rows), rows[0].machine, "box.csv")
-    assert {row.key.figure: row.reference for row in read.values()} == {"": rows[0].reference, "x": reference}
+    assert {row.key.figure: row.value for row in read.values()} == {"": rows[0].value, "x": value}
 
 
 @pytest.mark.parametrize(("values", "between"), [([0.3, -0.1, 0.2, 0.1, -0.2], None), ([2.0] * 4 + [2.1], 0.0224)])

@@ -20,12 +20,12 @@ from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.reference import (
+from pytest_tfperf.judging.target import (
     MOST_RUNS,
-    Reference,
+    Target,
     provisional_baseline,
     provisional_baselines,
-    reference_for,
+    target_for,
 )
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from tests.helpers.measurements import BUSY, KEY, baseline, measurement, run, run_at, throughput, verdict
@@ -44,9 +44,9 @@ SESSIONS = [
 ]
 
 
-def reference(*sessions: EarlierMeasurement, **more: Any) -> Reference:
+def target(*sessions: EarlierMeasurement, **more: Any) -> Target:
     rows = provisional_baselines("box", {KEY: sessions}, gpu="")
-    return reference_for({}, (), "box", KEY, gpu_fp32_tflops=None, provisional=rows, **more)
+    return target_for({}, (), "box", KEY, gpu_fp32_tflops=None, provisional=rows, **more)
 
 
 # The row
@@ -59,7 +59,7 @@ def test_the_row_says_what_it_rests_on() -> None:
         "3 earlier sessions here",
         "2026-11-20 to 2026-11-22",
     )
-    assert (row.runs, row.reference, row.between_runs) == (
+    assert (row.runs, row.value, row.between_runs) == (
         3,
         pytest.approx(1000.0, rel=1e-3),
         pytest.approx(0.01, rel=0.01),
@@ -74,7 +74,7 @@ def test_measurements_of_one_session_are_one_session() -> None:
 
 def test_what_counts_another_unit_than_the_latest_is_left_out() -> None:
     row = provisional_baseline("box", KEY, [earlier(5.0, unit="tokens"), earlier(1000.0, session="tuesday")])
-    assert (row.runs, row.unit, row.reference) == (1, "images", pytest.approx(1000.0))
+    assert (row.runs, row.unit, row.value) == (1, "images", pytest.approx(1000.0))
 
 
 def test_the_row_counts_the_unit_of_the_latest() -> None:
@@ -89,14 +89,14 @@ def test_another_gpus_sessions_are_left_out() -> None:
 def test_the_reference_lies_among_the_runs(sessions: list[list[float]]) -> None:
     row = provisional_baseline("box", KEY, [earlier(*rates, session=str(i)) for i, rates in enumerate(sessions)])
     rates = [rate for session in sessions for rate in session]
-    assert min(rates) * (1 - 1e-9) <= row.reference <= max(rates) * (1 + 1e-9)
+    assert min(rates) * (1 - 1e-9) <= row.value <= max(rates) * (1 + 1e-9)
 
 
 # What it is judged by
 
 
 def test_a_single_run_has_at_least_the_noise_of_its_own_windows() -> None:
-    calm, restless = reference(earlier(1000.0)), reference(earlier(1000.0, error=0.05))
+    calm, restless = target(earlier(1000.0)), target(earlier(1000.0, error=0.05))
     assert calm.noise is not None
     assert restless.noise is not None
     assert (calm.noise.between_runs, restless.noise.between_runs) == (pytest.approx(ASSUMED_BETWEEN_RUNS), 0.05)
@@ -105,14 +105,14 @@ def test_a_single_run_has_at_least_the_noise_of_its_own_windows() -> None:
 def test_a_second_session_detects_no_less_than_the_first() -> None:
     now, thresholds = throughput(800.0), []
     for count in (1, 2, 3):
-        found = judge(Evidence(throughput=now, reference=reference(*SESSIONS[:count]), tolerance=Tolerance()))
+        found = judge(Evidence(throughput=now, target=target(*SESSIONS[:count]), tolerance=Tolerance()))
         assert found.threshold is not None
         thresholds.append(found.threshold)
     assert thresholds == sorted(thresholds, reverse=True)
 
 
 def test_runs_that_agree_by_chance_have_the_noise_of_their_windows() -> None:
-    found = reference(earlier(1000.0, error=0.02), earlier(1000.0, error=0.02, session="tuesday"))
+    found = target(earlier(1000.0, error=0.02), earlier(1000.0, error=0.02, session="tuesday"))
     assert found.noise is not None
     assert found.noise.between_runs == pytest.approx(0.02)
 
@@ -120,19 +120,19 @@ def test_runs_that_agree_by_chance_have_the_noise_of_their_windows() -> None:
 def test_a_recorded_row_comes_first() -> None:
     own = baseline(900.0)
     rows = provisional_baselines("box", {KEY: SESSIONS}, gpu="")
-    assert reference_for({KEY: own}, (), "box", KEY, gpu_fp32_tflops=None, provisional=rows).baseline == own
+    assert target_for({KEY: own}, (), "box", KEY, gpu_fp32_tflops=None, provisional=rows).baseline == own
 
 
 def test_a_floor_comes_first_because_it_can_fail_a_test() -> None:
     floor = baseline(500.0, provenance=Provenance.PUBLISHED, machine="paper", gpu_fp32_tflops=1.0)
     rows = provisional_baselines("box", {KEY: SESSIONS}, gpu="")
-    found = reference_for({}, [floor], "box", KEY, gpu_fp32_tflops=2.0, provisional=rows)
+    found = target_for({}, [floor], "box", KEY, gpu_fp32_tflops=2.0, provisional=rows)
     assert (found.baseline, found.is_floor) == (floor, True)
 
 
 def judged(*rates: float, **more: Any) -> Verdict:
     now = throughput(*rates, **({"unit": more.pop("unit")} if "unit" in more else {}))
-    return judge(Evidence(throughput=now, reference=reference(*SESSIONS), tolerance=Tolerance(), **more))
+    return judge(Evidence(throughput=now, target=target(*SESSIONS), tolerance=Tolerance(), **more))
 
 
 def test_a_slowdown_is_confirmed_in_three_runs() -> None:
@@ -154,9 +154,9 @@ def test_what_the_first_run_and_the_confirmation_both_show_is_detectable() -> No
 
 
 def test_a_noisy_session_is_no_reference_that_anything_passes() -> None:
-    restless = reference(earlier(1000.0, error=0.3))
+    restless = target(earlier(1000.0, error=0.3))
     found = [
-        judge(Evidence(throughput=throughput(rate), reference=restless, tolerance=Tolerance())) for rate in (551, 1000)
+        judge(Evidence(throughput=throughput(rate), target=restless, tolerance=Tolerance())) for rate in (551, 1000)
     ]
     assert [(one.outcome, one.reason) for one in found] == [(Outcome.TOO_NOISY, Reason.TOO_NOISY)] * 2
 
@@ -218,9 +218,9 @@ def test_a_run_that_was_slowed_on_purpose_is_no_reference() -> None:
 
 
 def against_earlier(sessions: Sequence[EarlierMeasurement]) -> Measurement:
-    found = reference(*sessions)
+    found = target(*sessions)
     now = throughput(1000.0)
-    return measurement(now, verdict=judge(Evidence(throughput=now, reference=found, tolerance=Tolerance())))
+    return measurement(now, verdict=judge(Evidence(throughput=now, target=found, tolerance=Tolerance())))
 
 
 def test_later_sessions_tell_how_much_runs_differ() -> None:

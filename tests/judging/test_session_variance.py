@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.verdict import Noise, Outcome
-from pytest_tfperf.judging.session_variance import GRID, LearntReference, learnt_reference, session_variance
+from pytest_tfperf.judging.session_variance import GRID, LearntBaseline, learnt_baseline, session_variance
 
 NOISE = Noise(between_runs=0.005, degrees_of_freedom=200)
 RUNS = 5
@@ -104,18 +104,18 @@ LAST = sessions(-0.5, -0.5, -0.5)
 
 
 def test_without_good_sessions_the_committed_reference_holds() -> None:
-    committed = learnt_reference(NOISE, RUNS, [], 0.003)
+    committed = learnt_baseline(NOISE, RUNS, [], 0.003)
     assert (committed.offset, committed.runs_variance, committed.sessions_variance) == (0, pytest.approx(1.07 / 5), 1)
-    assert learnt_reference(NOISE, RUNS, LAST, 0.003) == committed
-    assert learnt_reference(NOISE, RUNS, [*sessions(-0.05, outcome=Outcome.REGRESSED), *LAST], 0.003) == committed
+    assert learnt_baseline(NOISE, RUNS, LAST, 0.003) == committed
+    assert learnt_baseline(NOISE, RUNS, [*sessions(-0.05, outcome=Outcome.REGRESSED), *LAST], 0.003) == committed
 
 
 def test_a_documents_figure_stays_as_it_is() -> None:
-    assert learnt_reference(NOISE, 1, [*sessions(0.01, 0.01), *LAST], 0.003) == LearntReference(0, 1, 1)
+    assert learnt_baseline(NOISE, 1, [*sessions(0.01, 0.01), *LAST], 0.003) == LearntBaseline(0, 1, 1)
 
 
 def test_good_sessions_make_the_reference_more_exact() -> None:
-    found = learnt_reference(NOISE, RUNS, [*sessions(*[-0.01] * 10), *LAST], 0.003)
+    found = learnt_baseline(NOISE, RUNS, [*sessions(*[-0.01] * 10), *LAST], 0.003)
     assert -0.01 < found.offset < -0.005
     assert found.runs_variance < 1.07 / 5
     assert found.sessions_variance < 0.2
@@ -123,11 +123,11 @@ def test_good_sessions_make_the_reference_more_exact() -> None:
 
 def test_the_reference_is_frozen_after_ten_good_sessions() -> None:
     ten = sessions(*[0.01] * 10)
-    later = learnt_reference(NOISE, RUNS, [*ten, *sessions(-0.04, -0.04), *LAST], 0.003)
-    assert later == learnt_reference(NOISE, RUNS, [*ten, *LAST], 0.003)
+    later = learnt_baseline(NOISE, RUNS, [*ten, *sessions(-0.04, -0.04), *LAST], 0.003)
+    assert later == learnt_baseline(NOISE, RUNS, [*ten, *LAST], 0.003)
 
 
 @given(st.lists(st.floats(-0.2, 0.2), min_size=1, max_size=20), st.floats(0, 0.02))
 def test_the_reference_stays_between_the_baseline_and_the_sessions(changes: list[float], sigma: float) -> None:
-    found = learnt_reference(NOISE, RUNS, [*sessions(*changes), *LAST], sigma)
+    found = learnt_baseline(NOISE, RUNS, [*sessions(*changes), *LAST], sigma)
     assert min(*changes, 0.0) - 1e-12 <= found.offset <= max(*changes, 0.0) + 1e-12

@@ -15,7 +15,7 @@ from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Rule, Tolerance
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.pairs import ErrorRates
-from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import figure_evidence, run_at
 
 LOSS = Figure("loss")
@@ -34,7 +34,7 @@ def rate(changes: Sequence[float], *, tolerance: float = 0.02, **more: Any) -> V
     return judge(
         Evidence(
             throughput=summarise([pair.b for pair in pairs]),
-            reference=Reference(),
+            target=Target(),
             tolerance=Tolerance.of(tolerance),
             pairs=pairs,
             is_comparison=True,

@@ -15,8 +15,8 @@ from pytest_tfperf.judging.thresholds import (
     TO_BE_FOUND,
     accepted_rise,
     accepted_slowdown,
+    baseline_variance,
     quantile,
-    reference_variance,
     suspicion,
 )
 
@@ -36,7 +36,7 @@ def test_a_slowdown_that_is_detected_exceeds_its_threshold_98_times_in_100() -> 
 
 @pytest.mark.parametrize(("runs", "variance"), [(1, 1.0), (2, 1.07 / 2), (5, 1.07 / 5)])
 def test_the_variance_of_a_baseline_is_that_of_its_median(runs: int, variance: float) -> None:
-    assert reference_variance(runs) == pytest.approx(variance)
+    assert baseline_variance(runs) == pytest.approx(variance)
 
 
 def test_both_ends_of_the_tolerance_are_positive_logarithms_or_open() -> None:

@@ -23,8 +23,8 @@ from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge, may_stop_early
 from pytest_tfperf.judging.pairs import MOST_PAIRS, PAIRS_THAT_TELL
-from pytest_tfperf.judging.reference import Reference
 from pytest_tfperf.judging.session_variance import GRID, SessionVariance, session_variance
+from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import baseline, run_at, throughput
 
 ROW = baseline(1000.0)
@@ -55,7 +55,7 @@ def evidence(
     """Runs that differ from the reference by these fractions; with `confirmed`, pairs with a reference environment."""
     given: dict[str, Any] = {
         "throughput": throughput(*(1000.0 * (1 + change) for change in runs), error=error, loss=loss),
-        "reference": Reference(row, is_floor, noise if row else None),
+        "target": Target(row, is_floor, noise if row else None),
         "tolerance": Tolerance.of(tolerance),
         "variance": SAME_EVERY_SESSION,
     }
@@ -447,22 +447,22 @@ def test_windows_more_restless_than_the_baselines_widen_the_threshold_and_not_th
 )
 def test_only_good_news_stops_a_run(change: float, error: float, stops: bool) -> None:
     run = RunValue(math.log(1000 * (1 + change)), error, 20)
-    row = Reference(ROW, noise=ONE_PER_CENT)
+    row = Target(ROW, noise=ONE_PER_CENT)
     assert may_stop_early(run, row, Tolerance.of(0.02), has_reference_environment=False) is stops
 
 
 def test_a_run_without_a_baseline_takes_all_its_steps() -> None:
-    assert not may_stop_early(RunValue(1.0, 0.0, 20), Reference(), Tolerance(), has_reference_environment=False)
+    assert not may_stop_early(RunValue(1.0, 0.0, 20), Target(), Tolerance(), has_reference_environment=False)
 
 
 @given(changes, st.floats(0, 0.1), st.floats(0.001, 0.05), st.none() | st.just(()))
 def test_a_run_that_stopped_is_no_suspect_by_itself(
     change: float, error: float, between_runs: float, confirmed: tuple[float, ...] | None
 ) -> None:
-    reference = Reference(ROW, noise=Noise(between_runs=between_runs, degrees_of_freedom=200))
+    target = Target(ROW, noise=Noise(between_runs=between_runs, degrees_of_freedom=200))
     run = RunValue(math.log(1000 * (1 + change)), error, 20)
-    if may_stop_early(run, reference, Tolerance.of(0.02), has_reference_environment=confirmed is not None):
-        found = judge(replace(evidence(change, confirmed=confirmed), reference=reference))
+    if may_stop_early(run, target, Tolerance.of(0.02), has_reference_environment=confirmed is not None):
+        found = judge(replace(evidence(change, confirmed=confirmed), target=target))
         assert found.outcome in (Outcome.PASS, Outcome.IMPROVED)
 
 

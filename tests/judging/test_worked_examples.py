@@ -27,10 +27,10 @@ from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.noise import noise_of
 from pytest_tfperf.judging.pairs import ErrorRates
-from pytest_tfperf.judging.reference import Reference, provisional_baseline, reference_for
-from pytest_tfperf.judging.session_variance import learnt_reference, session_variance
+from pytest_tfperf.judging.session_variance import learnt_baseline, session_variance
 from pytest_tfperf.judging.software_and_machine import ReferencePairs, judge_machine, judge_sentinels
 from pytest_tfperf.judging.steady_state import settled_from, why_not_steady
+from pytest_tfperf.judging.target import Target, provisional_baseline, target_for
 from pytest_tfperf.judging.unrecorded import unrecorded_tests
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import KEY, NOISE, baseline, figure_evidence, measurement, pair, run, run_at, throughput
@@ -65,7 +65,7 @@ REGRESSED = sessions(-0.06, -0.07, outcome=Outcome.REGRESSED)
 SLOW = (-0.05, -0.06, -0.055, -0.052, -0.07, -0.049, -0.058, -0.061)
 
 
-def verdict(*runs: float, pairs: Sequence[float] | None = None, reference: Reference | None = None, **more: Any) -> Any:
+def verdict(*runs: float, pairs: Sequence[float] | None = None, target: Target | None = None, **more: Any) -> Any:
     """Of runs, and of pairs with a reference environment, that differ by these fractions."""
     if pairs is not None:
         more |= {"pairs": [pair(change) for change in pairs], "has_reference_environment": True}
@@ -73,7 +73,7 @@ def verdict(*runs: float, pairs: Sequence[float] | None = None, reference: Refer
         judge(
             Evidence(
                 throughput=throughput(*(1000.0 * (1 + change) for change in runs), error=0.002),
-                reference=reference or Reference(baseline(), noise=NOISE),
+                target=target or Target(baseline(), noise=NOISE),
                 tolerance=Tolerance(),
                 **more,
             )
@@ -104,8 +104,8 @@ def test_verdicts(same_texts: SameTexts) -> None:
         "two pairs": verdict(-0.05, pairs=(-0.05, -0.055), suspects=3),
         "twelve pairs": verdict(-0.05, pairs=(*SLOW, -0.05, -0.06, -0.04, -0.055), suspects=3, tests=10),
         "twelve pairs of wild scatter": verdict(-0.05, pairs=(-0.3, 0.2, -0.25, 0.15, -0.1, -0.2) * 2, suspects=3),
-        "above a document's floor": verdict(0.1, reference=Reference(floor, is_floor=True, noise=NOISE)),
-        "against earlier sessions": verdict(*SLOW[:3], reference=Reference(earlier, noise=NOISE)),
+        "above a document's floor": verdict(0.1, target=Target(floor, is_floor=True, noise=NOISE)),
+        "against earlier sessions": verdict(*SLOW[:3], target=Target(earlier, noise=NOISE)),
     }
     same_texts("verdicts", {name: shown(found) for name, found in texts.items()})
 
@@ -115,8 +115,8 @@ def test_figures(same_texts: SameTexts) -> None:
     latency = Figure("p50", field="p50", unit="ms", tolerance=0.002)
     noise = Noise(between_runs=0.01, degrees_of_freedom=40)
 
-    def judged(figure: Figure, *values: float, reference: float, **more: Any) -> Iterator[str]:
-        row = baseline(reference, key=KEY._replace(figure=figure.name), unit=figure.unit)
+    def judged(figure: Figure, *values: float, value: float, **more: Any) -> Iterator[str]:
+        row = baseline(value, key=KEY._replace(figure=figure.name), unit=figure.unit)
         found = judge(figure_evidence(figure, values, row, noise, **more))
         return shown(replace(found, figure=None, baseline=None))  # type: ignore[arg-type]
 
@@ -129,18 +129,18 @@ def test_figures(same_texts: SameTexts) -> None:
     same_texts(
         "figures",
         {
-            "memory that grew a little": judged(memory, 8.05e9, reference=8e9, rank="rank 1"),
-            "memory that grew": judged(memory, 9e9, 9.1e9, 9.05e9, reference=8e9, tests=6),
-            "memory that shrank": judged(memory, 7e9, reference=8e9, tests=6),
-            "a loss in eight runs": judged(loss, *[2.2, 2.21, 2.19, 2.2] * 2, reference=2.0, suspects=3),
-            "a loss beyond its limit": judged(loss, 2.6, 2.7, 2.8, reference=2.5),
+            "memory that grew a little": judged(memory, 8.05e9, value=8e9, rank="rank 1"),
+            "memory that grew": judged(memory, 9e9, 9.1e9, 9.05e9, value=8e9, tests=6),
+            "memory that shrank": judged(memory, 7e9, value=8e9, tests=6),
+            "a loss in eight runs": judged(loss, *[2.2, 2.21, 2.19, 2.2] * 2, value=2.0, suspects=3),
+            "a loss beyond its limit": judged(loss, 2.6, 2.7, 2.8, value=2.5),
             "a time in a slow session": judged(
-                latency, *[22.0, 22.4] * 4, reference=20.0, drift=CommonDrift(-math.log(1.05), 9)
+                latency, *[22.0, 22.4] * 4, value=20.0, drift=CommonDrift(-math.log(1.05), 9)
             ),
             "a time in pairs": judged(
                 latency,
                 *(22.0,),
-                reference=20.0,
+                value=20.0,
                 pairs=[(20.0, 22.0), (20.2, 22.1), (20.1, 22.3), (19.9, 22.0)] * 3,
                 has_reference_environment=True,
                 suspects=2,
@@ -162,7 +162,7 @@ def test_pairs(same_texts: SameTexts) -> None:
         pairs = [replace(pair(math.expm1(ratio)), error=0.004) for ratio in ratios]
         of_b = throughput(*(1000.0 for _ in pairs))
         given: dict[str, Any] = {"is_comparison": True, "rates": ErrorRates()} | more
-        found = judge(Evidence(throughput=of_b, reference=Reference(), tolerance=Tolerance(), pairs=pairs, **given))
+        found = judge(Evidence(throughput=of_b, target=Target(), tolerance=Tolerance(), pairs=pairs, **given))
         return shown(replace(found, figure=None, tolerance=None))  # type: ignore[arg-type]
 
     strict = ErrorRates(false_alarms=0.001, false_passes=0.004)
@@ -197,8 +197,8 @@ def test_noise_and_references(same_texts: SameTexts) -> None:
         "rows that are alike": noise_of(alike[0], alike),
         "a row that knows nothing": noise_of(unknown, [*rows, unknown]),
         "a machine that knows nothing": noise_of(unknown, [unknown]),
-        "earlier sessions": reference_for({}, (), "box", KEY, **no_gpu),
-        "earlier sessions beside rows": reference_for({row.key: row for row in rows}, (), "box", KEY, **no_gpu),
+        "earlier sessions": target_for({}, (), "box", KEY, **no_gpu),
+        "earlier sessions beside rows": target_for({row.key: row for row in rows}, (), "box", KEY, **no_gpu),
     }
     same_texts("noise", {name: shown(found) for name, found in cases.items()})
 
@@ -221,7 +221,7 @@ def test_sessions(same_texts: SameTexts) -> None:
                 f"{title} {value:.6g}"
                 for title, value in (("mean", found.mean), ("upper", found.upper), ("shared", found.upper_of_shared))
             ]
-    learnt = {f"the reference at {sigma}": learnt_reference(NOISE, 5, PAST * 2, sigma) for sigma in (0.0, 0.003)}
+    learnt = {f"the baseline at {sigma}": learnt_baseline(NOISE, 5, PAST * 2, sigma) for sigma in (0.0, 0.003)}
     same_texts("sessions", texts | {name: shown(found) for name, found in learnt.items()})
 
 

@@ -81,7 +81,7 @@ def slowed(folder: Path) -> Case:
         finished = project.run(*options(hosts))
         assert finished.kinds == {"test_it": "passed"}, finished.text
         first = project.measured("test_it")
-        row = {"reference": first.throughput.examples_per_sec, "lower": -0.2, "upper": 0.2}
+        row = {"value": first.throughput.examples_per_sec, "lower": -0.2, "upper": 0.2}
         project.baseline("models:sleeping-b1-collective-device", "2x1", runs=5, between_runs=0.03, **row)
         profile = first.runs[0].step_profile
         assert profile is not None

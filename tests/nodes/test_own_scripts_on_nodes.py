@@ -35,7 +35,7 @@ def test_in_another_way(throughput, gpu_topology):
 def session(project: Project, launcher: Launcher) -> Finished:
     project.write("train.py", PROGRAM)
     project.tests(TESTS)
-    project.baseline("it", "2x1", reference=50.0, unit="examples", lower=-0.2, runs=5, between_runs=0.001)
+    project.baseline("it", "2x1", value=50.0, unit="examples", lower=-0.2, runs=5, between_runs=0.001)
     return project.run("-o", "tfperf_steps=5", *launcher.options, **launcher.variables)
 
 

@@ -372,7 +372,7 @@ def test_a_reference_environment_of_commands_needs_no_tensorflow(tmp_path: Path)
     python.write_text('#!/bin/sh\necho \'{"python": "3.12.1"}\'\n')
     python.chmod(0o755)
     keys = [Key("my-train", "1x1"), Key("trivial-b1-replicated-device", "1x1")]
-    rows = [Baseline(machine="box", key=key, reference=1.0) for key in keys]
+    rows = [Baseline(machine="box", key=key, value=1.0) for key in keys]
     environment = ReferenceEnvironment(name="other", python=python)
     launcher = LocalLauncher(logs=tmp_path, silence_seconds=1)
     with closing(launcher):

@@ -54,9 +54,9 @@ def write_tests(project: Project, text: str) -> None:
 def judged(played: Project) -> Finished:
     """One session: a program that is as fast as its baselines, and one that costs half as much again."""
     played.write("loop.py", LOOP)
-    played.baseline("same", reference=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
-    played.baseline("slower", reference=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
-    played.baseline("images", reference=100.0, unit="images", runs=5, between_runs=0.001)
+    played.baseline("same", value=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
+    played.baseline("slower", value=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
+    played.baseline("images", value=100.0, unit="images", runs=5, between_runs=0.001)
     write_tests(
         played,
         """
@@ -142,7 +142,7 @@ def test_the_code_of_its_baseline_confirms_a_slowdown(project: Project) -> None:
     """The reference environment runs the same command in the other checkout, where the program is faster."""
     project.write("loop.py", LOOP.replace("/ cost", "/ cost / 1.5"))
     project.write("old/loop.py", LOOP)
-    project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
+    project.baseline("loop", value=100.0, unit="examples", runs=5, between_runs=0.001)
     write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
     finished = project.run(f"--tfperf-reference={sys.executable}:{project.folder / 'old'}", *ONE_READING)
     assert finished.kinds == {"test_it": "failure"}, finished.text
@@ -159,7 +159,7 @@ def test_a_reference_environment_that_would_run_the_current_code_clears_nothing(
     for folder, factor in (("", 1.5), ("old/", 1.0)):
         project.write(f"{folder}loop.py", loop)
         project.write(f"{folder}factor.py", f"FACTOR = {factor}\n")
-    project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
+    project.baseline("loop", value=100.0, unit="examples", runs=5, between_runs=0.001)
     write_tests(project, "def test_it(throughput, on): run(throughput, on, 'loop.py', 0.01, tolerance=0.2)")
     reference = f"--tfperf-reference={sys.executable}:{project.folder / 'old'}"
     where = tmp_path / "where"
@@ -180,7 +180,7 @@ def test_a_command_that_does_not_begin_with_this_python_has_no_reference_side(pr
     """Both sides would have the same packages, and so clear the slowdown that fresh runs confirm."""
     project.write("loop.py", LOOP.replace("/ cost", "/ cost / 1.5"))
     project.write("old/loop.py", LOOP.replace("/ cost", "/ cost / 1.5"))
-    project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
+    project.baseline("loop", value=100.0, unit="examples", runs=5, between_runs=0.001)
     write_tests(project, SHELL)
     finished = project.run(f"--tfperf-reference={sys.executable}:{project.folder / 'old'}", *SHORT)
     assert finished.kinds == {"test_it": "failure"}, finished.text
@@ -357,7 +357,7 @@ def test_a_program_in_doubt_runs_again_with_a_new_folder_and_a_new_function(proj
                 throughput.check_command(command, name="mine", on=on, reads=reads)
         """
     )
-    project.baseline("mine", unit="examples", reference=1e6)
+    project.baseline("mine", unit="examples", value=1e6)
     finished = project.run(*SHORT)
     assert finished.kinds == {"test_it": "failure"}, finished.text
 

@@ -37,7 +37,7 @@ def published(folder: Path = ROOT / "baselines", *machines: str) -> dict[RowId, 
 
 
 def references(*machines: str) -> dict[RowId, float]:
-    return {place: row.reference for place, row in published(ROOT / "baselines", *machines).items()}
+    return {place: row.value for place, row in published(ROOT / "baselines", *machines).items()}
 
 
 def lambda_cells() -> dict[tuple[str, str, str], str]:

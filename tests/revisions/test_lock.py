@@ -142,5 +142,5 @@ def test_a_file_that_is_no_lock_is_named(data: bytes, why: str, tmp_path: Path) 
 def test_a_lock_that_was_edited_to_other_versions_than_its_row_has_contradicts_it(
     environment: str, lock: Lock, says: str
 ) -> None:
-    row = Baseline(machine="box", key=Key("x", "1x1"), reference=1.0, environment=environment, lock="box-1.lock.txt")
+    row = Baseline(machine="box", key=Key("x", "1x1"), value=1.0, environment=environment, lock="box-1.lock.txt")
     assert re.search(says, contradiction(row, lock))

@@ -98,7 +98,7 @@ def test_comment_summary_and_junit_have_the_figures(session: Finished, shared: P
 def test_the_history_keeps_them_as_rows_beside_the_other_sides_value(session: Finished, shared: Project) -> None:
     assert session.cases
     with closing(sqlite3.connect(shared.folder / ".tfperf/history.sqlite")) as connection:
-        rows = connection.execute("select value, reference, outcome from tfperf_figures where workload = 'loss'")
+        rows = connection.execute("select value, baseline, outcome from tfperf_figures where workload = 'loss'")
         assert list(rows) == [(10.0, 5.0, "REGRESSED")]
     (kept,) = (one for one in shared.history.measurements(is_interleaved=True) if one.test.endswith("test_loss"))
     assert (kept.outcome, kept.verdict.outcome, len(kept.pairs)) == ("REGRESSED", "PASS", 3)

@@ -39,7 +39,7 @@ def busy(played: Project) -> Iterator[Finished]:
     """A session beside a process that takes all idle time, where hardly any such work is accepted."""
     played.tests(TESTS)
     for workload in (SLEEPING.format(1), "nets:once-b1-replicated-device"):
-        played.baseline(workload, reference=1e12)
+        played.baseline(workload, value=1e12)
     figures = {SLEEPING.format(2): 1e12, SLEEPING.format(3): 1.0}
     played.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
     limits = DisturbanceLimits(other_cpu_fraction=0.001, idle_fraction=1)  # it counts beside idle cores, too

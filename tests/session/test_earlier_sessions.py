@@ -136,7 +136,7 @@ def test_the_nightly_gate_still_requires_a_recorded_baseline(second: Project) ->
 
 
 def test_a_recorded_baseline_takes_over(second: Project) -> None:
-    second.baseline("program", reference=float(USUAL), unit="examples", runs=5, between_runs=0.001)
+    second.baseline("program", value=float(USUAL), unit="examples", runs=5, between_runs=0.001)
     finished = program_session(second, LOW)
     assert (finished.status, finished.kinds) == (1, {"test_program": "failure"})
     assert "earlier session" not in finished.text
@@ -184,5 +184,5 @@ def test_a_test_with_one_recorded_baseline_of_two_is_measured(project: Project) 
             for name in ("recorded", "new"):
                 throughput.check_command([sys.executable, "prints.py"], name=name, on=on)
     """)
-    project.baseline("recorded", reference=float(USUAL), unit="examples", lower=-math.inf, upper=math.inf)
+    project.baseline("recorded", value=float(USUAL), unit="examples", lower=-math.inf, upper=math.inf)
     assert re.search(r"= 1 measured in ", program_session(project, USUAL).text)

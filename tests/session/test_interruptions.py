@@ -60,7 +60,7 @@ def ended(
     """The signal, and the session that it ended while one test waited for its further runs."""
     by, trains = request.param
     with Project(tmp_path_factory.mktemp(by.name), trains=trains) as project:
-        project.baseline("nets:tiny-b2-replicated-device", reference=1e9)
+        project.baseline("nets:tiny-b2-replicated-device", value=1e9)
         project.write("conftest.py", CHILDREN)
         yield by, project, interrupted(project, by)
 

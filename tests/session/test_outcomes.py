@@ -75,8 +75,8 @@ def fill(project: Project) -> None:
     project.tests(TESTS)
     project.write("test_on_gpus.py", ON_GPUS)
     project.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
-    project.baseline("nets:tiny-b2-replicated-device", reference=0.001)
-    project.baseline("nets:tiny-b3-replicated-device", reference=1e12, environment="tensorflow=1.3.0", source="a test")
+    project.baseline("nets:tiny-b2-replicated-device", value=0.001)
+    project.baseline("nets:tiny-b3-replicated-device", value=1e12, environment="tensorflow=1.3.0", source="a test")
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def doubtful(played: Project) -> Finished:
     fill(played)
     played.tests(DOUBTFUL, "doubt.py")  # no session collects it unless it is named
     played.write("even", "21.2")
-    played.baseline("nets:even-b4-replicated-device", reference=4 / 20, runs=5, between_runs=0.02)
+    played.baseline("nets:even-b4-replicated-device", value=4 / 20, runs=5, between_runs=0.02)
     return played.run("doubt.py", "test_it.py", "--tfperf-dir=another", "-k", "improves or has_no_baseline or in_doubt")
 
 

@@ -30,10 +30,10 @@ def recorded(project: Project) -> Finished:
 
 
 def test_the_row_is_corrected_by_what_the_controls_lost(project: Project) -> None:
-    project.baseline(CONTROL.workload, reference=3 / 10, runs=5, between_runs=0.01)
+    project.baseline(CONTROL.workload, value=3 / 10, runs=5, between_runs=0.01)
     finished = recorded(project)
     row = project.baselines.load(MACHINE)[EVEN]
-    assert row.reference == pytest.approx(4 / 20, rel=0.01), finished.text
+    assert row.value == pytest.approx(4 / 20, rel=0.01), finished.text
     assert row.note.endswith("corrected by +4.0 % by 6 runs of controls")
     assert (
         "tfperf: few tests, so up to 3 other recorded workloads run before each round and at the end" in finished.text
@@ -47,20 +47,20 @@ def test_the_row_is_corrected_by_what_the_controls_lost(project: Project) -> Non
 
 
 def test_a_slowdown_of_a_whole_small_project_can_be_accepted_test_by_test(project: Project) -> None:
-    project.baseline(CONTROL.workload, reference=3 / 9, runs=5, between_runs=0.01)
+    project.baseline(CONTROL.workload, value=3 / 9, runs=5, between_runs=0.01)
     finished = recorded(project)
     row = project.baselines.load(MACHINE)[EVEN]
-    assert row.reference == pytest.approx(4 / 20.9, rel=0.01)
+    assert row.value == pytest.approx(4 / 20.9, rel=0.01)
     assert row.note.endswith("not corrected, although controls changed by -13.5 %")
     assert "new rows of box: not corrected, although meanwhile 1 other recorded workload changed" in finished.text
 
 
 def test_a_control_that_can_not_run_costs_no_recording(project: Project) -> None:
-    project.baseline(BROKEN.workload, reference=1.0, runs=5, between_runs=0.01)
+    project.baseline(BROKEN.workload, value=1.0, runs=5, between_runs=0.01)
     finished = recorded(project)
     row = project.baselines.load(MACHINE)[EVEN]
     assert (finished.status, row.note.endswith("recorded without controls")) == (0, True)
-    assert row.reference == pytest.approx(4 / 20.9, rel=0.01)
+    assert row.value == pytest.approx(4 / 20.9, rel=0.01)
     assert "nets:raising-b4-replicated-device could not serve as a control: " in finished.text
 
 

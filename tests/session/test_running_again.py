@@ -80,7 +80,7 @@ MARKED = """
 def marked(played: Project) -> Finished:
     played.write("rate.py", RATE)
     played.tests(MARKED)
-    played.baseline("slow", reference=1e12, unit="examples")
+    played.baseline("slow", value=1e12, unit="examples")
     return played.run("-o", "junit_family=xunit1")  # xunit2 has no properties of a test
 
 
@@ -118,7 +118,7 @@ SKIPPING = """
 @pytest.fixture(scope="module")
 def skipping(played: Project) -> Finished:
     played.tests(SKIPPING)
-    played.baseline("nets:tiny-b3-replicated-device", reference=1e12)
+    played.baseline("nets:tiny-b3-replicated-device", value=1e12)
     played.baseline("nets:tiny-b4-replicated-device", **ANY_THROUGHPUT)
     return played.run()
 

@@ -163,7 +163,7 @@ def test_without_a_baseline_the_nightly_gate_has_no_doubts(tmp_path: Path) -> No
 def test_a_doubt_against_a_recorded_row_takes_eight_runs(tmp_path: Path) -> None:
     made = timed(tmp_path)
     key = Key("trivial-b1-replicated-device", "1x1")
-    made.baselines.update("box", {key: Baseline(machine="box", key=key, reference=1.0)})
+    made.baselines.update("box", {key: Baseline(machine="box", key=key, value=1.0)})
     assert announced(made).endswith("up to 2 min if a test is in doubt")  # 33 s, and seven further runs of 10 s
 
 

@@ -27,7 +27,7 @@ def smoke(played: Project) -> Finished:
             throughput.check(tiny(model="nets:raising"), on=on)
         """
     )
-    played.baseline("nets:tiny-b1-replicated-device", reference=1e12)
+    played.baseline("nets:tiny-b1-replicated-device", value=1e12)
     figures = {"nets:tiny-b1-replicated-device": 1e12, "nets:tiny-b2-replicated-device": 1.0}
     played.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
     return played.run("--tfperf-smoke", "--benchmark-disable")

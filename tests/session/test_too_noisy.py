@@ -22,7 +22,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     with Project(tmp_path_factory.mktemp("noisy") / "project", trains=False) as project:
         project.tests(TESTS)
         project.write("even", "25.0")
-        project.baseline(EVEN, reference=4 / 20, runs=2, between_runs=0.02)
+        project.baseline(EVEN, value=4 / 20, runs=2, between_runs=0.02)
         yield project
 
 

@@ -36,9 +36,9 @@ def recorded(played: Project) -> Finished:
     played.tests(TESTS, "perf_dir/test_it.py")
     played.write("even", "20.1 20.0 19.8 20.2 20.1")
     played.write("uneven", "2 30 2 30 2")
-    played.baseline(EVEN.workload, reference=0.1, lower=-0.3, upper=0.4)
-    played.baseline(UNTOUCHED.workload, reference=123, note="as it was")
-    played.baseline(NOISY.workload, reference=7)
+    played.baseline(EVEN.workload, value=0.1, lower=-0.3, upper=0.4)
+    played.baseline(UNTOUCHED.workload, value=123, note="as it was")
+    played.baseline(NOISY.workload, value=7)
     return played.run("--update-baselines", "perf_dir")
 
 
@@ -56,7 +56,7 @@ def test_the_row_has_the_median_the_software_and_the_bounds_written_by_hand(
 ) -> None:
     row = played.baselines.load(MACHINE)[EVEN]
     assert (row.provenance, row.runs, row.lower, row.upper) == ("measured", 5, -0.3, 0.4)
-    assert row.reference == pytest.approx(played.measured("test_even").throughput.examples_per_sec, rel=1e-4)
+    assert row.value == pytest.approx(played.measured("test_even").throughput.examples_per_sec, rel=1e-4)
     assert "tensorflow=2." in row.environment
 
 
@@ -83,8 +83,8 @@ def test_a_refused_baseline_is_counted_once_as_refused(recorded: Finished, playe
 
 def test_other_rows_and_those_of_failed_tests_stay_as_they_were(recorded: Finished, played: Project) -> None:
     rows = played.baselines.load(MACHINE)
-    assert (rows.keys(), rows[NOISY].reference) == ({EVEN, UNTOUCHED, NOISY}, 7)
-    assert (rows[UNTOUCHED].reference, rows[UNTOUCHED].note) == (123, "as it was")
+    assert (rows.keys(), rows[NOISY].value) == ({EVEN, UNTOUCHED, NOISY}, 7)
+    assert (rows[UNTOUCHED].value, rows[UNTOUCHED].note) == (123, "as it was")
 
 
 def test_a_few_rows_that_were_recorded_without_controls_are_said_to_be(recorded: Finished) -> None:

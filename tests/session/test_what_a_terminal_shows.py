@@ -57,7 +57,7 @@ def filled(played: Project) -> Project:
     played.tests(TESTS)
     played.write("conftest.py", CONFTEST)
     played.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
-    played.baseline(SLOW, reference=1e6)
+    played.baseline(SLOW, value=1e6)
     return played
 
 

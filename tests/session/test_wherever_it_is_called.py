@@ -90,8 +90,8 @@ def finished(played: Project) -> Finished:
     """The nightly gate, which a missing baseline fails as a regression does, after a single run."""
     played.tests(TESTS)
     played.write("test_on_gpus.py", ON_GPUS)
-    played.baseline("nets:tiny-b1-replicated-device", reference=1e12, source="a test")
-    played.baseline("nets:tiny-b3-replicated-device", reference=0.001)
+    played.baseline("nets:tiny-b1-replicated-device", value=1e12, source="a test")
+    played.baseline("nets:tiny-b3-replicated-device", value=0.001)
     return played.run("--tfperf-require-baseline", "-o", "tfperf_steps=2")
 
 

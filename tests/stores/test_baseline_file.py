@@ -15,7 +15,7 @@ from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores import baseline_file
 
 HEADER = (
-    "workload,topology,reference,lower,upper,unit,runs,between_runs,provenance,source,date,gpu,gpu_fp32_tflops,lock,"
+    "workload,topology,value,lower,upper,unit,runs,between_runs,provenance,source,date,gpu,gpu_fp32_tflops,lock,"
     "commit,environment,note"
 )
 ROW = (
@@ -25,8 +25,8 @@ ROW = (
 KEY = Key("resnet50-b64-replicated-device", "1x8")
 
 
-def row(reference: float = 1612.0, key: Key = KEY, machine: str = "box", **changes: object) -> Baseline:
-    return Baseline(machine=machine, key=key, reference=reference, **changes)  # type: ignore[arg-type]
+def row(value: float = 1612.0, key: Key = KEY, machine: str = "box", **changes: object) -> Baseline:
+    return Baseline(machine=machine, key=key, value=value, **changes)  # type: ignore[arg-type]
 
 
 def parse(text: str | bytes) -> dict[Key, Baseline]:
@@ -87,7 +87,7 @@ _baselines = st.builds(
     Baseline,
     machine=st.just("box"),
     key=st.builds(Key, st.builds(str, _workloads), _topologies, st.just("")),
-    reference=st.floats(1e-6, 1e21),
+    value=st.floats(1e-6, 1e21),
     lower=st.none() | st.just(-math.inf) | st.floats(-0.5, 0, exclude_max=True),
     upper=st.none() | st.just(math.inf) | st.floats(0, 0.5, exclude_min=True),
     source=_texts,
@@ -124,7 +124,7 @@ def test_no_bytes_make_reading_crash(data: bytes) -> None:
     [
         pytest.param("", 1, "empty", id="empty"),
         pytest.param(
-            f"{HEADER.replace(',reference', '')}\n",
+            f"{HEADER.replace(',value', '')}\n",
             1,
             "the first line must name each of these columns once",
             id="missing-column",
@@ -137,10 +137,10 @@ def test_no_bytes_make_reading_crash(data: bytes) -> None:
         pytest.param(f"{HEADER}\n{ROW}\n{ROW}\n", 3, "is on line 2 already: keep one", id="duplicate-key"),
         pytest.param(f'{HEADER}\n"{ROW}\n', 2, "not a CSV line", id="broken-quotes"),
         pytest.param(f"{HEADER}\n<<<<<<< HEAD\n{ROW}\n", 2, "a merge is unfinished", id="merge-conflict"),
-        pytest.param(with_cell("reference", "fast"), 2, "reference 'fast' is not a number", id="text-for-a-number"),
-        pytest.param(with_cell("reference", ""), 2, "no reference", id="no-reference"),
-        pytest.param(with_cell("reference", "inf"), 2, "reference inf is not a throughput", id="infinity"),
-        pytest.param(with_cell("reference", "0"), 2, "reference 0.0 is not a throughput", id="zero"),
+        pytest.param(with_cell("value", "fast"), 2, "value 'fast' is not a number", id="text-for-a-number"),
+        pytest.param(with_cell("value", ""), 2, "no value", id="no-reference"),
+        pytest.param(with_cell("value", "inf"), 2, "value inf is not a throughput", id="infinity"),
+        pytest.param(with_cell("value", "0"), 2, "value 0.0 is not a throughput", id="zero"),
         pytest.param(with_cell("lower", "5%"), 2, "'5%' is not a number: write digits only", id="percent"),
         pytest.param(with_cell("lower", "0.05"), 2, "lower 0.05", id="lower-without-sign"),
         pytest.param(with_cell("unit", "images/hour"), 2, "unit 'images/hour'", id="wrong-unit"),
@@ -177,11 +177,11 @@ def test_a_spreadsheets_byte_order_mark_and_line_ends_are_accepted() -> None:
 def test_columns_in_another_order_are_accepted() -> None:
     names = HEADER.split(",")
     cells = with_cell("note", "").splitlines()[1].split(",")
-    assert parse(f"{','.join(names[::-1])}\n{','.join(cells[::-1])}\n")[KEY].reference == 1612
+    assert parse(f"{','.join(names[::-1])}\n{','.join(cells[::-1])}\n")[KEY].value == 1612
 
 
-def figure_row(figure: str = "peak_memory", reference: float = 18.25 * 2**30, unit: str = "bytes") -> Baseline:
-    return Baseline(machine="box", key=KEY._replace(figure=figure), reference=reference, unit=unit)
+def figure_row(figure: str = "peak_memory", value: float = 18.25 * 2**30, unit: str = "bytes") -> Baseline:
+    return Baseline(machine="box", key=KEY._replace(figure=figure), value=value, unit=unit)
 
 
 def test_a_row_of_a_figure_is_read_back() -> None:

@@ -19,8 +19,8 @@ from tests.helpers.space import no_room_for_files
 KEY = Key("resnet50-b64-replicated-device", "1x8")
 
 
-def row(reference: float = 1612.0, key: Key = KEY, machine: str = "box", **changes: object) -> Baseline:
-    return Baseline(machine=machine, key=key, reference=reference, **changes)  # type: ignore[arg-type]
+def row(value: float = 1612.0, key: Key = KEY, machine: str = "box", **changes: object) -> Baseline:
+    return Baseline(machine=machine, key=key, value=value, **changes)  # type: ignore[arg-type]
 
 
 def store(folder: Path, published: Path | None = None) -> BaselineStore:
@@ -37,14 +37,14 @@ def test_an_update_touches_only_its_rows(tmp_path: Path) -> None:
     other = Key("resnet50-b64-replicated-device", "1x4")
     store(tmp_path).update("box", {KEY: row(1612), other: row(800, other)})
     store(tmp_path).update("box", {KEY: row(1700)})
-    assert {key: found.reference for key, found in store(tmp_path).load("box").items()} == {KEY: 1700, other: 800}
+    assert {key: found.value for key, found in store(tmp_path).load("box").items()} == {KEY: 1700, other: 800}
 
 
 def test_an_update_returns_old_and_new_where_the_old_row_may_be_a_published_one(tmp_path: Path) -> None:
     store(tmp_path / "shipped").update("box", {KEY: row(provenance=Provenance.PUBLISHED, source="a.md")})
     mine = store(tmp_path / "mine", tmp_path / "shipped")
-    (first,), (second,) = (mine.update("box", {KEY: row(reference)}) for reference in (1700, 1800))
-    assert [change.old and change.old.reference for change in (first, second)] == [1612, 1700]
+    (first,), (second,) = (mine.update("box", {KEY: row(value)}) for value in (1700, 1800))
+    assert [change.old and change.old.value for change in (first, second)] == [1612, 1700]
     assert (first.new, second.new) == (row(1700), row(1800))
 
 
@@ -65,7 +65,7 @@ def test_an_update_that_fails_half_way_leaves_the_old_file(tmp_path: Path, monke
     with pytest.raises(BaselineError, match="No space left on device"):
         store(tmp_path).update("box", {KEY: row(1700)})
     assert [path.name for path in tmp_path.iterdir()] == ["box.csv"]
-    assert store(tmp_path).load("box")[KEY].reference == 1612
+    assert store(tmp_path).load("box")[KEY].value == 1612
 
 
 def test_a_lock_that_can_not_be_written_is_a_clear_error(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_a_measured_row_of_the_shipped_folder_is_nobody_elses_baseline(tmp_path:
 
 
 def test_published_rows_are_found_on_every_machine_and_hidden_by_no_measured_one(tmp_path: Path) -> None:
-    for machine, reference in (("p100", 1612), ("k80", 400)):
-        published = row(reference, machine=machine, provenance=Provenance.PUBLISHED, source="a.md")
+    for machine, value in (("p100", 1612), ("k80", 400)):
+        published = row(value, machine=machine, provenance=Provenance.PUBLISHED, source="a.md")
         store(tmp_path / "shipped").update(machine, {KEY: published})
     mine = store(tmp_path / "mine", tmp_path / "shipped")
     mine.update("k80", {KEY: row(1700, machine="k80")})
-    assert [(found.machine, found.reference) for found in mine.published_like(KEY)] == [("k80", 400), ("p100", 1612)]
+    assert [(found.machine, found.value) for found in mine.published_like(KEY)] == [("k80", 400), ("p100", 1612)]
     assert mine.published_like(Key(KEY.workload, "1x4")) == []
 
 

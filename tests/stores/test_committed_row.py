@@ -17,7 +17,7 @@ GOOD = {
     "workload": "resnet50-b64-replicated-device",
     "topology": "1x8",
     "figure": "",
-    "reference": "1612",
+    "value": "1612",
     "lower": "",
     "upper": "",
     "unit": "images/s",
@@ -33,7 +33,7 @@ GOOD = {
     "environment": "tensorflow=2.21.0 keras=3.15.1",
     "note": "",
 }
-MEMORY = {"figure": "peak_memory", "unit": "bytes", "reference": "19595788288"}
+MEMORY = {"figure": "peak_memory", "unit": "bytes", "value": "19595788288"}
 LOSS = {"figure": "eval_loss", "unit": ""}
 TOMORROW, IN_TWO_DAYS = (str(date.today() + timedelta(days=days)) for days in (1, 2))
 
@@ -48,11 +48,11 @@ def read(**cells: str) -> Baseline:
 @pytest.mark.parametrize(
     ("cells", "says"),
     [
-        ({"reference": "1e22"}, "reference 1e+22 is none that can be measured"),
-        ({"reference": "1e-7"}, "reference 1e-07 is none that can be measured"),
-        ({"reference": "1e400"}, "reference inf is not a throughput"),
-        (MEMORY | {"reference": "1e22"}, "reference 1e+22 is none"),
-        (MEMORY | {"reference": "0"}, "reference 0: peak_memory is above 0 bytes"),
+        ({"value": "1e22"}, "value 1e+22 is none that can be measured"),
+        ({"value": "1e-7"}, "value 1e-07 is none that can be measured"),
+        ({"value": "1e400"}, "value inf is not a throughput"),
+        (MEMORY | {"value": "1e22"}, "value 1e+22 is none"),
+        (MEMORY | {"value": "0"}, "value 0: peak_memory is above 0 bytes"),
         (MEMORY | {"unit": "MiB"}, "unit 'MiB': peak_memory is in bytes"),
         ({"figure": "first_step", "unit": "ms"}, "unit 'ms': first_step is in s"),
         ({"unit": "1612/s"}, "unit 1612/s: write the word for what is counted"),
@@ -115,10 +115,10 @@ def test_what_makes_no_sense_is_refused_with_file_and_line(cells: dict[str, str]
         {"gpu": "", "gpu_fp32_tflops": ""},
         {"provenance": "published", "source": "a.md", "lock": "", "commit": ""},
         MEMORY,
-        LOSS | {"reference": "-0.25"},
-        LOSS | {"reference": "0", "between_runs": ""},
-        LOSS | {"reference": "0.001", "between_runs": "40"},
-        {"figure": "staleness", "unit": "s", "reference": "-2", "between_runs": "3"},
+        LOSS | {"value": "-0.25"},
+        LOSS | {"value": "0", "between_runs": ""},
+        LOSS | {"value": "0.001", "between_runs": "40"},
+        {"figure": "staleness", "unit": "s", "value": "-2", "between_runs": "3"},
     ],
     ids=str,
 )

@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
 def figures_in(path: Path) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(
-            "select measurement, figure, unit, value, outcome, reference from tfperf_figures order by made"
+            "select measurement, figure, unit, value, outcome, baseline from tfperf_figures order by made"
         ).fetchall()
 
 
@@ -91,10 +91,10 @@ def test_results_of_figures_are_described_as_their_test_asked_for_them_last(path
     assert [one.figure for one in history.figure_results()] == [now.figure, now.figure]
 
 
-def test_a_result_of_a_figure_has_its_value_outcome_and_reference(path: Path) -> None:
+def test_a_result_of_a_figure_has_its_value_outcome_and_baseline(path: Path) -> None:
     History(path).append(judged(MEMORY))
     (found,) = History(path).figure_results()
-    assert (found.key.figure, found.value, found.outcome, found.reference) == (
+    assert (found.key.figure, found.value, found.outcome, found.baseline) == (
         *("peak_memory", 18.0),
         *(Outcome.REGRESSED, 16.0),
     )

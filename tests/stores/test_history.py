@@ -374,7 +374,7 @@ def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, 
 @pytest.mark.parametrize(
     "more",
     [
-        pytest.param({"verdict": verdict(Outcome.REGRESSED)}, id="a slowdown is no reference for the next"),
+        pytest.param({"verdict": verdict(Outcome.REGRESSED)}, id="a slowdown is no baseline for the next"),
         pytest.param(
             {"verdict": verdict(Outcome.REGRESSED, baseline=baseline(provenance=Provenance.PROVISIONAL))},
             id="a slowdown against earlier sessions",

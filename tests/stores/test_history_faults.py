@@ -38,7 +38,7 @@ def damage(path: Path) -> bytes:
 
 
 def test_a_file_that_is_no_history_is_moved_aside_before_the_first_test(history: History, path: Path) -> None:
-    path.write_text("workload,topology,reference\n" * 100)
+    path.write_text("workload,topology,value\n" * 100)
     history.prepare()
     (aside,) = path.parent.glob("history.sqlite.damaged-*")
     assert (aside.read_text()[:8], aside.name in history.moved_aside) == ("workload", True)

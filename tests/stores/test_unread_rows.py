@@ -105,7 +105,7 @@ def test_a_field_of_a_newer_version_costs_nothing(history: History, capsys: pyte
         ("time", b"x"),
         ("machine", b"\xff"),
         ("runs", "many"),
-        ("reference", "x"),
+        ("baseline", "x"),
     ],
 )
 @pytest.mark.parametrize("command", ["report", "history", "history --csv", "history changes", "compare s1 s2"])

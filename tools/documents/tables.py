@@ -61,7 +61,7 @@ def published(machine: str, workload: Workload, topology: str, images_per_sec: f
     return Baseline(
         machine=machine,
         key=Key(workload.id, topology),
-        reference=images_per_sec,
+        value=images_per_sec,
         lower=-PUBLISHED_TOLERANCE,
         upper=PUBLISHED_TOLERANCE,
         provenance=Provenance.PUBLISHED,

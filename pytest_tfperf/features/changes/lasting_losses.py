@@ -12,7 +12,7 @@ from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.judging.lasting_changes import LEVEL, changes_of, counts
 
 _Series = tuple[str, Key]
-_References = Mapping[int, float]
+_Baselines = Mapping[int, float]
 """The values of a baseline by the index of the session that it judged, oldest first."""
 
 _RECOVERED_SHARE = 0.5
@@ -31,12 +31,12 @@ def lasting_losses(results: Sequence[PastResult], session: str) -> list[LastingC
         session: the session's id.
     """
     order = {id: index for index, id in enumerate(dict.fromkeys(result.session for result in results))}
-    references: dict[_Series, dict[int, float]] = {}
+    baselines: dict[_Series, dict[int, float]] = {}
     judged: dict[_Series, None] = {}
     for result in results:
         series = (result.test, result.key)
-        if result.reference is not None:
-            references.setdefault(series, {})[order[result.session]] = result.reference
+        if result.baseline is not None:
+            baselines.setdefault(series, {})[order[result.session]] = result.baseline
             if result.session == session:
                 judged[series] = None
     concerned = {change: _concerned(change, judged) for change in changes_of(results)}
@@ -45,8 +45,8 @@ def lasting_losses(results: Sequence[PastResult], session: str) -> list[LastingC
         change
         for change in changes
         if change.is_worse
-        and _lasts(change, changes, results, references)
-        and not _is_accepted(change, [references[series] for series in concerned[change]], order)
+        and _lasts(change, changes, results, baselines)
+        and not _is_accepted(change, [baselines[series] for series in concerned[change]], order)
     ]
 
 
@@ -57,28 +57,28 @@ def _concerned(change: LastingChange, judged: Iterable[_Series]) -> list[_Series
     return [(test, key) for test, key in judged if not key.figure]
 
 
-def _is_accepted(change: LastingChange, references: Sequence[_References], order: Mapping[str, int]) -> bool:
+def _is_accepted(change: LastingChange, baselines: Sequence[_Baselines], order: Mapping[str, int]) -> bool:
     """Return whether most of the baselines were recorded again after a change."""
     start = order[change.last_session] + (change.kind is not ChangeKind.STEP)
-    accepted = sum(_recorded_since(start, of_series) for of_series in references)
-    return 2 * accepted > len(references)
+    accepted = sum(_recorded_since(start, of_series) for of_series in baselines)
+    return 2 * accepted > len(baselines)
 
 
-def _recorded_since(start: int, references: _References) -> bool:
+def _recorded_since(start: int, baselines: _Baselines) -> bool:
     """Return whether the baseline is another now than before a session."""
-    before = [reference for index, reference in references.items() if index < start]
-    return _latest(references) != (before[-1] if before else None)
+    before = [baseline for index, baseline in baselines.items() if index < start]
+    return _latest(baselines) != (before[-1] if before else None)
 
 
-def _latest(references: _References) -> float:
-    return list(references.values())[-1]
+def _latest(baselines: _Baselines) -> float:
+    return list(baselines.values())[-1]
 
 
 def _lasts(
     change: LastingChange,
     changes: Iterable[LastingChange],
     results: Iterable[PastResult],
-    references: Mapping[_Series, _References],
+    baselines: Mapping[_Series, _Baselines],
 ) -> bool:
     """Return whether a change is not over."""
     same = [other for other in changes if (other.test, other.key) == (change.test, change.key)]
@@ -86,7 +86,7 @@ def _lasts(
         return _throughput_lasts(change, same[same.index(change) + 1 :])
     series = (change.test or "", change.key)
     points = [result for result in results if (result.test, result.key) == series and counts(result)]
-    return _figure_lasts(change, same[-1], points, _latest(references[series]))
+    return _figure_lasts(change, same[-1], points, _latest(baselines[series]))
 
 
 def _throughput_lasts(change: LastingChange, later: Sequence[LastingChange]) -> bool:
@@ -95,20 +95,20 @@ def _throughput_lasts(change: LastingChange, later: Sequence[LastingChange]) -> 
     return won < -_RECOVERED_SHARE * math.log1p(change.size)
 
 
-def _figure_lasts(change: LastingChange, last: LastingChange, points: Sequence[PastResult], reference: float) -> bool:
+def _figure_lasts(change: LastingChange, last: LastingChange, points: Sequence[PastResult], baseline: float) -> bool:
     """Return whether a figure is still away from its level before a change.
 
     Args:
         change: the figure's change.
         last: the latest change of the same figure, perhaps `change` itself.
         points: the figure's results, oldest first.
-        reference: its baseline now.
+        baseline: its baseline now.
     """
     sessions = [point.session for point in points]
     values = [point.value for point in points]
     before = statistics.median(values[: sessions.index(change.session)][-LEVEL:])
     # If a figure should stay the same, the change that brings it back is for the worse, too: its baseline tells them
     # apart.
-    start = reference if change.better is Better.SAME else before
+    start = baseline if change.better is Better.SAME else before
     away = statistics.median(values[sessions.index(last.last_session) :][-LEVEL:]) - start
     return away * change.size > 0 and abs(away) > (1 - _RECOVERED_SHARE) * abs(change.size * before)

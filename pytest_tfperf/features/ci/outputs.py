@@ -157,7 +157,7 @@ def _measured(m: Measurement) -> dict[str, str | float | None]:
         "machine": m.machine,
         "unit": f"{t.unit}/s",
         "examples_per_sec": t.examples_per_sec if m.is_valid else None,
-        "baseline": row.reference if row else None,
+        "baseline": row.value if row else None,
         "change": verdict.change if verdict else None,
         "confirmed_change": verdict.confirmed_change if verdict else None,
         "threshold": -verdict.threshold if verdict and verdict.threshold else None,

@@ -15,7 +15,7 @@ from pytest_tfperf.core.verdict import Noise
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption
 from pytest_tfperf.judging.session_variance import session_variance
-from pytest_tfperf.judging.thresholds import FALSE_ALARMS, quantile, reference_variance
+from pytest_tfperf.judging.thresholds import FALSE_ALARMS, baseline_variance, quantile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def values_of_measurements(measurements: Iterable[Measurement]) -> list[FigureVa
 
 def values_of_rows(rows: Iterable[Baseline]) -> list[FigureValue]:
     """Return the baselines above 0, each with the noise that its machine's rows show."""
-    rows = [row for row in rows if row.reference > 0]
+    rows = [row for row in rows if row.value > 0]
     alike: dict[tuple[str, str], list[Baseline]] = {}
     for row in rows:
         alike.setdefault((row.machine, row.key.figure), []).append(row)
@@ -152,7 +152,7 @@ def values_of_rows(rows: Iterable[Baseline]) -> list[FigureValue]:
             machine=row.machine,
             key=row.key,
             unit=row.unit,
-            log_value=math.log(row.reference),
+            log_value=math.log(row.value),
             runs=row.runs,
             noise=noise_of(row, alike[row.machine, row.key.figure]),
             environment=dict(part.split("=", 1) for part in row.environment.split() if "=" in part),
@@ -241,7 +241,7 @@ def _movement_of_figure(movement: Movement, a: FigureValue, b: FigureValue) -> M
 
 def _variance(value: FigureValue) -> float:
     """Return the variance of the value's logarithm that its runs leave."""
-    return float(max(_noise(value).between_runs, value.error) ** 2 * reference_variance(value.runs))
+    return float(max(_noise(value).between_runs, value.error) ** 2 * baseline_variance(value.runs))
 
 
 def _noise(value: FigureValue) -> Noise:

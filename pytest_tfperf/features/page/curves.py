@@ -73,10 +73,10 @@ def _document(row: Baseline, m: Measurement | None) -> dict[str, Any]:
         "workload": row.key.workload,
         "topology": row.key.topology,
         "unit": row.unit,
-        "rate": rounded(row.reference, 6),
+        "rate": rounded(row.value, 6),
         "here": rounded(rate),
         "here_machine": m.machine if m else None,
-        "ratio": rounded(rate / row.reference) if rate else None,
+        "ratio": rounded(rate / row.value) if rate else None,
         "note": row.note,
     }
 
@@ -85,7 +85,7 @@ def _documents_curves(workload: str, unit: str, published: Sequence[Baseline]) -
     rows_of: dict[str, list[tuple[str, float]]] = {}
     for row in published:
         if row.provenance is Provenance.PUBLISHED and (row.key.workload, row.unit) == (workload, unit):
-            rows_of.setdefault(row.machine, []).append((row.key.topology, row.reference))
+            rows_of.setdefault(row.machine, []).append((row.key.topology, row.value))
     curves: list[dict[str, Any]] = [
         {"machine": machine, "points": _curve(rows)} for machine, rows in sorted(rows_of.items())
     ]

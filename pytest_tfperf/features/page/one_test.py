@@ -19,12 +19,12 @@ from pytest_tfperf.features.page.past import SeriesKey, change_facts, key_of, se
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.figures import figure_rows, figures_to_blame, prefix_of
-from pytest_tfperf.reports.measurement_table import is_gain, outcome_alone, reference_kind
+from pytest_tfperf.reports.measurement_table import is_gain, outcome_alone, target_kind
 from pytest_tfperf.reports.message import headline, in_brief, message, next_commands
 from pytest_tfperf.reports.numbers import compared, whole_percent
 
 _JUDGED = (
-    *("reference", "expected", "change", "change_low", "change_high", "raw_change"),
+    *("baseline", "expected", "change", "change_low", "change_high", "raw_change"),
     *("tolerance_low", "tolerance_high", "threshold", "detectable", "drift", "between_runs"),
 )
 _DRIFT_WORTH_SHOWING = 0.003
@@ -62,7 +62,7 @@ def facts_of_test(
     began = None
     throughput_moved = verdict is not None and verdict.outcome in _MOVED and not figures_to_blame(m)
     if throughput_moved and baseline is not None:
-        began = since(changes, series, baseline.reference)
+        began = since(changes, series, baseline.value)
     judged = _judged(m)
     return {
         "test": m.test,
@@ -76,7 +76,7 @@ def facts_of_test(
         "time": m.time,
         "seconds": rounded(m.seconds, 4),
         "outcome": outcome_alone(m),
-        "kind": reference_kind(verdict) if verdict else "",
+        "kind": target_kind(verdict) if verdict else "",
         "story": _story(m, judged, began),
         "rate": rounded(t.examples_per_sec) if is_valid else None,
         "low": rounded(t.low) if is_valid else None,
@@ -107,9 +107,9 @@ def _judged(m: Measurement) -> dict[str, Any]:
     if verdict is None or baseline is None or verdict.change is None:
         return facts
     rate, tolerance = m.throughput.examples_per_sec, verdict.tolerance
-    expected = verdict.expected or baseline.reference
+    expected = verdict.expected or baseline.value
     return {
-        "reference": rounded(baseline.reference),
+        "baseline": rounded(baseline.value),
         "expected": rounded(expected),
         "change": rounded(rate / expected - 1),
         "change_low": rounded(m.throughput.low / expected - 1) if m.throughput.low > 0 else None,
@@ -208,14 +208,14 @@ def _plot(
         replace(
             result,
             value=result.value / size,
-            reference=None if result.reference is None else result.reference / size,
+            baseline=None if result.baseline is None else result.baseline / size,
         )
         for result in series
     ]
     low, high = _accepted(verdict)
     return {
         "unit": unit,
-        "reference": rounded(verdict.baseline.reference / size) if verdict.baseline else None,
+        "baseline": rounded(verdict.baseline.value / size) if verdict.baseline else None,
         "accepted_low": None if low is None else rounded(low / size),
         "accepted_high": None if high is None else rounded(high / size),
         "fails": [rounded(value / size) for value in _thresholds(verdict)],
@@ -228,11 +228,11 @@ def _accepted(verdict: Verdict) -> tuple[float | None, float | None]:
     """Return the lowest and the highest accepted value; None where there is no bound."""
     if verdict.baseline is None:
         return None, None
-    reference, better = verdict.baseline.reference, verdict.figure.better
-    accepted = verdict.figure.accepted(reference)
+    baseline, better = verdict.baseline.value, verdict.figure.better
+    accepted = verdict.figure.accepted(baseline)
     return (
-        None if better is Better.LOWER else reference - accepted,
-        None if better is Better.HIGHER else reference + accepted,
+        None if better is Better.LOWER else baseline - accepted,
+        None if better is Better.HIGHER else baseline + accepted,
     )
 
 
@@ -240,5 +240,5 @@ def _thresholds(verdict: Verdict) -> list[float]:
     """Return the values beyond which the figure fails, including its hard limit."""
     values = [] if verdict.figure.limit is None else [verdict.figure.limit]
     if verdict.baseline is not None and verdict.threshold is not None:
-        values += [verdict.baseline.reference - sign * verdict.threshold for sign in verdict.figure.signs]
+        values += [verdict.baseline.value - sign * verdict.threshold for sign in verdict.figure.signs]
     return values

@@ -131,15 +131,15 @@ def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> d
         "rate": [rounded(result.value) for result in series],
         "low": [None if result.figure else rounded(result.low) for result in series],
         "high": [None if result.figure else rounded(result.high) for result in series],
-        "reference": [rounded(result.reference) for result in series],
+        "baseline": [rounded(result.baseline) for result in series],
         "outcome": [result.outcome_word for result in series],
     }
 
 
-def spell(series: Sequence[PastResult], reference: float) -> Sequence[PastResult]:
+def spell(series: Sequence[PastResult], baseline: float) -> Sequence[PastResult]:
     """Return the latest results in a row that are nearer to the last one than to `reference`; at least the last."""
     now = math.log(series[-1].value)
-    middle = (now + math.log(reference)) / 2
+    middle = (now + math.log(baseline)) / 2
     start = len(series) - 1
     while start > 0 and (math.log(series[start - 1].value) < middle) == (now < middle):
         start -= 1
@@ -168,9 +168,7 @@ def machine_changes(changes: Sequence[LastingChange], machines: Collection[str])
     ]
 
 
-def since(
-    changes: Sequence[Mapping[str, Any]], series: Sequence[PastResult], reference: float
-) -> dict[str, Any] | None:
+def since(changes: Sequence[Mapping[str, Any]], series: Sequence[PastResult], baseline: float) -> dict[str, Any] | None:
     """Return when a series became slower or faster than `reference`: at its last change, or when its spell began.
 
     A change counts only if it has the same direction and lies in the spell; the effect of an earlier change had ended.
@@ -178,8 +176,8 @@ def since(
     valid = [result for result in series if _is_valid(result)]
     if not valid:
         return None
-    is_slower = valid[-1].value < reference
-    lasting = spell(valid, reference)
+    is_slower = valid[-1].value < baseline
+    lasting = spell(valid, baseline)
     if changes and (changes[-1]["size"] < 0) == is_slower:
         starts = [index for index, result in enumerate(lasting) if result.session == changes[-1]["session"]]
         lasting = lasting[starts[0] :] if starts else lasting

@@ -183,8 +183,8 @@ class TaskProfiler:
 
     def _before(self, task: Task) -> tuple[OpTime, ...]:
         """The operations of the task's own baseline; a floor does not count, because another machine measured it."""
-        row = task.reference.baseline
-        if row is None or not row.is_measured or not task.reference.is_own_row:
+        row = task.target.baseline
+        if row is None or not row.is_measured or not task.target.is_own_row:
             return ()
         with suppress(TfperfError):  # the history broke during the session
             if before := self._profile_of(row):

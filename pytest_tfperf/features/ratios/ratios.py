@@ -139,7 +139,7 @@ class PublishedRatio:
     @property
     def value(self) -> float:
         """Images/s over images/s."""
-        return self.figure.reference / self.over.reference
+        return self.figure.value / self.over.value
 
     def binds(self, topology: Topology) -> bool:
         """Whether this machine must reach it: its GPUs are like the document's, or that had none."""
@@ -207,8 +207,7 @@ def _message(pairs: Sequence[tuple[float, float]], published: PublishedRatio, le
             "threshold",
         ),
         Line(
-            f"{rate(figure.reference)} / {rate(over.reference)} on {figure.machine}: "
-            f"{figure.source}; over {over.source}",
+            f"{rate(figure.value)} / {rate(over.value)} on {figure.machine}: {figure.source}; over {over.source}",
             "document",
         ),
         command("rerun", rerun),

@@ -184,7 +184,7 @@ class ReferenceLaunchers:
         return self._launchers[environment]
 
     def before_recording(self, commit: str) -> str:
-        """See `References.before_recording`."""
+        """See `ReferenceEnvironments.before_recording`."""
         return unrepeatable_commit(commit)
 
     def lock(self, row: Baseline) -> Baseline:

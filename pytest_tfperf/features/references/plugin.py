@@ -12,7 +12,7 @@ from pytest_tfperf.features import Feature
 if TYPE_CHECKING:
     from pytest_tfperf.features.references.environment import ReferenceEnvironment
     from pytest_tfperf.workers.interpreters import Interpreter
-    from pytest_tfperf.workers.launcher import Launcher, References
+    from pytest_tfperf.workers.launcher import Launcher, ReferenceEnvironments
 
 
 def _reference(text: str) -> ReferenceEnvironment:
@@ -30,7 +30,7 @@ REFERENCE: Final[Setting[ReferenceEnvironment | None]] = Setting(
 )
 
 
-def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) -> References:
+def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) -> ReferenceEnvironments:
     """The environment that was named, or the environments that `tfperf reference` has built."""
     from pytest_tfperf.features.references.environment import ReferenceLaunchers
     from pytest_tfperf.features.references.store import ReferenceStore

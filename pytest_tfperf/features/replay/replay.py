@@ -20,7 +20,7 @@ from pytest_tfperf.features.replay.tf_cnn_log import Log
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.reference import Reference, reference_for, require_same_unit
+from pytest_tfperf.judging.target import Target, require_same_unit, target_for
 from pytest_tfperf.judging.validity import invalid
 from pytest_tfperf.stores import files, measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -133,12 +133,12 @@ def _judged_log(described: LogDescription, request: Request, *, tests: int) -> J
     """
     assert request.store is not None, "_described has refused a log without a machine, which has a store"
     run = described.log.run(described.examples_per_step)
-    reference = _reference(request.store, request.machine, Key(described.workload.id, described.topology))
+    target = _target(request.store, request.machine, Key(described.workload.id, described.topology))
     stated = described.log.header
-    if stated.on_cpus and reference.baseline is not None and reference.baseline.gpu:
+    if stated.on_cpus and target.baseline is not None and target.baseline.gpu:
         raise TfperfError(
             f"{described.log.name}: {stated.facts[DEVICES]}, and the baseline of {request.machine} is of "
-            f"{reference.baseline.gpu}",
+            f"{target.baseline.gpu}",
             next_step="Name the machine that the log is of with --machine=NAME",
         )
     measurement = Measurement(
@@ -150,10 +150,10 @@ def _judged_log(described: LogDescription, request: Request, *, tests: int) -> J
         devices=described.topology,
         runs=(run,),
         throughput=summarise([run]),
-        document=reference.document,
+        document=target.document,
     )
-    accepted = reference.tolerance(request.tolerance, Tolerance())
-    verdict = _judged(measurement, reference, accepted, max_runs=1, tests=tests)
+    accepted = target.tolerance(request.tolerance, Tolerance())
+    verdict = _judged(measurement, target, accepted, max_runs=1, tests=tests)
     measurement = replace(measurement, verdicts=(verdict,))
     return Judged(measurement, _next_step(measurement, request.store))
 
@@ -184,21 +184,21 @@ def _judged_measurement(recorded: Measurement, request: Request) -> Judged:
     then, store = recorded.verdict, request.store
     if store is not None:
         recorded = replace(recorded, machine=request.machine or recorded.machine)
-        reference = _reference(store, recorded.machine, recorded.key, recorded)
+        target = _target(store, recorded.machine, recorded.key, recorded)
     elif then is not None:
-        reference = Reference(then.baseline, then.is_floor, then.noise, recorded.document)
+        target = Target(then.baseline, then.is_floor, then.noise, recorded.document)
     else:
         return Judged(recorded)
-    accepted = reference.tolerance(request.tolerance, (then and then.tolerance) or Tolerance())
-    measurement, verdict = _decided(recorded, reference, accepted)
-    measurement = replace(measurement, document=reference.document, verdicts=(verdict, *recorded.figures))
+    accepted = target.tolerance(request.tolerance, (then and then.tolerance) or Tolerance())
+    measurement, verdict = _decided(recorded, target, accepted)
+    measurement = replace(measurement, document=target.document, verdicts=(verdict, *recorded.figures))
     return Judged(measurement, _next_step(measurement, store))
 
 
-def _decided(recorded: Measurement, reference: Reference, tolerance: Tolerance) -> tuple[Measurement, Verdict]:
+def _decided(recorded: Measurement, target: Target, tolerance: Tolerance) -> tuple[Measurement, Verdict]:
     """The verdict, and the measurement with the runs that it is based on; no further run is possible."""
     if recorded.runs:
-        verdict = _judged(recorded, reference, tolerance)
+        verdict = _judged(recorded, target, tolerance)
         if verdict.is_decided:
             return replace(recorded, throughput=summarise(recorded.runs)), verdict
     undisturbed = tuple(run for run in recorded.runs if run.disturbance is None)
@@ -206,12 +206,12 @@ def _decided(recorded: Measurement, reference: Reference, tolerance: Tolerance) 
     if gave_up or not undisturbed:
         return recorded, invalid(None)
     measurement = replace(recorded, runs=undisturbed, throughput=summarise(undisturbed))
-    return measurement, _judged(measurement, reference, tolerance, max_runs=len(undisturbed))
+    return measurement, _judged(measurement, target, tolerance, max_runs=len(undisturbed))
 
 
-def _reference(store: BaselineStore, machine: str, key: Key, of: Measurement | None = None) -> Reference:
+def _target(store: BaselineStore, machine: str, key: Key, of: Measurement | None = None) -> Target:
     """The baseline to judge against. Only a measurement has its GPUs' rates, which a floor needs."""
-    return reference_for(
+    return target_for(
         store.load(machine),
         store.published_like(key),
         machine,
@@ -222,18 +222,18 @@ def _reference(store: BaselineStore, machine: str, key: Key, of: Measurement | N
 
 
 def _judged(
-    measurement: Measurement, reference: Reference, tolerance: Tolerance, *, max_runs: int | None = None, tests: int = 1
+    measurement: Measurement, target: Target, tolerance: Tolerance, *, max_runs: int | None = None, tests: int = 1
 ) -> Verdict:
     """The verdict on the measurement's runs; pairs and drift count only if it is judged against the same row again."""
     then = measurement.verdict
-    if reference.baseline is not None:
-        require_same_unit(reference.baseline, measurement.throughput.unit)
+    if target.baseline is not None:
+        require_same_unit(target.baseline, measurement.throughput.unit)
     evidence = Evidence(
-        throughput=summarise(measurement.runs), reference=reference, tolerance=tolerance, tests=tests, max_runs=max_runs
+        throughput=summarise(measurement.runs), target=target, tolerance=tolerance, tests=tests, max_runs=max_runs
     )
     if then is not None:
         evidence = replace(evidence, tests=then.tests, suspects=then.tests)
-    if then is not None and then.baseline == reference.baseline:
+    if then is not None and then.baseline == target.baseline:
         evidence = replace(
             evidence,
             pairs=measurement.pairs,

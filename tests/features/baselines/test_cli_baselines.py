@@ -21,8 +21,8 @@ GREEN, USAGE = 0, 4
 OTHER = Key("resnet50-b64-horovod-device", "1x8")
 
 
-def row(reference: float = 1000.0, key: Key = KEY, **more: object) -> Baseline:
-    return baseline(reference, key=key, date="2026-01-02", **more)
+def row(value: float = 1000.0, key: Key = KEY, **more: object) -> Baseline:
+    return baseline(value, key=key, date="2026-01-02", **more)
 
 
 def write(folder: Path, *rows: Baseline) -> None:
@@ -68,7 +68,7 @@ def test_the_variable_that_tells_a_session_its_folder_tells_a_command_too(
 def test_the_list_can_be_had_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tfperf("list", "--json") == GREEN
     found = json.loads(capsys.readouterr().out)["box"]
-    assert sorted(one["reference"] for one in found) == [500.0, 1000.0]
+    assert sorted(one["value"] for one in found) == [500.0, 1000.0]
 
 
 # stale

@@ -133,7 +133,7 @@ def test_the_users_checkout_is_left_as_it_was(bisected: Bisected, first: tuple[s
 def test_git_bisect_run_skips_what_was_not_decided(bisected: Bisected, first: tuple[str, int, str]) -> None:
     del first
     repository = bisected.repository
-    repository.project.baseline("loop", reference=100.0, unit="examples", runs=5, between_runs=0.001)
+    repository.project.baseline("loop", value=100.0, unit="examples", runs=5, between_runs=0.001)
     script = Path(repository.folder / ".tfperf" / "step.sh")
     script.write_text(f"#!/bin/sh\nexec {sys.executable} -m pytest perf_tests --tfperf-git-bisect\n")
     script.chmod(0o755)

@@ -142,7 +142,7 @@ def test_it_fails_no_session_that_does_not(slower: Project) -> None:
 
 
 def test_a_new_baseline_accepts_it(slower: Project) -> None:
-    slower.baseline("program", unit="examples", **ANY_THROUGHPUT | {"reference": 900.0})
+    slower.baseline("program", unit="examples", **ANY_THROUGHPUT | {"value": 900.0})
     assert slower.run("--tfperf-fail-on-drift").status == GREEN
 
 

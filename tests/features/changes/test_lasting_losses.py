@@ -33,7 +33,7 @@ def sizes(results: list[PastResult], session: str = LAST) -> list[int]:
 def recorded_at(results: list[PastResult], session: int) -> list[PastResult]:
     """The same, as if the baseline had been recorded again before this session."""
     later = {f"s{number}" for number in range(session, SESSIONS)}
-    return [replace(one, reference=970.0) if one.session in later else one for one in results]
+    return [replace(one, baseline=970.0) if one.session in later else one for one in results]
 
 
 @pytest.mark.parametrize(
@@ -55,17 +55,17 @@ def test_only_a_baseline_that_was_recorded_after_a_slowdown_accepts_it(recorded:
 
 
 def test_only_what_was_slower_before_a_first_baseline_is_accepted_by_it() -> None:
-    results = past_results({"test_0": log_rates((AT, -0.03))}, reference=None)
+    results = past_results({"test_0": log_rates((AT, -0.03))}, baseline=None)
     assert (sizes(recorded_at(results, 30)), sizes(recorded_at(results, SESSIONS - 1))) == ([-3], [])
 
 
 def test_a_test_that_was_never_judged_against_a_recorded_baseline_is_left_out() -> None:
-    assert sizes(past_results({"test_0": log_rates((AT, -0.03))}, reference=None, outcome="")) == []
+    assert sizes(past_results({"test_0": log_rates((AT, -0.03))}, baseline=None, outcome="")) == []
 
 
 def test_a_test_that_is_only_measured_by_now_is_left_out() -> None:
     results = past_results({"test_0": log_rates((AT, -0.03))})
-    assert sizes([replace(one, reference=None, outcome="") if one.session == LAST else one for one in results]) == []
+    assert sizes([replace(one, baseline=None, outcome="") if one.session == LAST else one for one in results]) == []
 
 
 def test_a_decline_that_goes_on_after_a_new_baseline_lasts() -> None:
@@ -89,15 +89,15 @@ def test_the_machine_is_accepted_when_most_baselines_were_recorded_again() -> No
 def test_tests_without_recorded_baselines_have_no_say_in_what_accepts_a_slowdown_of_the_machine() -> None:
     step = np.where(np.arange(SESSIONS) < AT, 0, -0.05)
     results = past_results({test: one + step for test, one in quiet_tests(10, SESSIONS).items()})
-    unjudged = [replace(one, reference=None) if one.test > "test_2" else one for one in results]
-    accepted = [replace(one, reference=None) if one.test > "test_2" else one for one in recorded_at(results, 70)]
+    unjudged = [replace(one, baseline=None) if one.test > "test_2" else one for one in results]
+    accepted = [replace(one, baseline=None) if one.test > "test_2" else one for one in recorded_at(results, 70)]
     assert (sizes(unjudged), sizes(accepted)) == ([-5], [])
 
 
 def test_a_machine_without_recorded_baselines_is_left_out() -> None:
     step = np.where(np.arange(SESSIONS) < AT, 0, -0.05)
     series = {test: one + step for test, one in quiet_tests(10, SESSIONS).items()}
-    assert sizes(past_results(series, reference=None)) == []
+    assert sizes(past_results(series, baseline=None)) == []
 
 
 # Figures
@@ -106,8 +106,8 @@ def test_a_machine_without_recorded_baselines_is_left_out() -> None:
 def figure_losses(name: str, *levels: float, recorded_at: int = 0, recorded: float = 100.0) -> list[int]:
     """Of a figure with 20 sessions at each level, whose baseline is 100, and was recorded again before a session."""
     values = [level for level in levels for _ in range(20)]
-    before = past_figure(Figure(name, absolute=1.0), values, reference=100.0)
-    after = past_figure(Figure(name, absolute=1.0), values, reference=recorded)
+    before = past_figure(Figure(name, absolute=1.0), values, baseline=100.0)
+    after = past_figure(Figure(name, absolute=1.0), values, baseline=recorded)
     results = before[:recorded_at] + after[recorded_at:] if recorded_at else before
     return sizes(results, results[-1].session)
 
@@ -148,7 +148,7 @@ def test_a_baseline_that_was_recorded_after_it_accepts_a_figures_change(name: st
 
 def test_a_figure_without_a_recorded_baseline_is_left_out() -> None:
     values = [100.0] * 20 + [110.0] * 20
-    assert sizes(past_figure(Figure("loss", limit=200.0, absolute=1.0), values, reference=None), "s39") == []
+    assert sizes(past_figure(Figure("loss", limit=200.0, absolute=1.0), values, baseline=None), "s39") == []
 
 
 def test_figures_have_no_say_in_what_accepts_a_slowdown_of_the_machine() -> None:
@@ -157,6 +157,6 @@ def test_figures_have_no_say_in_what_accepts_a_slowdown_of_the_machine() -> None
     figures = [
         replace(one, test=f"test_{number}")
         for number in range(10)
-        for one in past_figure(Figure("loss"), [1.0] * SESSIONS, reference=1.0)
+        for one in past_figure(Figure("loss"), [1.0] * SESSIONS, baseline=1.0)
     ]
     assert sizes([*recorded_at(rates, 70), *figures]) == []

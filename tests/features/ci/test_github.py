@@ -31,7 +31,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     with Project(tmp_path_factory.mktemp("github") / "perf") as made:
         made.tests(TESTS, "tests/test_it.py")
         made.baseline("quick", unit="examples", **ANY_THROUGHPUT)
-        made.baseline("slow", unit="examples", reference=1e6)
+        made.baseline("slow", unit="examples", value=1e6)
         yield made
 
 

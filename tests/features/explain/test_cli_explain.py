@@ -22,7 +22,7 @@ from pytest_tfperf.features.explain import explained
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.target import Target
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import BUSY, NOISE, TEST, baseline, interleaved, measurement, pair, run_at, verdict
 
@@ -42,7 +42,7 @@ def judged(
     of_verdict = {name: more.pop(name) for name in ("drift", "tests", "past", "variance") if name in more}
     evidence = Evidence(
         throughput=summarise(runs),
-        reference=Reference(row or baseline(), noise=noise),
+        target=Target(row or baseline(), noise=noise),
         tolerance=Tolerance.of(tolerance),
         pairs=[pair(change) for change in confirmed or ()],
         has_reference_environment=confirmed is not None,

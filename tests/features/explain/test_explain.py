@@ -23,7 +23,7 @@ def test_a_regression_is_explained_with_the_figures_of_its_message(
     played_project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     played_project.tests(TESTS)
-    played_project.baseline("program", unit="examples", reference=1000.0)
+    played_project.baseline("program", unit="examples", value=1000.0)
     text = " ".join(played_project.run("-vv").text.split())
     assert cli.main(["explain", "test_slow", f"--dir={played_project.folder / '.tfperf'}"]) == 0
     explained = " ".join(capsys.readouterr().out.split())

@@ -10,7 +10,7 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.features.explain import explained
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.reference import Reference
+from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import KEY, NOISE, baseline, measurement, run_at, verdict
 
 
@@ -42,7 +42,7 @@ def test_a_figure_that_regressed_is_explained_after_a_throughput_that_passed() -
 def test_further_runs_are_a_figures_wish_unless_the_first_one_was_slow(first: float, said: str) -> None:
     runs = tuple(run_at(1000.0 * (1 + change), figures={"loss": 2.3}) for change in (first, 0.01, 0.01))
     evidence = Evidence(
-        throughput=summarise(runs), reference=Reference(baseline(), noise=NOISE), tolerance=Tolerance.of(0.02)
+        throughput=summarise(runs), target=Target(baseline(), noise=NOISE), tolerance=Tolerance.of(0.02)
     )
     loss = Verdict(figure=Figure("loss"), value=2.3, outcome=Outcome.PASS, reason=Reason.WITHIN_TOLERANCE)
     found = measurement(evidence.throughput, runs=runs, verdict=judge(evidence), figures=(loss,))

@@ -58,9 +58,9 @@ TESTS = """
 """
 
 
-def figure_row(project: Project, workload: str, figure: str, reference: float, **row: Any) -> None:
+def figure_row(project: Project, workload: str, figure: str, value: float, **row: Any) -> None:
     key, unit = Key(workload, "1x1", figure), Figure(figure).unit or ""
-    project.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, reference=reference, unit=unit, **row)})
+    project.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, value=value, unit=unit, **row)})
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +72,11 @@ def project(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
         for batch in range(1, 6):
             made.baseline(WORKLOAD.format(batch), **ANY_THROUGHPUT)
         made.baseline("it", unit="examples", **ANY_THROUGHPUT)
-        for figure, reference in (("peak_memory", 2.0**50), ("first_step", 1e6), ("loss", 2.3)):
-            figure_row(made, WORKLOAD.format(1), figure, reference)
+        for figure, value in (("peak_memory", 2.0**50), ("first_step", 1e6), ("loss", 2.3)):
+            figure_row(made, WORKLOAD.format(1), figure, value)
             is_loss = figure == "loss"
             note = "read at reading 4" if is_loss else ""
-            figure_row(made, "it", figure, 0.25 if is_loss else reference, note=note)
+            figure_row(made, "it", figure, 0.25 if is_loss else value, note=note)
         figure_row(made, WORKLOAD.format(2), "peak_memory", 1.0)
         figure_row(made, WORKLOAD.format(4), "peak_memory", 1.0)
         yield made

@@ -21,7 +21,7 @@ def project(played_project: Project) -> Project:
     for batch in (1, 2):
         played_project.baseline(WORKLOAD.format(batch), **ANY_THROUGHPUT)
         key = Key(WORKLOAD.format(batch), "1x1", "peak_memory")
-        played_project.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, reference=1e9, unit="bytes")})
+        played_project.baselines.update(MACHINE, {key: Baseline(machine=MACHINE, key=key, value=1e9, unit="bytes")})
     return played_project
 
 

@@ -46,7 +46,7 @@ def run(
 def test_the_first_test_passes_under_the_commands_of_the_ci_file(tmp_path: Path) -> None:
     with Project(tmp_path / "project") as project:
         assert cli.main(["init", str(project.folder), "--ci=gitlab"]) == 0
-        project.baseline(WORKLOAD, reference=0.001)  # however busy this machine is, it is faster
+        project.baseline(WORKLOAD, value=0.001)  # however busy this machine is, it is faster
         job = yaml.safe_load((project.folder / ".gitlab-ci.yml").read_text())["throughput"]
         variables = {name: str(value) for name, value in job["variables"].items()}
         commands = job["script"]
@@ -64,7 +64,7 @@ def test_the_commands_of_githubs_nightly_job_gate_a_program(tmp_path: Path) -> N
     with Project(tmp_path / "project") as project:
         assert cli.main(["init", str(project.folder), "--ci=github"]) == 0
         project.tests(PROGRAM, "perf_tests/test_training_speed.py")
-        project.baseline("program", unit="examples", reference=1e6)
+        project.baseline("program", unit="examples", value=1e6)
         job = yaml.safe_load((project.folder / ".github/workflows/throughput.yml").read_text())["jobs"]["throughput"]
         commands = [step["run"] for step in job["steps"] if "run" in step and not step.get("continue-on-error")]
         done = run(project, commands, job["env"], tmp_path)

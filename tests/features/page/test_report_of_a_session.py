@@ -133,7 +133,7 @@ def test_a_red_session_is_red_in_every_report(tmp_path: Path, capsys: pytest.Cap
     with Project(tmp_path) as project:
         project.tests(RED)
         for number in range(8):
-            row = ANY_THROUGHPUT | {"reference": 1e9}
+            row = ANY_THROUGHPUT | {"value": 1e9}
             project.baseline(f"program{number}", unit="examples", **row)
         assert project.run("--tfperf-html=report.html", "-o", "tfperf_markdown=summary.md").status == 1
         html = (project.folder / "report.html").read_text()

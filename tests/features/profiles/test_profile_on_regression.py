@@ -53,8 +53,8 @@ def recorded() -> Measurement:
 @pytest.fixture(scope="module")
 def session(shared: Project) -> Finished:
     shared.tests(TESTS)
-    shared.baseline(WORKLOAD.id, reference=1e6, date=RECORDED)
-    shared.baseline("program", reference=100.0, unit="examples", between_runs=0.001, runs=5)
+    shared.baseline(WORKLOAD.id, value=1e6, date=RECORDED)
+    shared.baseline("program", value=100.0, unit="examples", between_runs=0.001, runs=5)
     shared.history.append(recorded())
     return shared.run(OPTION)
 

@@ -17,7 +17,7 @@ from pytest_tfperf.core.profile import OpTime, Profile, Trace
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.profiles.plugin import TaskProfiler, TraceStore
-from pytest_tfperf.judging.reference import reference_for
+from pytest_tfperf.judging.target import target_for
 from tests.helpers.measurements import measurement, throughput
 from tests.helpers.played import BUSY, Notes, PlayedGuard, PlayedLauncher, PlayedRun, steady
 from tests.helpers.played_session import ROW, PlayedSession
@@ -73,9 +73,9 @@ def test_of_a_baselines_runs_the_last_one_is_followed_by_a_profile(tmp_path: Pat
 
 def test_a_provisional_regression_is_not_profiled(tmp_path: Path) -> None:
     earlier = replace(ROW, provenance=Provenance.PROVISIONAL)
-    reference = reference_for({}, (), "box", ROW.key, gpu_fp32_tflops=None, provisional={ROW.key: earlier})
+    target = target_for({}, (), "box", ROW.key, gpu_fp32_tflops=None, provisional={ROW.key: earlier})
     session = PlayedSession(profiler=profiler(tmp_path).profile)
-    found = session.decided(replace(session.task(steady(80.0)), reference=reference))
+    found = session.decided(replace(session.task(steady(80.0)), target=target))
     assert found.verdict is not None
     assert (found.verdict.outcome, found.profile) == (Outcome.REGRESSED, None)
 

@@ -25,9 +25,9 @@ from tests.helpers.measurements import WORKLOAD, baseline
 EIGHT, ONE = Key("resnet50-b64-replicated-device", "1x8"), Key("resnet50-b64-replicated-device", "1x1")
 
 
-def row(machine: str, key: Key, reference: float, **more: Any) -> Baseline:
+def row(machine: str, key: Key, value: float, **more: Any) -> Baseline:
     given = {"provenance": Provenance.PUBLISHED, "source": f"{machine}.md, row 1", "gpu": "Tesla K80"} | more
-    return Baseline(machine=machine, key=key, reference=reference, **given)
+    return Baseline(machine=machine, key=key, value=value, **given)
 
 
 def test_the_lowest_ratio_of_several_machines_counts() -> None:

@@ -74,7 +74,7 @@ class ReferenceProject:
 
     def row_of(self, lock: str, commit: str) -> Baseline:
         key = Key("nets:tiny-b1-replicated-device", "1x1")
-        return Baseline(machine="box", key=key, reference=1.0, lock=lock, commit=commit)
+        return Baseline(machine="box", key=key, value=1.0, lock=lock, commit=commit)
 
     @property
     def store(self) -> ReferenceStore:

@@ -32,7 +32,7 @@ TESTS = """
 def session(shared: Project) -> Finished:
     """20 batches of 4 a second come, and 800 images did when the row was recorded."""
     shared.tests(TESTS)
-    shared.baseline("nets:tiny-b4-replicated-nets:paced", reference=800.0, source="a test")
+    shared.baseline("nets:tiny-b4-replicated-nets:paced", value=800.0, source="a test")
     for pipeline in ("device", "nets:deadly"):
         shared.baseline(f"nets:tiny-b4-replicated-{pipeline}", **ANY_THROUGHPUT)
     return shared.run("-v")

@@ -63,7 +63,7 @@ function options(width, height, more) {
 
 // What the plot of a throughput shows over sessions; one of a figure has the same fields.
 function ratePlot(test) {
-  const accepted = (tolerance) => (test.reference === null || tolerance === null ? null : test.reference * (1 + tolerance));
+  const accepted = (tolerance) => (test.baseline === null || tolerance === null ? null : test.baseline * (1 + tolerance));
   const fails = threshold(test);
   return { ...test, height: 260, axisSize: 58, accepted_low: accepted(test.tolerance_low), accepted_high: accepted(test.tolerance_high),
     fails: fails === null ? [] : [fails], write: (value) => `${rate(value)} ${test.unit}/s`, writeAxis: rate };
@@ -75,7 +75,7 @@ function figurePlot(row) {
   return { ...plot, since: null, height: 170, axisSize: 82, write, writeAxis: write };
 }
 
-// The accepted band, the reference and the thresholds, and a mark at each change.
+// The accepted band, the baseline and the thresholds, and a mark at each change.
 function paintExpected(test) {
   return painter((u, ctx, area, ratio) => {
     const y = (value) => u.valToPos(value, "y", true);
@@ -86,9 +86,9 @@ function paintExpected(test) {
       ctx.fillRect(area.left, top, area.width, (test.accepted_low === null ? bottom : y(test.accepted_low)) - top);
     }
     ctx.lineWidth = ratio;
-    if (test.reference !== null) {
+    if (test.baseline !== null) {
       ctx.strokeStyle = colour("quiet");
-      line(ctx, area.left, y(test.reference), right, y(test.reference));
+      line(ctx, area.left, y(test.baseline), right, y(test.baseline));
     }
     for (const limit of test.fails) {
       ctx.strokeStyle = colour("bad");
@@ -131,15 +131,15 @@ function paintResults(past, times) {
   };
 }
 
-// The range that shows the results, their intervals, the reference and the threshold.
+// The range that shows the results, their intervals, the baseline and the threshold.
 function rangeOfHistory(test, times) {
   const past = test.history;
   return (u, low, high) => {
     const { min, max } = u.scales.x;
     const isShown = (i) => (min ?? null) === null || (times[i] >= min && times[i] <= max);
     const intervals = times.length < MOST_INTERVALS ? [past.low, past.high].flatMap((ends) => ends.filter((value, i) => isShown(i))) : [];
-    const reference = test.reference === null ? [] : [test.reference * 0.99, test.reference * 1.01];
-    const ends = [low, high, ...intervals, ...reference, ...test.fails].filter((value) => value !== null);
+    const baseline = test.baseline === null ? [] : [test.baseline * 0.99, test.baseline * 1.01];
+    const ends = [low, high, ...intervals, ...baseline, ...test.fails].filter((value) => value !== null);
     const least = Math.min(...ends), most = Math.max(...ends), margin = (most - least || Math.abs(most) * 0.02 || 1) * 0.08;
     return [least - margin, most + margin];
   };

@@ -55,12 +55,12 @@ function sparkline(test) {
   const drawing = svg("svg", { class: "spark " + test.outcome, width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   const known = shown.filter((value) => value !== null);
   if (!known.length) return drawing;
-  const reference = test.reference || known[0];
+  const baseline = test.baseline || known[0];
   // At least 4 % from top to bottom, so that noise looks like noise.
-  const low = Math.min(...known, reference * 0.98), high = Math.max(...known, reference * 1.02);
+  const low = Math.min(...known, baseline * 0.98), high = Math.max(...known, baseline * 1.02);
   const x = (i) => pad + (shown.length < 2 ? 0.5 : i / (shown.length - 1)) * (width - 2 * pad);
   const y = (value) => pad + ((high - value) / (high - low || 1)) * (height - 2 * pad);
-  if (test.reference) drawing.append(svg("line", { class: "zero", x1: 0, x2: width, y1: y(reference), y2: y(reference) }));
+  if (test.baseline) drawing.append(svg("line", { class: "zero", x1: 0, x2: width, y1: y(baseline), y2: y(baseline) }));
   let path = "";
   shown.forEach((value, i) => {
     if (value === null) return;

@@ -97,7 +97,7 @@ function openTest(box, test, facts) {
 
 function historyNote(test) {
   const parts = [];
-  if (test.reference !== null) parts.push(`The line is the ${test.kind === "provisional" ? "level of earlier sessions" : test.kind || "baseline"}, the band what is accepted${test.threshold === null ? "" : ", the dashed red line today's threshold"}.`);
+  if (test.baseline !== null) parts.push(`The line is the ${test.kind === "provisional" ? "level of earlier sessions" : test.kind || "baseline"}, the band what is accepted${test.threshold === null ? "" : ", the dashed red line today's threshold"}.`);
   if (test.since && test.since.before !== null) parts.push(`Before ${day(test.since.time)}: ${rate(test.since.before)} ${test.unit}/s; now ${rate(test.rate)}.`);
   return parts.join(" ");
 }

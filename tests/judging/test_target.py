@@ -12,7 +12,7 @@ from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import ASSUMED_BETWEEN_RUNS
-from pytest_tfperf.judging.reference import Reference, floor_rate, memory_rate, reference_for, refuse_other_devices
+from pytest_tfperf.judging.target import Target, floor_rate, memory_rate, refuse_other_devices, target_for
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.machines import linked, load
 from tests.helpers.measurements import baseline
@@ -22,19 +22,19 @@ H200_TFLOPS = 67.0
 DOCUMENTS = Path(__file__).parents[2] / "baselines"
 
 
-def published(machine: str, reference: float, key: Key = KEY, tflops: float | None = 10.6) -> Baseline:
+def published(machine: str, value: float, key: Key = KEY, tflops: float | None = 10.6) -> Baseline:
     return Baseline(
         machine=machine,
         key=key,
-        reference=reference,
+        value=value,
         provenance=Provenance.PUBLISHED,
         gpu="Tesla P100",
         gpu_fp32_tflops=tflops,
     )
 
 
-def recorded(reference: float, key: Key = KEY, **more: Any) -> Baseline:
-    return baseline(reference, machine="h200", key=key, **more)
+def recorded(value: float, key: Key = KEY, **more: Any) -> Baseline:
+    return baseline(value, machine="h200", key=key, **more)
 
 
 def find(
@@ -43,18 +43,18 @@ def find(
     key: Key = KEY,
     tflops: float | None = H200_TFLOPS,
     memory: float | None = None,
-) -> Reference:
+) -> Target:
     """What is found where the machine's file and the documents hold these rows."""
     own = {row.key: row for row in rows if row.machine == machine}
     others = [row for row in rows if row.provenance is Provenance.PUBLISHED]
-    return reference_for(own, others, machine, key, gpu_fp32_tflops=tflops, gpu_memory_gb_per_sec=memory)
+    return target_for(own, others, machine, key, gpu_fp32_tflops=tflops, gpu_memory_gb_per_sec=memory)
 
 
 P100 = published("dgx1-p100", 1612)
 
 
 def test_without_any_row_there_is_none() -> None:
-    assert find() == Reference(baseline=None, is_floor=False, noise=None, document=None)
+    assert find() == Target(baseline=None, is_floor=False, noise=None, document=None)
 
 
 def test_the_machines_own_row_comes_before_a_floor() -> None:
@@ -136,7 +136,7 @@ def test_a_floor_borrows_the_noise_that_was_measured_here() -> None:
 # The documents themselves
 
 
-def of_the_documents(folder: Path, *, device: bool) -> list[Reference]:
+def of_the_documents(folder: Path, *, device: bool) -> list[Target]:
     """What eight H200 GPUs are judged against for each published row of one node, on device data or on any other."""
     store = BaselineStore(folder, published=DOCUMENTS)
     gpu = load("h200").gpus[0]
@@ -147,7 +147,7 @@ def of_the_documents(folder: Path, *, device: bool) -> list[Reference]:
         if row.key.topology.startswith("1x") and ("-device" in row.key.workload) is device
     ]
     return [
-        reference_for(
+        target_for(
             {},
             store.published_like(key),
             "h200",
@@ -162,13 +162,13 @@ def of_the_documents(folder: Path, *, device: bool) -> list[Reference]:
 def test_every_synthetic_row_of_the_documents_is_a_floor_on_stronger_gpus(tmp_path: Path) -> None:
     found = of_the_documents(tmp_path, device=True)
     assert len(found) == 2 + 16 + 84  # Azure's with one node, the DGX-1's two columns of four, a third of Lambda's
-    assert all(reference.is_floor for reference in found)
+    assert all(value.is_floor for value in found)
 
 
 def test_no_row_that_depends_on_its_host_is_a_floor(tmp_path: Path) -> None:
     found = of_the_documents(tmp_path, device=False)
     assert len(found) == 16 + 168
-    assert all(reference.baseline is None for reference in found)
+    assert all(value.baseline is None for value in found)
 
 
 # Whose tolerance holds

@@ -20,7 +20,7 @@ from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption, 
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class Target:
     """What a measurement is judged against, and how.
 
     Args:
@@ -56,7 +56,7 @@ class Reference:
         return self.against is Against.BASELINE
 
 
-def reference_for(
+def target_for(
     rows: Mapping[Key, Baseline],
     published: Sequence[Baseline],
     machine: str,
@@ -65,7 +65,7 @@ def reference_for(
     gpu_fp32_tflops: float | None,
     gpu_memory_gb_per_sec: float | None = None,
     provisional: Mapping[Key, Baseline] = MappingProxyType({}),
-) -> Reference:
+) -> Target:
     """The machine's own row, else the highest figure of a document for weaker GPUs, else earlier sessions here.
 
     Earlier sessions come last, because a floor can fail a test and they can't.
@@ -85,16 +85,16 @@ def reference_for(
         provisional: what earlier sessions of this machine give.
     """
     alike = [row for row in published if row.key == key]
-    document = max(alike, key=lambda row: (row.machine == machine, row.reference), default=None)
+    document = max(alike, key=lambda row: (row.machine == machine, row.value), default=None)
     own, is_floor = rows.get(key), False
     if own is None and gpu_fp32_tflops is not None and _is_on_device_data(key.workload):
         weaker = [row for row in alike if _is_weaker(row, gpu_fp32_tflops, gpu_memory_gb_per_sec)]
-        own = max(weaker, key=lambda row: row.reference, default=None)
+        own = max(weaker, key=lambda row: row.value, default=None)
         is_floor = own is not None
     if own is None and key in provisional:
         own = provisional[key]
-        return Reference(own, noise=_provisional_noise(own, rows, provisional), document=document)
-    return Reference(own, is_floor, noise_of(own, rows.values()) if own else None, document)
+        return Target(own, noise=_provisional_noise(own, rows, provisional), document=document)
+    return Target(own, is_floor, noise_of(own, rows.values()) if own else None, document)
 
 
 # Of the documents' GPUs, in 10^9 bytes/s, from NVIDIA's data sheets; of a K80, which has two, each one's.
@@ -219,7 +219,7 @@ def provisional_baseline(machine: str, key: Key, earlier: Sequence[EarlierMeasur
     return Baseline(
         machine=machine,
         key=key,
-        reference=math.exp(hodges_lehmann(kept)),
+        value=math.exp(hodges_lehmann(kept)),
         unit=latest.unit,
         provenance=Provenance.PROVISIONAL,
         source=f"{sessions} earlier session{'' if sessions == 1 else 's'} here",
