@@ -42,11 +42,11 @@ def ours(name: str, data: str, side: int) -> Callable[[], object]:
     """The pipeline as a window of imagenet-only reads it, a batch a call."""
     import tensorflow as tf
 
-    from pytest_tfperf.core import catalogue
     from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.training.inputs import feed
     from pytest_tfperf.training.loading import load_pipeline
     from pytest_tfperf.training.loop import InputLoop
+    from pytest_tfperf.workers import catalogue
 
     assert name in catalogue.pipelines()
     workload = Workload(model="trivial", batch_size=BATCH, input_pipeline=name)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
@@ -15,6 +14,7 @@ from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.selecting import keep_chosen, keep_failed, selected, selected_tests
 from pytest_tfperf.session.session import Session
+from pytest_tfperf.workers import catalogue
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter

@@ -12,7 +12,6 @@ from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.supported import require_supported
 from pytest_tfperf.bench.windows import interleave, time_windows, with_figures
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
@@ -28,6 +27,7 @@ from pytest_tfperf.hardware.sampler import ProcessMemory
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import CommandWindows
+from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.training_run import TrainingRun
 

@@ -14,7 +14,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import MOST_TOLERANCE
 from pytest_tfperf.core.topology import check_name
 from pytest_tfperf.errors import TfperfError
@@ -206,10 +205,4 @@ folder, file = _path("folder"), _path("file")
 def machine(text: str) -> str:
     """Check a machine's name."""
     check_name(text)
-    return text
-
-
-def pipeline(text: str) -> str:
-    """Check an input pipeline's name."""
-    catalogue.resolve_pipeline(text)
     return text

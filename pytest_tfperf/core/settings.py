@@ -88,7 +88,7 @@ class Settings:
         "FRACTION",
     )
     input_pipeline: str = _option(
-        "device", parse.pipeline, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
+        "device", str, "value of the input_pipeline fixture in tests that don't parametrise it", "NAME"
     )
     data_dir: Path | None = _option(
         None, parse.folder, "folder of the TFRecords that the pipelines imagenet and tokens read", "DIR"

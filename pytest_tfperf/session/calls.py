@@ -10,7 +10,6 @@ from pytest_tfperf.bench.other_side import OtherSide, Terms
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.measurement import InvalidMeasurement, Measurement
 from pytest_tfperf.core.run import Plan
@@ -22,6 +21,7 @@ from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.invalid import worded
 from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session.session import Session
+from pytest_tfperf.workers import catalogue
 
 
 class CallRunner:

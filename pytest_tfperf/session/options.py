@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings, Update
-from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
 from pytest_tfperf.session.rerun_options import rerun_command
+from pytest_tfperf.workers import catalogue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +63,8 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
         values.pop("max_time", None)  # runs that are cut short are no baseline
     if "baselines" in given and not values["baselines"].exists() and not update:
         _refuse_missing_baselines(given["baselines"], values["baselines"])
+    if (pipeline := given.get("input_pipeline")) is not None:
+        _refuse_unknown_pipeline(pipeline)
     _refuse_contradictions(known, given, values | {"update_baselines": update})
     names = {setting.name for setting in of_features}
     return Settings(
@@ -182,6 +185,13 @@ def _refuse_both(a: Setting[Any], b: Setting[Any], given: Mapping[str, RawSettin
         if setting.name in given and given[setting.name].origin in (Origin.OVERRIDE, Origin.INI_FILE):
             text += f"; for one session -o tfperf_{setting.name}={parse.DEFAULT} does so"
     raise TfperfError(f"{text}.")
+
+
+def _refuse_unknown_pipeline(given: RawSetting) -> None:
+    try:
+        catalogue.resolve_pipeline(given.value)
+    except WorkloadError as error:
+        raise error.of_type(TfperfError).at(str(given)) from None
 
 
 def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:

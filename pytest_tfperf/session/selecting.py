@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.verdict import Tolerance
@@ -18,6 +17,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.session import Session
+from pytest_tfperf.workers import catalogue
 
 
 def selected(item: pytest.Item) -> bool:

@@ -16,8 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.workers import catalogue
 
 _SPEED_VARIABLES = ("TF_GPU_", "TF_CUDNN", "TF_ENABLE_", "TF_DETERMINISTIC", "NCCL_", "CUBLAS_", "CUDNN_", "CUDA_")
 

@@ -9,7 +9,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.errors import TfperfError, UnknownFunction, WorkloadError
@@ -20,6 +19,7 @@ from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, feed
 from pytest_tfperf.training.keras_fit import FitLoop
 from pytest_tfperf.training.loop import InputLoop, Loop, OwnLoop, TrainingLoop
 from pytest_tfperf.training.strategies import model_scope
+from pytest_tfperf.workers import catalogue
 
 
 def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int = 1) -> keras.Model:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.data_sets import IMAGES
 from pytest_tfperf.core.figure import COLD_CACHES
 from pytest_tfperf.core.job import Cluster, Job
@@ -36,6 +35,7 @@ from pytest_tfperf.training.op_times import trace_steps
 from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.step_profile import profile_step
 from pytest_tfperf.training.strategies import DeviceServer, connect, strategy_for
+from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, reserve_port
 
 

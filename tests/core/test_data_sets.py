@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.core.catalogue import data_set_of
 from pytest_tfperf.core.data_sets import IMAGES, TOKENS, DataSet, shards
 from pytest_tfperf.errors import MeasurementError, NoData
+from pytest_tfperf.workers.catalogue import data_set_of
 
 
 def test_shards_are_found_in_order_and_other_files_are_ignored(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import pytest_tfperf
 from pytest_tfperf import Workload
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.settings import OF_THE_SPINE
 from pytest_tfperf.session.feature_hooks import features
+from pytest_tfperf.workers import catalogue
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

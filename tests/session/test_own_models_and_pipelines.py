@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from pytest_tfperf.core import catalogue
+from pytest_tfperf.workers import catalogue
 from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
 pytestmark = pytest.mark.slow

@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 from building import assert_same, build, first_batch, nodes, workload_of
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.training.input_spec import InputSpec
 from pytest_tfperf.training.inputs import PipelineOnly, copied, shared
 from pytest_tfperf.training.loading import load_pipeline
 from pytest_tfperf.training.pipelines.synthetic import host
 from pytest_tfperf.training.strategies import strategy_for
+from pytest_tfperf.workers import catalogue
 
 SPEC = InputSpec.of_images((5, 6, 3), 7, batch_size=20, replicas=2, seed=3)
 

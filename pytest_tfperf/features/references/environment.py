@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.workload import Workload
@@ -15,6 +14,7 @@ from pytest_tfperf.errors import TfperfError, WorkloadError
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.lock import forget_locks, read_lock, unrepeatable, unrepeatable_commit, write_lock
 from pytest_tfperf.revisions.pythons import find_python, require_python, try_imports
+from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 

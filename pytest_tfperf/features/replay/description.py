@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import AllReduce, Precision, VariableUpdate, Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.replay import tf_cnn_header as header
 from pytest_tfperf.features.replay.tf_cnn_header import Header
 from pytest_tfperf.features.replay.tf_cnn_log import Log
+from pytest_tfperf.workers import catalogue
 
 _UPDATES = {update.value: update for update in VariableUpdate} | {
     "collective_all_reduce": VariableUpdate.COLLECTIVE,

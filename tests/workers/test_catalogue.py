@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import pytest_tfperf
-from pytest_tfperf.core import catalogue
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import NotInstalled, WorkloadError
+from pytest_tfperf.workers import catalogue
 
 PACKAGE = Path(pytest_tfperf.__file__).parent
 SHIPPED = {**catalogue.models(), **catalogue.pipelines()}
