@@ -24,7 +24,7 @@ class DisturbanceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """The reason why a run is discarded; a fact that is unknown, or does not belong to the kind, is None or "".
+    """The cause that disturbed a run; a fact that is unknown, or does not belong to the kind, is None or "".
 
     Args:
         amount: a fraction of the cores' time or of a GPU's use; bytes swapped per second; or the change of a throughput
@@ -48,7 +48,7 @@ class Disturbance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisturbanceLimits:
-    """The amount of each disturbance from which a run is discarded.
+    """The amount of each disturbance from which a run counts as disturbed.
 
     Args:
         other_cpu_fraction: CPU time of other processes, of the usable cores. An editor, a monitoring agent or a

@@ -79,7 +79,7 @@ class Run:
         compile_seconds: time of the first call: tracing, compiling and one step; None for a log.
         stated_examples_per_sec: the total that a log's program printed, which is then the run's throughput.
         environment: the worker's versions and options, "tensorflow" -> "2.21.0".
-        disturbance: why the run is discarded; None for a good run.
+        disturbance: what disturbed the run; None for a good run.
         log: the worker's log file, or the log that was replayed.
         telemetry: clocks, load, temperature and the like during the run; None where nothing was sampled.
         polls: telemetry of each second, without processes' names, from the first window of the warm-up on; for a user's

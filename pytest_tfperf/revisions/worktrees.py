@@ -47,7 +47,7 @@ def remove_worktree(repository: Path, folder: Path) -> None:
 
 
 @final
-class Checkouts:
+class Worktrees:
     """The worktrees in a folder; the ones in use by this process are locked against removal until it ends.
 
     A kill -9 leaves a worktree that git knows of and that may be incomplete; the next `get` removes it.

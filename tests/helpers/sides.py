@@ -13,7 +13,7 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
-from pytest_tfperf.revisions.worktrees import Checkouts
+from pytest_tfperf.revisions.worktrees import Worktrees
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
@@ -37,7 +37,7 @@ class Sides:
         self.repository = Repository(project)
         self.ignore("data/", "build/")
         base = self.repository.git("rev-parse", "HEAD")
-        self.there = Checkouts(self.here, self.here / ".tfperf" / "checkouts").get(base).resolve()
+        self.there = Worktrees(self.here, self.here / ".tfperf" / "checkouts").get(base).resolve()
         self.checkout = Checkout(repository=self.here, folder=self.there, name="main (1a2b)", beside=self.there.parent)
         self._opened: list[LocalLauncher] = []
         self.use(sys.executable)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.revisions.worktrees import KEPT, Checkouts
+from pytest_tfperf.revisions.worktrees import KEPT, Worktrees
 from tests.helpers.repositories import Repository
 
 
-def checkouts(repository: Repository) -> Checkouts:
-    return Checkouts(repository.folder, repository.folder / ".tfperf" / "checkouts")
+def checkouts(repository: Repository) -> Worktrees:
+    return Worktrees(repository.folder, repository.folder / ".tfperf" / "checkouts")
 
 
 def test_a_commit_is_checked_out_once(repository: Repository) -> None:
@@ -76,7 +76,7 @@ def killed(repository, commit, folder):
     os.kill(os.getpid(), signal.SIGKILL)
 
 worktrees.add_worktree = killed
-worktrees.Checkouts(Path(sys.argv[1]), Path(sys.argv[2])).get(sys.argv[3])
+worktrees.Worktrees(Path(sys.argv[1]), Path(sys.argv[2])).get(sys.argv[3])
 """
 
 

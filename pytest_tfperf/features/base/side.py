@@ -17,7 +17,7 @@ from pytest_tfperf.reports.numbers import duration
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.git import DIRTY, commit_of, merge_base, require_repository
 from pytest_tfperf.revisions.virtual_environment import environment_of
-from pytest_tfperf.revisions.worktrees import Checkouts
+from pytest_tfperf.revisions.worktrees import Worktrees
 
 
 def base_side(
@@ -46,7 +46,7 @@ def base_side(
     """
     repository = require_repository(settings.root, option).resolve()
     base = merge_base(repository, revision, option)
-    checkouts = Checkouts(repository, settings.dir / "checkouts")
+    checkouts = Worktrees(repository, settings.dir / "checkouts")
     opened.callback(checkouts.close)
     folder = checkouts.get(base.hash, say).resolve()
     there = Checkout(repository=repository, folder=folder, name=f"{revision} ({base.shown})", beside=folder.parent)

@@ -17,7 +17,7 @@ from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.git import DIRTY, commit_named, commits_after, require_repository
 from pytest_tfperf.revisions.virtual_environment import environment_of
-from pytest_tfperf.revisions.worktrees import Checkouts
+from pytest_tfperf.revisions.worktrees import Worktrees
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 
@@ -86,7 +86,7 @@ def commit_states(project: Path, good: str, bad: str, folder: Path, opened: Exit
     commits = [first, *commits_after(repository, first, last, _ASKED_BY)]
     if len(commits) < 2:
         raise TfperfError(f"{good} and {bad} are the same commit, {first.shown}: name an earlier --good")
-    checkouts = Checkouts(repository, folder.absolute() / "checkouts")
+    checkouts = Worktrees(repository, folder.absolute() / "checkouts")
     opened.callback(checkouts.close)
 
     def state(index: int) -> State:
