@@ -229,9 +229,12 @@ def _baseline(verdict: Verdict, row: Baseline) -> str:
 
 def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
     """Return the runs or pairs, with the number that confirm a regression or the reason why none is confirmed."""
+    # A pair shows the slowdown if it lost more than the tolerance, a run if it lost more than half of the threshold.
+    least = math.log1p(-(verdict.threshold or 0.0)) / 2
     if m.pairs:
         label, what = "pairs", "interleaved pairs with the reference environment"
         logs = [pair.log_ratio for pair in m.pairs]
+        least = math.log1p((verdict.tolerance.lower if verdict.tolerance else None) or 0.0)
         figures = "  ".join(change(math.expm1(log)) for log in logs)
     else:
         label, what = "runs", "fresh runs"
@@ -239,9 +242,7 @@ def _runs(m: Measurement, verdict: Verdict, expected: float) -> Line:
         figures = "  ".join(rate(run.examples_per_sec) for run in m.throughput.runs)
     if verdict.outcome is not Outcome.REGRESSED or len(logs) == 1:
         return Line(f"{figures}: {verdict.why}", label)
-    # A run or pair shows the slowdown if it lost more than half of the threshold.
-    half = math.log1p(-(verdict.threshold or 0.0)) / 2
-    return Line(f"{sum(log < half for log in logs)} of {len(logs)} {what}: {figures}", "confirmed")
+    return Line(f"{sum(log < least for log in logs)} of {len(logs)} {what}: {figures}", "confirmed")
 
 
 def _discarded(m: Measurement) -> Iterator[Line]:
