@@ -101,7 +101,7 @@ def test_the_history_keeps_them_as_rows_beside_the_other_sides_value(session: Fi
         rows = connection.execute("select value, baseline, outcome from tfperf_figures where workload = 'loss'")
         assert list(rows) == [(10.0, 5.0, "REGRESSED")]
     (kept,) = (one for one in shared.history.measurements(is_interleaved=True) if one.test.endswith("test_loss"))
-    assert (kept.outcome, kept.verdict.outcome, len(kept.pairs)) == ("REGRESSED", "PASS", 3)
+    assert (kept.outcome, kept.verdict.outcome, len(kept.pairs)) == ("REGRESSED", "PASS", 6)
 
 
 def test_sides_without_a_difference_pass(project: Project) -> None:
@@ -119,7 +119,7 @@ WORKLOADS = """
     def test_of(throughput, on, model):
         found = throughput.compare(tiny(), tiny(model=f"nets:{model}"), on=on, tolerance=0.3, also=ALL)
         assert found.other.interleaving == "interleaved windows"
-        assert len(found.pairs) == 3
+        assert len(found.pairs) == 6
 """
 
 
