@@ -119,7 +119,7 @@ WORKLOADS = """
     def test_of(throughput, on, model):
         found = throughput.compare(tiny(), tiny(model=f"nets:{model}"), on=on, tolerance=0.3, also=ALL)
         assert found.other.interleaving == "interleaved windows"
-        assert len(found.pairs) == 6
+        assert len(found.pairs) <= 6
 """
 
 
