@@ -30,7 +30,7 @@ VERSION: Final = 1
 It stays the same where a field with a default is added: older versions of pytest-tfperf leave the field out.
 """
 
-IMPOSSIBLE: Final = "no runs, a run without windows that take time, or a figure that no run gives"
+IMPOSSIBLE: Final = "no runs or pairs, a run without windows that take time, or a figure that no run gives"
 _MOST_LOG: Final = 100.0  # of a rate or its error, as a logarithm: a factor of 1e43
 _NEXT = "export it again: tfperf history --export -o FILE"
 
@@ -116,11 +116,12 @@ def is_possible(measurement: Measurement) -> bool:
     pairs = [run for pair in (*measurement.pairs, *measurement.discarded_pairs) for run in (pair.a, pair.b)]
     runs = [*measurement.runs, *measurement.discarded]
     counted = pairs if measurement.other else runs
+    has_ratio = measurement.other is None or bool(measurement.verdicts)
     values = [value for run in measurement.throughput.runs for value in (run.log_rate, run.error)]
     # The error of a single window is infinite, because it is unknown.
     is_sane = all(abs(value) <= _MOST_LOG or value == math.inf for value in values)
     is_sane = is_sane and 0 < measurement.throughput.examples_per_sec < math.inf
-    return bool(counted) and is_sane and all(map(_takes_time, [*runs, *pairs]))
+    return bool(counted) and has_ratio and is_sane and all(map(_takes_time, [*runs, *pairs]))
 
 
 def _takes_time(run: Run) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,17 @@ def with_rate(rate: float | str) -> dict[str, Any]:
         ),
         ('{"version": 1, "measurements": [3]}', r"a\.json: measurements\[0\]: expected an object"),
         (faulty(speed=1), r"a\.json: measurements\[1\]: unknown field 'speed'"),
-        (faulty(runs=[], discarded=[]), r"a\.json: measurements\[1\]: no runs, .*: export it again"),
-        (measurement_file.render([interleaved(pairs=())]), r"a\.json: measurements\[0\]: no runs"),
-        (faulty(runs=run_with(windows=[])), r"measurements\[1\]: no runs, a run without windows"),
-        (faulty(discarded=run_with(windows=[{"steps": 1, "seconds": 0}])), r"measurements\[1\]: no runs, a run"),
+        (faulty(runs=[], discarded=[]), r"a\.json: measurements\[1\]: no runs or pairs, .*: export it again"),
+        (measurement_file.render([interleaved(pairs=())]), r"a\.json: measurements\[0\]: no runs or pairs"),
+        (
+            measurement_file.render([replace(interleaved(), verdicts=())]),
+            r"a\.json: measurements\[0\]: no runs or pairs",
+        ),
+        (faulty(runs=run_with(windows=[])), r"measurements\[1\]: no runs or pairs, a run without windows"),
+        (
+            faulty(discarded=run_with(windows=[{"steps": 1, "seconds": 0}])),
+            r"measurements\[1\]: no runs or pairs, a run",
+        ),
         (faulty(throughput=with_error(261.0)), r"measurements\[1\]: .* or a figure that no run gives"),
         (faulty(throughput=with_rate(0.0)), r"measurements\[1\]: .* or a figure that no run gives"),
         (faulty(throughput=with_rate("inf")), r"measurements\[1\]: .* or a figure that no run gives"),
