@@ -68,9 +68,7 @@ class Answer:
 
 def answer_of(record: SessionRecord) -> Answer:
     """Return a session's answer: only comparisons of the two states, which a `throughput.compare` is not."""
-    comparisons = tuple(
-        result for result in record.results if result.other is not None and result.other.is_of_session
-    )
+    comparisons = tuple(result for result in record.results if result.other is not None and result.other.is_of_session)
     faults = {test: Fault(why=str(error), may_pass=_may_pass(error)) for test, error in record.not_measured.items()}
     if not (comparisons or faults):
         faults = {result.test: Fault(why=_ONLY_HERE) for result in record.results}
