@@ -32,7 +32,7 @@ class Bench:
 
     Args:
         engine: takes the runs.
-        machine: returns what the tests on a topology's machine have in common.
+        machine: returns the evidence that the tests on a topology's machine share.
         profiler: profiles regressions and new baselines; None for no profiles.
         session: the session's id.
         commit: git commit of the tests' repository; "" outside of one.
@@ -56,7 +56,7 @@ class Bench:
         self._pair_sources: dict[Call, PairSource] = {}
 
     def measure(self, task: Task) -> Measurement:
-        """One undisturbed run of all of the plan's steps; nothing is judged.
+        """Take one undisturbed run of all of the plan's steps; nothing is judged.
 
         Raises:
             WorkloadError: an unknown name.
@@ -70,7 +70,7 @@ class Bench:
         return result
 
     def check(self, task: Task, earlier: Measurement | None = None) -> Measurement:
-        """Measure once and judge. If that decides nothing, call again with the result as `earlier`.
+        """Measure once and judge. If the result is not decided, call again with the result as `earlier`.
 
         Raises:
             as `measure`, and BaselineError: the row was measured on other devices.
@@ -82,7 +82,7 @@ class Bench:
         return self._first_run(task) if earlier is None else self._another_run(task, earlier)
 
     def record(self, task: Task, runs: int, earlier: Measurement | None = None) -> Measurement:
-        """One more run towards a baseline of at least `runs`; slow and noisy runs ask for more, up to twice as many.
+        """Take one more run towards a baseline of at least `runs`; slow and noisy runs ask for more, up to twice that.
 
         Raises:
             as `measure`.
@@ -97,7 +97,7 @@ class Bench:
         return result
 
     def _first_run(self, task: Task) -> Measurement:
-        """A disturbed first run counts if it passes; a run that never reached a steady state does not count."""
+        """Take and judge the first run; a disturbed run counts if it passes, but not if it never became steady."""
         taken, machine = _RunsSoFar(), self._machine(task.topology)
 
         grows = any(figure.grows for figure in task.plan.also)  # baselines are recorded in runs of the whole plan
@@ -131,7 +131,7 @@ class Bench:
         if wants == NOTHING:
             return self._judged(task, taken)
         # A figure with a row or a limit can fail the test, whatever its throughput is judged against.
-        can_fail = task.target.if_slower is Consequence.FAILS or any(not one.is_decided for one in verdicts[1:])
+        can_fail = task.target.if_slower is Consequence.FAILS or any(not verdict.is_decided for verdict in verdicts[1:])
         if can_fail:
             machine.suspect(task)
         disturbed = [run for run in taken.runs if run.disturbance is not None]
@@ -160,7 +160,7 @@ class Bench:
         return self._judged(task, taken)
 
     def _verdicts(self, task: Task, taken: _RunsSoFar) -> tuple[Verdict, ...]:
-        """The verdicts on the throughput and the figures, from the runs and pairs so far."""
+        """Return the verdicts on the throughput and the figures, from the runs and pairs so far."""
         machine = self._machine(task.topology)
         evidence = machine.evidence(task, taken.runs, taken.pairs)
         return judged(task, taken.runs, taken.pairs, evidence, machine.figure_rows)
@@ -185,7 +185,7 @@ class Bench:
         return result if self._profiler is None else replace(result, profile=self._profiler(task, result))
 
     def _good_run(self, task: Task, label: str, taken: _RunsSoFar, tries: int | None = None) -> Run:
-        """A run that nothing disturbed; adds those before it that were disturbed to `taken`.
+        """Return an undisturbed run; add the disturbed runs before it to `taken`.
 
         There are fewer tries if the machine's tests have spent too long on disturbed runs.
         """
@@ -205,7 +205,7 @@ class Bench:
         started = time.monotonic()
         try:
             pair, discarded = source.take(machine.tries)
-        except TfperfError as error:  # also one that proves nothing, because it would run the current code
+        except TfperfError as error:  # also if it would run the current code, and so prove nothing
             if not source.a_fails():
                 raise
             machine.reference_failed(task, error.brief)
@@ -247,7 +247,7 @@ class Bench:
 
 @dataclass
 class _RunsSoFar:
-    """The runs and pairs of a task so far, and those that were discarded because something disturbed them."""
+    """The runs and pairs of a task so far, and the runs and pairs discarded as disturbed."""
 
     runs: list[Run] = field(default_factory=list)
     discarded: list[Run] = field(default_factory=list)
@@ -267,12 +267,12 @@ class _RunsSoFar:
 
     @property
     def seconds(self) -> float:
-        """What they took."""
+        """How long they took so far."""
         return time.monotonic() - self.started
 
 
 def _in_doubt(verdict: Verdict) -> Verdict:
-    """The verdict where the run that was to confirm it could not be had."""
+    """Return the verdict on a slowdown whose confirmation run could not be taken."""
     if verdict.is_decided:
         return verdict
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
@@ -288,7 +288,7 @@ def _require_valid(result: Measurement, task: Task) -> None:
 
 
 def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: float, commit: str) -> dict[str, str]:
-    """Name -> value without blanks: the worker's software, the driver, the host's settings and the commit."""
+    """Return name -> value without blanks: the worker's software, the driver, the host's settings and the commit."""
     facts = host_facts() | {
         "driver": topology.driver_version,
         "commit": commit,

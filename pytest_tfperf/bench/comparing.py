@@ -1,6 +1,6 @@
 """Compares two sides in fresh pairs of workers, until the test of their pairs decides.
 
-The two are of one test, or each check is compared with the session's `OtherSide` in place of a baseline.
+Both sides are of one test, or each check is compared with the session's `OtherSide` in place of a baseline.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def compare(
         plan: the steps of each worker, and the figures that are compared, too.
         tolerance: the accepted change of b.
         effort: when to give up.
-        error_rates: how often it may be wrong.
-        is_of_commits: a is an older commit of b, so it may lack what is compared, and where only b fails b is to blame.
+        error_rates: how often the decision may be wrong.
+        is_of_commits: a is an older commit of b, so it may lack the compared code, and if only b fails, b is to blame.
         judged: False for one pair and no outcome, as in a smoke run.
         test: pytest's node id.
         session: the session's id.
@@ -141,13 +141,13 @@ def _unjudged(verdict: Verdict) -> Verdict:
 
 @dataclass(frozen=True)
 class _DecidedPairs:
-    """The pairs of a comparison, and what they decide.
+    """The pairs of a comparison, and their verdicts.
 
     Args:
-        counted: those that count; the last discarded one where none does.
-        discarded: those of which one side was disturbed more than the other.
+        counted: the pairs that count; the last discarded pair where none counts.
+        discarded: the pairs of which one side was disturbed more than the other.
         verdicts: on the throughput, then on the plan's figures.
-        ended: why there are no more pairs although they decide nothing; None where they decide.
+        ended: why no more pairs are taken although the pairs decide nothing; None where they decide.
     """
 
     counted: Sequence[Pair]
@@ -189,7 +189,7 @@ def _take_pairs(
         verdicts = compared(asked, counted, tolerance, effort.max_pairs, rates)
         if pair is None:
             verdicts = (replace(verdicts[0], outcome=Outcome.INVALID, reason=Reason.DISTURBED, wants=NOTHING),)
-        in_doubt = any(one.outcome is Outcome.INCONCLUSIVE for one in verdicts)
+        in_doubt = any(verdict.outcome is Outcome.INCONCLUSIVE for verdict in verdicts)
         ended = _ended(len(pairs), len(discarded), time.monotonic() - started, effort) if in_doubt else None
         if not judged or _is_over(verdicts) or ended:
             return _DecidedPairs(counted, discarded, _settled(verdicts, asked, counted, tolerance, rates), ended)
@@ -198,25 +198,25 @@ def _take_pairs(
 def _settled(
     verdicts: Sequence[Verdict], plan: Plan, pairs: Sequence[Pair], tolerance: Tolerance, rates: ErrorRates
 ) -> Sequence[Verdict]:
-    """The verdicts where no further pair is taken."""
+    """Return the verdicts where no further pair is taken."""
     last = compared(plan, pairs, tolerance, len(pairs), rates)
-    return [one if one.is_decided else settled for one, settled in zip(verdicts, last, strict=True)]
+    return [verdict if verdict.is_decided else settled for verdict, settled in zip(verdicts, last, strict=True)]
 
 
 def _lacking(error: UserCodeFailed) -> NotCompared:
-    """Why a has nothing to compare with: it has no such function yet, or what it has can't run."""
+    """Return why side a can't be compared: it has no such function yet, or its function can't run."""
     return NotCompared(f"NEW: {error.brief}") if isinstance(error, FunctionMissing) else FailsThere(error.brief)
 
 
 def _is_over(verdicts: Sequence[Verdict]) -> bool:
-    """Whether nothing is in doubt, or the worst is known already; a figure that is INVALID hides no slowdown."""
-    if verdicts[0].outcome is Outcome.INVALID or any(one.outcome is Outcome.REGRESSED for one in verdicts):
+    """Whether nothing is in doubt, or the worst outcome is known; a figure that is INVALID hides no slowdown."""
+    if verdicts[0].outcome is Outcome.INVALID or any(verdict.outcome is Outcome.REGRESSED for verdict in verdicts):
         return True
-    return all(one.is_decided for one in verdicts)
+    return all(verdict.is_decided for verdict in verdicts)
 
 
 def _ended(pairs: int, discarded: int, seconds: float, effort: Effort) -> Ended | None:
-    """Why no further pair is begun; None if one is."""
+    """Return why no further pair is begun; None if another pair is."""
     if pairs >= effort.max_pairs:
         return Ended.MAX_PAIRS
     if seconds * (1 + 1 / (pairs + discarded)) > effort.max_seconds:

@@ -1,8 +1,8 @@
-"""Controls: other recorded workloads that run beside a recording of few rows, to show what the machine does meanwhile.
+"""Controls: other recorded workloads that run beside a recording of few rows, to show the state of the machine.
 
-Runs of few tests follow one another, and share what the machine does in these minutes, such as its temperature. So
-before each round of a recording, and after the last, three others run once each. The new rows are corrected by what
-these changed against their own.
+Runs of few tests follow one another, and share the state of the machine in these minutes, such as its temperature. So
+before each round of a recording, and after the last, three controls run once each. The new rows are corrected by the
+change of the controls against their own rows.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pytest_tfperf.judging.target import refuse_other_devices, require_same_unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledRecording:
-    """What the controls beside a machine's recording of few rows showed.
+    """The results of the controls beside a machine's recording of few rows.
 
     Args:
-        change: the median of their ln(run / row); 0 without any run of a control.
-        correction: what to add to the logarithms of the new references.
+        change: the median of the controls' ln(run / row); 0 without any run of a control.
+        correction: to be added to the logarithms of the new baselines.
         controls: the workloads that ran.
         runs: how many of their runs count.
-        failures: of each workload that could not serve, why.
+        failures: why a workload could not serve as a control, for each such workload.
     """
 
     change: float
@@ -44,7 +44,7 @@ class ControlledRecording:
 
     @property
     def note(self) -> str:
-        """What the new rows say of it."""
+        """The text for the new rows' notes."""
         if not self.runs:
             return "recorded without controls"
         if self.change and not self.correction:
@@ -56,7 +56,7 @@ class Controls:
     """The controls of a session that records; for each machine its own.
 
     Args:
-        engine: takes their runs.
+        engine: takes the controls' runs.
         rows: returns a machine's rows.
         tests: returns how many tests the session will probably record on a machine.
         plan: the steps of a control.
@@ -76,26 +76,26 @@ class Controls:
         self._machines: dict[str, _ControlsOfMachine] = {}
 
     def before_run(self, task: Task, taken: int) -> None:
-        """Run the controls if a task's next run, after so many, begins a round of a recording of few rows."""
+        """Run the controls if a task's next run, after `taken` runs, begins a round of a recording of few rows."""
         name = task.topology.machine
         if name not in self._machines:
             self._machines[name] = _ControlsOfMachine(self._engine, self._plan, task, self._tests(name))
         self._machines[name].before_run(task, taken, self._rows(name))
 
     def found_on(self, machine: str) -> ControlledRecording | None:
-        """What the controls showed so far; None where the session records no few rows on the machine."""
-        one = self._machines.get(machine)
-        return None if one is None or not one.is_needed else one.found
+        """Return the controls' results so far; None for a machine on which the recording takes no controls."""
+        of_machine = self._machines.get(machine)
+        return None if of_machine is None or not of_machine.is_needed else of_machine.results
 
     def after_last_run(self) -> Mapping[str, ControlledRecording]:
-        """Run the controls once more; returns what they showed on each machine where few rows were recorded."""
-        for name, one in self._machines.items():
-            one.run(self._rows(name))
-        return {name: one.found for name, one in self._machines.items() if one.is_needed}
+        """Run the controls once more; return their results on each machine where few rows were recorded."""
+        for name, of_machine in self._machines.items():
+            of_machine.run(self._rows(name))
+        return {name: of_machine.results for name, of_machine in self._machines.items() if of_machine.is_needed}
 
 
 class _ControlsOfMachine:
-    """The controls of one machine; they run on what the first task runs on."""
+    """The controls of one machine; they run on the topology of the first task."""
 
     def __init__(self, engine: RunEngine, plan: Plan, first: Task, tests: int) -> None:
         self._engine = engine
@@ -110,12 +110,12 @@ class _ControlsOfMachine:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the session records too few rows here to share what the machine does."""
+        """Whether the session records so few rows here that they need controls."""
         return self._tests < MIN_TESTS and len(self._recorded) < MIN_TESTS
 
     @property
-    def found(self) -> ControlledRecording:
-        """What they showed; a row that turned out to be recorded, too, is no control."""
+    def results(self) -> ControlledRecording:
+        """The results so far; a row that turned out to be recorded, too, is no control."""
         counted = [(key, change) for key, change in self._changes if key not in self._recorded]
         change = statistics.median(change for _, change in counted) if counted else 0.0
         return ControlledRecording(
@@ -133,19 +133,19 @@ class _ControlsOfMachine:
             self.run(rows)
 
     def run(self, rows: Mapping[Key, Baseline]) -> None:
-        """One run of each control; one that fails is replaced in the next round, so that it costs no recording."""
+        """Run each control once; a control that fails is replaced in the next round, and fails no recording."""
         if not self.is_needed:
             return
         self._known = {key for key, row in rows.items() if row.is_measured}
-        able = controls(rows.values(), self._first.topology.shape, {*self._recorded, *self._failures})
-        for row in able[:CONTROLS]:
+        candidates = controls(rows.values(), self._first.topology.shape, {*self._recorded, *self._failures})
+        for row in candidates[:CONTROLS]:
             try:
                 self._changes += [(row.key, change) for change in self._change(row)]
             except TfperfError as error:
                 self._failures[row.key] = error.brief
 
     def _change(self, row: Baseline) -> list[float]:
-        """ln(run / row) of one run; nothing of a disturbed one."""
+        """Return ln(run / row) of one run; nothing for a disturbed run."""
         topology = self._first.topology
         refuse_other_devices(row, topology)
         side = Side(workload=parse_subject(row.key.workload), launcher=self._first.side.launcher)

@@ -1,4 +1,4 @@
-"""Watches the machine during a run, and before one."""
+"""Watches the machine before a run, and during it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TRIES = 3
 
 @dataclass(slots=True)
 class Observation:
-    """What happened on the machine during a run; filled when the `watching` block ends, but for `latest`.
+    """The state of the machine during a run; filled when the `watching` block ends, but for `latest`.
 
     Args:
         disturbance: the first disturbance above its limit; None if there was none.
         environment: facts about the GPUs' power limits, see `power_facts`.
-        telemetry: what was sampled; None if the run was too short.
+        telemetry: a summary of the samples; None if the run was too short.
         polls: the samples, second by second.
         latest: returns the last sample so far; None before the first.
     """
@@ -39,7 +39,7 @@ class Observation:
     latest: Callable[[], Telemetry | None] = lambda: None
 
     def temperatures(self) -> list[int] | None:
-        """Of the GPUs now, in degrees Celsius; empty if a driver does not tell, None before the first sample."""
+        """Return the GPUs' degrees Celsius now; empty if a driver does not tell, None before the first sample."""
         if (now := self.latest()) is None:
             return None
         celsius = [gpu.temperature_celsius_max for gpu in now.gpus]
@@ -69,16 +69,16 @@ class DisturbanceGuard:
         self._looks = looks
 
     def before(self, gpu_uuids: Iterable[str]) -> Disturbance | None:
-        """Other work on GPUs where processes can't be told from ours: any use of them, before our worker starts."""
+        """Return other work on GPUs where its processes can't be told from ours: any use before our worker starts."""
         uuids = tuple(gpu_uuids)
         if not uuids or self._knows_pids():
             return None
-        found = None
+        disturbance = None
         for seconds in self._looks:
-            found = self._in_use(uuids, seconds)
-            if found is None:
+            disturbance = self._in_use(uuids, seconds)
+            if disturbance is None:
                 break
-        return found
+        return disturbance
 
     def _in_use(self, uuids: Sequence[str], seconds: float) -> Disturbance | None:
         sampler = self._sampler(uuids, ())
@@ -110,9 +110,9 @@ class DisturbanceGuard:
 
 
 def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, str]:
-    """`gpu_power_limit` ("300W") and `gpu_power_capped` ("yes" or "no"), as far as the driver reports them.
+    """Return `gpu_power_limit` ("300W") and `gpu_power_capped` ("yes" or "no"), as far as the driver reports them.
 
-    A power cap belongs to the machine's setup and is no disturbance. It is recorded, so that a change of it shows.
+    A power cap belongs to the machine's setup and is no disturbance. The cap is recorded, so that a change of it shows.
     """
     facts = {}
     watts = {gpu.power_limit_watts_max for gpu in telemetry.gpus if gpu.power_limit_watts_max is not None}
@@ -132,19 +132,19 @@ LOOK_SECONDS = 1.0
 
 
 def watch_idly() -> Telemetry | None:
-    """What the machine does in a second in which we do nothing; None where it can't be sampled."""
-    with DisturbanceGuard(DisturbanceLimits()).watching() as seen:
+    """Sample the machine for a second in which we do nothing; None where it can't be sampled."""
+    with DisturbanceGuard(DisturbanceLimits()).watching() as observation:
         time.sleep(LOOK_SECONDS)
-    return seen.telemetry
+    return observation.telemetry
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What disturbs the machine before baselines are recorded.
+    """The disturbance of the machine before baselines are recorded.
 
     Args:
-        refused: what is beyond the user's limits; None for nothing.
-        accepted: what is beyond the usual limits only; None for nothing.
+        refused: a disturbance beyond the user's limits, or None.
+        accepted: a disturbance beyond the usual limits only, or None.
     """
 
     refused: Disturbance | None = None
@@ -152,12 +152,12 @@ class Load:
 
 
 def look_before_recording(limits: DisturbanceLimits, look: Callable[[], Telemetry | None] = watch_idly) -> Load:
-    """Whether a run would count now.
+    """Return the load that decides whether a run would count now.
 
-    A disturbance must show in as many looks as a test has tries: a mail client that starts is over in a second.
+    A disturbance must show in as many looks as a test has tries: a mail client has started within a second.
 
     Args:
-        limits: what the user accepts.
+        limits: the user's.
         look: samples the machine.
     """
     beyond: Disturbance | None = None

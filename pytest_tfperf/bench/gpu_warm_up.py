@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 STEADY_SECONDS = 10.0
-"""GPUs are warm if the temperature of none rose for so long by more than `STEADY_CELSIUS`."""
+"""GPUs are warm if no temperature rose by more than `STEADY_CELSIUS` during this time."""
 
 STEADY_CELSIUS = 1
 
 MOST_SECONDS = 90.0
-"""A large GPU takes about a minute; whatever it does then, the session goes on."""
+"""A large GPU takes about a minute; after this time the session goes on in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Warmed:
 
     Args:
         seconds: how long they worked.
-        before, after: the temperature of the warmest, in degrees Celsius.
+        before, after: the temperature of the warmest GPU, in degrees Celsius.
         is_steady: False if they were still getting warmer after `MOST_SECONDS`.
     """
 
@@ -32,14 +32,14 @@ class Warmed:
 
 
 Temperatures = Callable[[], Sequence[int] | None]
-"""Of each GPU now, in degrees Celsius; empty if the driver does not tell, None if it was not read yet."""
+"""Returns each GPU's temperature in degrees Celsius; empty if the driver gives none, None if it was not read yet."""
 
 
 class GpuWarmUp:
-    """Warms up each GPU once in a session: the warm-up of its first run goes on until it is warm.
+    """Warms up each GPU once in a session: the warm-up of its first run goes on until the GPU is warm.
 
     Args:
-        most_seconds: when to go on although the GPUs get warmer; 0 to warm up none.
+        most_seconds: when to go on although the GPUs still get warmer; 0 for no warm-up.
         clock: seconds, for tests.
 
     Attributes:
@@ -53,39 +53,39 @@ class GpuWarmUp:
         self.done: list[Warmed] = []
 
     def of(self, uuids: Sequence[str], temperatures: Temperatures, phase: Callable[[str], None]) -> Callable[[], bool]:
-        """What tells, after each window of a run's warm-up, whether its GPUs are warm.
+        """Return a function to call after each window of a run's warm-up, which tells whether the run's GPUs are warm.
 
         Args:
             uuids: of the GPUs; none on CPUs.
-            temperatures: reads them.
-            phase: is told the temperature.
+            temperatures: reads the GPUs' temperatures.
+            phase: called with a text that gives the temperature.
         """
         if self._most_seconds == 0 or self._warm.issuperset(uuids):
             return lambda: True
-        started, seen = self._clock(), list[tuple[float, Sequence[int]]]()
+        started, readings = self._clock(), list[tuple[float, Sequence[int]]]()
 
         def is_warm() -> bool:
             now, seconds = temperatures(), self._clock() - started
             if now:
-                seen.append((seconds, now))
+                readings.append((seconds, now))
                 phase(f"GPU warm-up, {max(now)} C")
-            is_steady = _is_steady(seen)
+            is_steady = _is_steady(readings)
             if not is_steady and now != [] and seconds < self._most_seconds:
                 return False
             self._warm.update(uuids)
-            if seen:
-                self.done.append(Warmed(seconds, max(seen[0][1]), max(seen[-1][1]), is_steady))
+            if readings:
+                self.done.append(Warmed(seconds, max(readings[0][1]), max(readings[-1][1]), is_steady))
             return True
 
         return is_warm
 
 
-def _is_steady(seen: Sequence[tuple[float, Sequence[int]]]) -> bool:
+def _is_steady(readings: Sequence[tuple[float, Sequence[int]]]) -> bool:
     """Whether no GPU became warmer over the last `STEADY_SECONDS`."""
-    if not seen:
+    if not readings:
         return False
-    end, now = seen[-1]
-    earlier = [temperatures for at, temperatures in seen if at <= end - STEADY_SECONDS]
+    end, now = readings[-1]
+    earlier = [temperatures for at, temperatures in readings if at <= end - STEADY_SECONDS]
     if not earlier:
         return False
     return all(b - a <= STEADY_CELSIUS for a, b in zip(earlier[-1], now, strict=True))

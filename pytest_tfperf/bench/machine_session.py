@@ -1,4 +1,4 @@
-"""What the tests of one machine share in one session: the common drift, earlier sessions, the suspects.
+"""The evidence that the tests of one machine share in one session: common drift, earlier sessions, suspects.
 
 The drift that all tests have in common does not count in the verdict of a single test. If it is 1 % or more,
 `sentinels.py` measures whether software or machine is the cause.
@@ -43,7 +43,7 @@ class MachineSession:
         rows: the machine's baselines.
         past: the machine's earlier sessions.
         tests: how many tests with a baseline of this machine the session will probably run.
-        unrecorded: how many tests without a baseline; those share the false alarms of verdicts on earlier sessions.
+        unrecorded: how many tests without a baseline; they share the false alarms of verdicts against earlier sessions.
         figure_rows: the machine's baselines of figures beside the throughput.
 
     Attributes:
@@ -85,15 +85,15 @@ class MachineSession:
         self.suspects.add(task.call)
 
     def reruns_began(self) -> None:
-        """Every test has run once, so the common drift is known."""
+        """Note that every test has run once, so the common drift is known."""
         self._all_ran_once = True
 
     def was_disturbed(self, seconds: float) -> None:
-        """A test has spent so long on fresh workers that were all disturbed."""
+        """Add the time that a test has spent on fresh workers that were all disturbed."""
         self._seconds_disturbed += seconds
 
     def reference_failed(self, task: Task, why: str) -> None:
-        """The task's workload fails in the reference environment, so fresh runs confirm its slowdown."""
+        """Note that the task's workload fails in the reference environment, so fresh runs confirm its slowdown."""
         self.reference_failures[task.call] = why
 
     def has_reference_environment(self, task: Task) -> bool:
@@ -112,7 +112,7 @@ class MachineSession:
 
     @property
     def sessions_before(self) -> int:
-        """How many earlier sessions the history has of the test with the most."""
+        """The number of earlier sessions of the test that has the most of them in the history."""
         return max((len(past) for past in self._past.values()), default=0)
 
     @property
@@ -121,7 +121,7 @@ class MachineSession:
         return common_drift(list(self._first_changes.values()))
 
     def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
-        """Everything that `judge` needs to know of a task."""
+        """Return all the evidence that `judge` needs on a task's throughput."""
         drift, baseline = self.drift, task.target.baseline
         of_rows = len(self._first_changes) if self._all_ran_once else self._tests
         judged = self._unrecorded if task.target.against is Against.EARLIER_SESSIONS else of_rows
@@ -141,7 +141,7 @@ class MachineSession:
         )
 
     def _is_drift_to_come(self, task: Task) -> bool:
-        """Whether tests are still to run that tell what the session does to this one, too."""
+        """Whether tests are still to run that show a drift which this test shares."""
         enough = MIN_OTHERS + 1 if self.has_reference_environment(task) else MIN_TESTS
         return not self._all_ran_once and self._tests >= enough
 
@@ -149,7 +149,7 @@ class MachineSession:
         return change_of_others([change for call, change in self._first_changes.items() if call != task.call])
 
     def _variance(self, tests: int) -> SessionVariance:
-        """How much a test varies between sessions; more where the tests are too few to take their common drift out."""
+        """Return a test's variance between sessions; more where too few tests show a common drift to take out."""
         return self._variance_of_many if tests >= MIN_TESTS else self._variance_of_few
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The two sides of a session whose checks are comparisons: what runs on each, and how their workers start."""
+"""The two sides of a session whose checks are comparisons: their code and packages, and how their workers start."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Terms:
 
     Args:
         tolerance: holds for all tests; None for each test's own.
-        effort: when each is given up.
-        error_rates: how often one may be wrong.
+        effort: when a comparison is given up.
+        error_rates: how often a comparison may be wrong.
         compares_figures: whether the figures of each check are compared, too.
     """
 
@@ -58,7 +58,7 @@ class State:
         may_be_same: bool,
         lacking: CheckoutLauncher | None = None,
     ) -> Launcher:
-        """The launcher of its workers; see `OtherSide.launchers` and `CheckoutLauncher`."""
+        """Return the launcher of its workers; see `OtherSide.launchers` and `CheckoutLauncher`."""
         is_here = self.python == sys.executable and (self.checkout is None or not self.checkout.moved)
         if self.checkout is None:
             return here if is_here else launch(Interpreter(self.python))
@@ -68,15 +68,15 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherSide:
-    """What each check of a session is compared with, in place of a baseline.
+    """The sides that each check of a session compares, in place of a check against a baseline.
 
     Args:
         a: the other side.
-        b: what is compared with it: usually the current code under this Python.
-        announcement: lines before the first test: what is compared with what.
+        b: the side that is compared with a: usually the current code under this Python.
+        announcement: lines before the first test, which name both sides.
         terms: how comparisons are decided.
-        may_lack_code: whether what a's code can't run is measured alone; otherwise it is an error.
-        lacking: the tests whose folder a lacks, and that folder.
+        may_lack_code: whether a test that a's code can't run is measured on b alone; otherwise it is an error.
+        lacking: the folder that a lacks, for each test in such a folder.
     """
 
     a: State
@@ -87,7 +87,7 @@ class OtherSide:
     lacking: Mapping[str, str] = field(default_factory=dict)
 
     def launchers(self, here: Launcher, launch: Callable[[Interpreter], Launcher]) -> tuple[Launcher, Launcher]:
-        """The launchers of the workers of a and b.
+        """Return the launchers of the workers of a and b.
 
         Args:
             here: starts workers on the current code under this Python.
@@ -99,7 +99,7 @@ class OtherSide:
         return a, self.b.launcher(here, launch, may_be_same=has_own_packages, lacking=lacking)
 
     def refuse(self, subject: Subject, test: str) -> None:
-        """Return if the subject of a test (pytest's node id) can be compared.
+        """Refuse the subject of a test (pytest's node id) that can't be compared.
 
         Raises:
             NotCompared: the other side has no such test.

@@ -56,16 +56,16 @@ class PairSource:
         self.failed_side = ""
 
     def take(self, tries: int = TRIES, *, profiled: bool = False) -> tuple[Pair | None, tuple[Pair, ...]]:
-        """Take pairs until one is even: what disturbs both sides alike discards no pair.
+        """Take pairs until one is even; a disturbance of both sides alike discards no pair.
 
-        Other work that comes and goes may leave no such pair. Then the one with the least error counts.
+        Other work that comes and goes may leave no even pair. Then the pair with the least error counts.
 
         Args:
             tries: the most pairs.
-            profiled: ask each worker what its step spends its time on.
+            profiled: profile each worker's step.
 
         Returns:
-            The pair that counts, None if none of them tells anything; and those discarded.
+            The pair that counts, None if no pair tells anything; and the discarded pairs.
 
         Raises:
             MeasurementError: a worker died, hung or raised.
@@ -81,7 +81,7 @@ class PairSource:
         return best, tuple(pair for pair in uneven if pair is not best)
 
     def _next(self, *, profiled: bool) -> Pair:
-        """One more pair, with what is known of its evenness."""
+        """Take one more pair, and note how uneven it is."""
         pair, limits = self._take(profiled=profiled), self._engine.limits
         return replace(pair, unevenness=unevenness(pair.a, pair.b, limits), is_even=are_alike(pair.a, pair.b, limits))
 
@@ -115,11 +115,11 @@ class PairSource:
         return pair
 
     def a_fails(self) -> bool:
-        """Whether it was side a that failed; where that is not known, whether it also fails in a run of its own."""
+        """Whether side a failed; where the failed side is not known, whether a also fails in a run of its own."""
         return self.failed_side == "a" if self.failed_side else self._fails("a")
 
     def only_b_fails(self) -> bool:
-        """Whether side b fails once more, in a run of its own, and side a does not. A fault that passes is nobody's."""
+        """Whether side b fails once more, in a run of its own, and side a does not. A passing fault blames no side."""
         return self._fails("b") and not self._fails("a")
 
     def _fails(self, name: str) -> bool:
@@ -142,7 +142,7 @@ class PairSource:
 
 
 def reference_pairs(engine: RunEngine, task: Task) -> PairSource:
-    """Pairs of a task in its reference environment (a) and in the current one (b)."""
+    """Return the source of a task's pairs, in its reference environment (a) and in the current one (b)."""
     assert task.reference_environment is not None, "only a task with a reference environment is asked for pairs"
     labels = ("reference environment", "current environment")
     return PairSource(engine, task.reference_environment, task.side, task.topology, task.plan, labels=labels)

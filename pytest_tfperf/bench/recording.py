@@ -21,7 +21,7 @@ class BaselineRecorder:
 
     Args:
         store: the baselines.
-        references: notes what reference environments are built from; None for none.
+        references: notes the sources of reference environments; None for none.
 
     Attributes:
         changes: the rows that were written.
@@ -40,16 +40,16 @@ class BaselineRecorder:
     def record(self, measurement: Measurement, load: str = "", controls: ControlledRecording | None = None) -> None:
         """Record a measurement as its machine's baselines; bounds that a user wrote into the old row are kept.
 
-        What is refused, the throughput or a figure, leaves the others recorded.
+        A refused row, of the throughput or a figure, does not prevent the others.
 
         Args:
             measurement: of at least two runs.
-            load: what the rows' notes say of the load that they were recorded under; "" for none.
-            controls: what the controls beside a recording of few rows showed so far; None where it takes none.
+            load: text for the rows' notes about the load during the recording; "" for none.
+            controls: the results so far of the controls beside a recording of few rows; None without controls.
 
         Raises:
-            BaselineRefused: some of its rows, because its runs differ too much, there is only one, or reading the file
-                would refuse them.
+            BaselineRefused: some rows are refused, because the runs differ too much, there is only one run, or reading
+                the file would refuse the rows.
             BaselineError: the file can't be read whole or written.
         """
         machine = measurement.machine
@@ -73,22 +73,25 @@ class BaselineRecorder:
             raise first.and_below(*(line for error in others for line in (Line(""), *error.lines)))
 
     def correct(self, machine: str, controls: ControlledRecording) -> None:
-        """Write the rows that were recorded on a machine again, by what all runs of the controls showed.
+        """Write the rows recorded on a machine again, corrected by all runs of the controls.
 
         Raises:
             BaselineError: the file can't be read whole or written; the rows then stay as they were recorded.
         """
         self.controlled[machine] = controls
-        known = {(one.new.machine, one.new.key): one.old for one in self.changes}
-        again = [one for one in self._recorded if one[0].machine == machine]
-        self._recorded, self.changes = [], [one for one in self.changes if one.new.machine != machine]
+        old_rows = {(update.new.machine, update.new.key): update.old for update in self.changes}
+        again = [(measurement, load) for measurement, load in self._recorded if measurement.machine == machine]
+        self._recorded, self.changes = [], [update for update in self.changes if update.new.machine != machine]
         for measurement, load in again:
-            with suppress(BaselineRefused):  # said when it was recorded
+            with suppress(BaselineRefused):  # reported when the row was recorded
                 self.record(measurement, load, controls)
-        self.changes = [replace(one, old=known.get((one.new.machine, one.new.key), one.old)) for one in self.changes]
+        self.changes = [
+            replace(update, old=old_rows.get((update.new.machine, update.new.key), update.old))
+            for update in self.changes
+        ]
 
     def _completed(self, row: Baseline, note: str, old: Baseline | None) -> Baseline:
-        """A new row with its note, its lock, and the bounds of the row that it replaces."""
+        """Return a new row with its note, its lock, and the bounds of the row that it replaces."""
         row = replace(row, note="; ".join(filter(None, (note, row.note))))
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
@@ -100,8 +103,8 @@ class BaselineRecorder:
 
         Machines whose recording took controls are left out.
         """
-        changes = [one.new for one in self.changes if one.new.machine not in self.controlled]
-        recorded = {(row.machine, row.key.workload, row.key.topology) for row in changes}
-        rows = [row for machine in {one[0] for one in recorded} for row in self._store.load(machine).values()]
+        new_rows = [update.new for update in self.changes if update.new.machine not in self.controlled]
+        recorded = {(row.machine, row.key.workload, row.key.topology) for row in new_rows}
+        rows = [row for machine in {row.machine for row in new_rows} for row in self._store.load(machine).values()]
         measured = {(row.machine, row.key.workload, row.key.topology) for row in rows if row.is_measured}
         return len(recorded), len(measured - recorded)

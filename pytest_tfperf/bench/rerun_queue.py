@@ -1,6 +1,7 @@
-"""What the calls of a test measured before it runs again.
+"""The results of a test's calls, kept until the test runs again.
 
-It runs again while a verdict of its calls wants more (`judging/`); `session/running.py` has pytest run it.
+A test runs again while a verdict on one of its calls wants more runs (`judging/`); `session/running.py` has pytest
+rerun it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class RerunQueue:
     """The results of a session's tests, call by call.
 
     A test runs again after all tests have run if one of its calls is not decided. It makes the same calls again: a
-    decided call returns its result at once, another one takes one more run. So a test's runs are spread over the
+    decided call returns its result at once, an undecided call takes one more run. So a test's runs are spread over the
     session, and one slow phase of the machine does not affect all of them.
 
     Args:
@@ -45,23 +46,23 @@ class RerunQueue:
         self._calls: dict[str, list[_Call]] = {}
         self._waiting: set[str] = set()
         self.history_fault = ""
-        """Why the history lacks a result, if it does: the verdict counts even if it can't be written."""
+        """Why the history lacks a result, or "": a verdict counts even if its result can't be written."""
 
     def begin(self, test: str) -> None:
-        """The test starts; forget its earlier results unless it was deferred."""
+        """Note that the test starts; forget its earlier results unless it was deferred."""
         if test not in self._waiting:
             self._calls[test] = []
         self._waiting.discard(test)
 
     def earlier(self, test: str, index: int, asked: str) -> Measurement | None:
-        """The result of the test's call `index` (from 0) when it ran before; None if it did not run.
+        """Return the earlier result of the test's call `index` (from 0); None if the call did not run before.
 
         Args:
             test, index: the call.
-            asked: what it asks for now, in the words of `asked_for`.
+            asked: what the call asks for now, in the words of `asked_for`.
 
         Raises:
-            TfperfError: the test makes other calls than it made then.
+            TfperfError: the test makes other calls than before.
         """
         calls = self._calls.get(test, [])
         if index >= len(calls):
@@ -77,10 +78,10 @@ class RerunQueue:
         return before
 
     def require_all_calls(self, test: str, made: int) -> None:
-        """Refuse a rerun that made fewer calls than the first run: a call that it leaves out would never be decided.
+        """Refuse a rerun that made fewer calls than the first run: an omitted call would never be decided.
 
         Raises:
-            TfperfError: it made fewer calls.
+            TfperfError: the rerun made fewer calls.
         """
         kept = len(self._calls.get(test, []))
         if made < kept:
@@ -114,7 +115,7 @@ class RerunQueue:
         self._waiting.add(test)
 
     def results_of(self, test: str) -> list[Measurement]:
-        """The results of the test's calls so far, in order."""
+        """Return the results of the test's calls so far, in order."""
         return [call.result for call in self._calls.get(test, [])]
 
     @property
@@ -124,12 +125,12 @@ class RerunQueue:
 
 
 def runs_missing(result: Measurement) -> int:
-    """How many further runs a result needs, at least, before it is decided."""
+    """Return the least number of further runs before a result is decided."""
     wants = result.wants
     each, taken = (2, result.pairs) if wants.what is Want.PAIRS else (1, result.runs)
     return each * max(wants.count - len(taken), 0)
 
 
 def asked_for(topology: str, machine: str, *workloads: Subject) -> str:
-    """What a call measures, in words: one workload, or two that are compared."""
+    """Describe what a call measures: one workload, or two that are compared."""
     return f"{' against '.join(workload.id for workload in workloads)} on {topology} of {machine}"

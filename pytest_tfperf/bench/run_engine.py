@@ -37,9 +37,9 @@ BREAKDOWN_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What a run is made of: what is trained, its name in messages, what starts it, and a slowdown on purpose.
+    """The settings of a run: the workload, its name in messages, its launcher, and a slowdown on purpose.
 
-    `may_lack_figures`: a figure that its program never prints is missing in its runs, and no error.
+    `may_lack_figures`: a figure that the program never prints is left out of its runs, and is no error.
     """
 
     workload: Subject
@@ -50,7 +50,7 @@ class Side:
 
     @property
     def shown(self) -> str:
-        """What people read of the workload."""
+        """The workload's name for messages."""
         return shown_name(self.workload.id, self.name)
 
 
@@ -90,7 +90,7 @@ class RunEngine:
     def run(
         self, side: Side, topology: Topology, plan: Plan, *, label: str = OwnRun.FIRST, enough: Enough = lambda _: False
     ) -> Run:
-        """One run in a fresh worker; its `disturbance` says whether something disturbed it.
+        """Take one run in a fresh worker; the run's `disturbance` says whether something disturbed it.
 
         Raises:
             WorkloadError: an unknown name, or a workload that these devices can't train.
@@ -103,17 +103,17 @@ class RunEngine:
         self._observer.begin(label)
         before = self._before(job.devices)
         with self._named(topology, side), closing(side.launcher.start(job, self._observer.phase)) as training:
-            with self._watching(job.devices, training.pids) as seen:
-                run = time_windows(training, plan, self._observer, enough, self._warms(job.devices, seen))
+            with self._watching(job.devices, training.pids) as observation:
+                run = time_windows(training, plan, self._observer, enough, self._warms(job.devices, observation))
                 run = with_figures(run, training, plan)
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
-            return self._observed(run, seen, before)
+            return self._observed(run, observation, before)
 
     def _run_of_command(
         self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
     ) -> Run:
-        """One run of a user's command, read from its start."""
+        """Take one run of a user's command, read from its start."""
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         self._observer.begin(label)
         nodes = topology.node_count
@@ -138,14 +138,14 @@ class RunEngine:
             windows.warm_up(plan)
             self._observer.phase("readings")
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
-            with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as seen:
+            with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as observation:
                 run = windows.time(plan, self._observer, enough)
             peak = None if memory is None else memory.peak_bytes()
-            found = windows.figures(required=not side.may_lack_figures)
-            figures = {name: one.value for name, one in found.items()}
-            places = {name: one.place for name, one in found.items() if one.place}
+            printed = windows.figures(required=not side.may_lack_figures)
+            figures = {name: figure.value for name, figure in printed.items()}
+            places = {name: figure.place for name, figure in printed.items() if figure.place}
             figures |= {} if peak is None else {PEAK_MEMORY: float(peak)}
-            return self._observed(replace(run, figures=figures, figure_places=places), seen, before)
+            return self._observed(replace(run, figures=figures, figure_places=places), observation, before)
 
     def pair(
         self,
@@ -158,7 +158,7 @@ class RunEngine:
         b_first: bool = False,
         profiled: bool = False,
     ) -> Pair:
-        """A run of each side in two workers at once, their windows interleaved; the ratio is b / a.
+        """Run both sides in two workers at once, their windows interleaved; the ratio is b / a.
 
         Only for workloads that `can_interleave_windows`.
 
@@ -168,7 +168,7 @@ class RunEngine:
             plan: the steps of each worker.
             labels: names of the runs of "a" and "b" for the observer.
             b_first: b takes the first window.
-            profiled: ask each worker what its step spends its time on.
+            profiled: profile each worker's step.
 
         Raises:
             as `run`.
@@ -183,17 +183,22 @@ class RunEngine:
                 started = sides[name].launcher.start(jobs[name], self._observer.phase)
                 training[name] = workers.enter_context(closing(started))
             self._observer.begin("pair")
-            with self._watching(jobs["a"].devices) as seen:
+            with self._watching(jobs["a"].devices) as observation:
                 pair = interleave(training["a"], training["b"], plan, self._observer.phase, b_first=b_first)
             runs = {"a": pair.a, "b": pair.b}
             for name, run in runs.items():
                 run = with_figures(run, training[name], plan)
-                run = replace(run, telemetry=seen.telemetry, polls=seen.polls, disturbance=seen.disturbance or before)
+                run = replace(
+                    run,
+                    telemetry=observation.telemetry,
+                    polls=observation.polls,
+                    disturbance=observation.disturbance or before,
+                )
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
             return replace(pair, a=runs["a"], b=runs["b"])
 
     def rate_on_device_data(self, side: Side, topology: Topology, plan: Plan, runs: Sequence[Run]) -> float | None:
-        """Images/s of the same training on device data; None if the steps of `runs` did not fetch their data.
+        """Return images/s of the same training on device data; None if the steps of `runs` did not fetch their data.
 
         Also None if the run fails: the verdict does not depend on it.
         """
@@ -225,11 +230,11 @@ class RunEngine:
         finally:
             self._observer.done()
 
-    def _warms(self, devices: Devices, seen: Observation) -> Callable[[], bool]:
-        """What tells whether these devices are warm."""
+    def _warms(self, devices: Devices, observation: Observation) -> Callable[[], bool]:
+        """Return a function that tells whether these devices are warm."""
         if not self._sampled:
             return lambda: True
-        return self.warm_up.of(devices.gpu_uuids, seen.temperatures, self._observer.phase)
+        return self.warm_up.of(devices.gpu_uuids, observation.temperatures, self._observer.phase)
 
     def _watching(self, devices: Devices, pids: Collection[int] = ()) -> AbstractContextManager[Observation]:
         return self._guard.watching(devices.gpu_uuids, pids) if self._sampled else nullcontext(Observation())
@@ -261,14 +266,17 @@ class RunEngine:
         profiler = self._profilers.setdefault(side.launcher, StepProfiler())
         return replace(run, step_profile=profiler.profile(training, job, run_value(run).examples_per_sec))
 
-    def _observed(self, run: Run, seen: Observation, before: Disturbance | None) -> Run:
-        """The run with what was observed on the machine meanwhile, and before."""
-        disturbance = run.disturbance or seen.disturbance or before
+    def _observed(self, run: Run, observation: Observation, before: Disturbance | None) -> Run:
+        """Add to a run the observation of the machine during the run, and a disturbance before it."""
+        disturbance = run.disturbance or observation.disturbance or before
         if disturbance is not None:
             self._observer.disturbed(disturbance)
-        environment = {**run.environment, **seen.environment}
         return replace(
-            run, environment=environment, telemetry=seen.telemetry, polls=seen.polls, disturbance=disturbance
+            run,
+            environment={**run.environment, **observation.environment},
+            telemetry=observation.telemetry,
+            polls=observation.polls,
+            disturbance=disturbance,
         )
 
     @contextmanager
@@ -289,7 +297,7 @@ class RunEngine:
 def undisturbed(take: Callable[[], Run], *, tries: int = TRIES) -> tuple[Run | None, tuple[Run, ...]]:
     """Take runs until one is undisturbed, at most `tries`.
 
-    Returns the undisturbed one, or None, and the disturbed ones.
+    Returns the undisturbed run, or None, and the disturbed runs.
     """
     discarded: list[Run] = []
     for _ in range(tries):
@@ -301,15 +309,15 @@ def undisturbed(take: Callable[[], Run], *, tries: int = TRIES) -> tuple[Run | N
 
 
 def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Subject) -> OutOfMemory:
-    """The out-of-memory error of a worker or a program, with the batch size and the memory before it.
+    """Return the out-of-memory error of a worker or a program, with the batch size and the memory before it.
 
     Args:
         error: the worker's, or the program's, whose batch size is not known.
         where: workloads and devices, for the message.
         topology: what the workloads ran on.
-        workloads: the one that was measured, or both sides of a comparison.
+        workloads: the measured workload, or those of both sides of a comparison.
     """
-    batches = " and ".join(dict.fromkeys(str(one.batch_size) for one in workloads if isinstance(one, Workload)))
+    batches = " and ".join(dict.fromkeys(str(work.batch_size) for work in workloads if isinstance(work, Workload)))
     batch = f" with batch_size {batches}" if batches else ""
     each = f" on each of {topology.devices.count} devices" if topology.devices and topology.devices.count > 1 else ""
     return OutOfMemory(
@@ -323,7 +331,7 @@ def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Su
 
 
 def _memory(topology: Topology) -> str:
-    """The machine's memory, used or not: "16 GiB + 16 GiB of the GPUs; 64 GiB of the host"."""
+    """Return the machine's memory, used or not: "16 GiB + 16 GiB of the GPUs; 64 GiB of the host"."""
     host = f"{gib(topology.host.memory_bytes)} of the host"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:

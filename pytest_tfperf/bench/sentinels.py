@@ -1,6 +1,6 @@
 """Measures the sentinels, for the verdicts on the whole session: is the software slower, is the machine?
 
-They are four tests that are compared with the reference environment, suspected or not.
+The sentinels are four tests that are compared with the reference environment, although they are not suspected.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from pytest_tfperf.judging.software_and_machine import (
 def session_verdicts(
     machine: MachineSession, engine: RunEngine, measured: Sequence[Measurement], *, turn: int
 ) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
-    """The verdicts on the software and on the machine; None if too little is known.
+    """Return the verdicts on the software and on the machine; None if too little is known.
 
     Args:
-        machine: what the session's tests on this machine have in common.
+        machine: the evidence that the session's tests on this machine share.
         engine: takes the sentinels' pairs.
-        measured: the session's results on this machine; those of suspects also have pairs.
-        turn: how many sessions there were before, so that sessions take different sentinels.
+        measured: the session's results on this machine; the results of suspects also have pairs.
+        turn: the number of earlier sessions, so that sessions take different sentinels.
     """
     pairs = _of_suspects(measured)
     software = None
     if wants_sentinels(machine.drift):
         chosen = _chosen(machine, turn)
         software = _judged(chosen, machine, engine, pairs)
-    found = judge_machine(machine.drift, pairs, between_sessions=machine.between_sessions)
-    if found is not None and software is not None and not software.pairs:
-        found = replace(found, no_pairs=True)
-    return software, found
+    verdict = judge_machine(machine.drift, pairs, between_sessions=machine.between_sessions)
+    if verdict is not None and software is not None and not software.pairs:
+        verdict = replace(verdict, no_pairs=True)
+    return software, verdict
 
 
 def _chosen(machine: MachineSession, turn: int) -> list[Task]:
@@ -61,19 +61,19 @@ def _judged(
 ) -> SoftwareVerdict | None:
     """Take pairs of each sentinel, round by round, until the verdict is decided; add them to `known`.
 
-    All of them together may lose what the middle one of them may. A sentinel that fails leaves the others to decide.
-    None where there is no reference environment, or all tests with one are suspects.
+    The tolerance of all sentinels together is the median of theirs. If a sentinel fails, the others decide. None where
+    there is no reference environment, or all tests that have one are suspects.
     """
     accepted = [task.tolerance.lower for task in tasks if task.tolerance.lower is not None]
     tolerance = Tolerance(statistics.median(accepted)) if accepted else Tolerance()
     sentinels, failures = [_Sentinel(task, machine, engine) for task in tasks], dict[str, str]()
     wanted = 1
     while True:
-        for one in sentinels:
-            one.take(wanted)
-        failures |= {one.task.test: one.failure for one in sentinels if one.failure}
-        sentinels = [one for one in sentinels if len(one.pairs) >= wanted]
-        measured = [_reference_pairs(one.task, one.pairs) for one in sentinels]
+        for sentinel in sentinels:
+            sentinel.take(wanted)
+        failures |= {sentinel.task.test: sentinel.failure for sentinel in sentinels if sentinel.failure}
+        sentinels = [sentinel for sentinel in sentinels if len(sentinel.pairs) >= wanted]
+        measured = [_reference_pairs(sentinel.task, sentinel.pairs) for sentinel in sentinels]
         verdict = judge_sentinels(measured, tolerance)
         if verdict is None:
             is_broken = bool(tasks) or (bool(machine.reference_failures) and not known)
@@ -85,11 +85,11 @@ def _judged(
 
 
 class _Sentinel:
-    """A test whose pairs tell of all.
+    """A test whose pairs stand for all tests.
 
     Attributes:
-        pairs: the good ones so far.
-        failure: why there are no more, unless the reference environment failed, which the machine's session notes.
+        pairs: the good pairs so far.
+        failure: why no more pairs are taken; "" if the reference environment failed, which the machine's session notes.
     """
 
     def __init__(self, task: Task, machine: MachineSession, engine: RunEngine) -> None:
@@ -100,7 +100,7 @@ class _Sentinel:
         self._source = reference_pairs(engine, task)
 
     def take(self, wanted: int) -> None:
-        """Take pairs until there are this many, or until that fails."""
+        """Take pairs until there are this many, or until a pair fails."""
         while len(self.pairs) < wanted:
             try:
                 pair, _ = self._source.take()
@@ -128,7 +128,7 @@ def _reference_pairs(task: Task, pairs: Sequence[Pair]) -> ReferencePairs:
 
 def _of_suspects(measured: Sequence[Measurement]) -> list[ReferencePairs]:
     return [
-        ReferencePairs(one.verdict.baseline, one.verdict.noise, one.pairs)
-        for one in measured
-        if one.pairs and one.verdict is not None and one.verdict.baseline and one.verdict.noise
+        ReferencePairs(result.verdict.baseline, result.verdict.noise, result.pairs)
+        for result in measured
+        if result.pairs and result.verdict is not None and result.verdict.baseline and result.verdict.noise
     ]

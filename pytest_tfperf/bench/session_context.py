@@ -69,7 +69,7 @@ class SessionContext:
 
     @contextmanager
     def noting_history_faults(self) -> Iterator[None]:
-        """Go on without a history that can't be read or written; the summary tells of it."""
+        """Go on without a history that can't be read or written; the summary says why."""
         try:
             yield
         except TfperfError as error:

@@ -1,8 +1,8 @@
-"""Asks a worker, after its last window, what a step spends its time on.
+"""Has a worker profile its step after its last window.
 
-What stays the same in a session is asked once: a model's multiply-adds, and the rate of matrix products. That rate is
-the most that a device reaches. If a step exceeds it, the machine was slow when the rate was timed. The rate is then
-timed again, and the session keeps the higher one.
+Facts that stay the same in a session are asked for once: a model's multiply-adds, and the rate of matrix products. That
+rate is the most that a device reaches. If a step exceeds it, the machine was slow when the rate was timed. The rate is
+then timed again, and the session keeps the higher rate.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class StepProfiler:
         self._multiply_adds: dict[object, int | None] = {}  # of each model, forward
 
     def profile(self, training: TrainingRun, job: Job, examples_per_sec: float) -> StepProfile | None:
-        """The profile of the worker's step; None if that fails, because the windows are already measured.
+        """Return the profile of the worker's step; None if that fails, because the windows are already measured.
 
         Args:
             training: the worker, after its last window.
-            job: what it trains.
+            job: the job that it trains.
             examples_per_sec: the throughput of its windows.
         """
         devices, workload = job.devices, job.workload
@@ -38,32 +38,32 @@ class StepProfiler:
         model = (workload.model, workload.unit, workload.tokens_of)
         products, multiply_adds = kind not in self._rates, model not in self._multiply_adds
         try:
-            found = training.profile_step(matrix_products=products, multiply_adds=multiply_adds)
+            profile = training.profile_step(matrix_products=products, multiply_adds=multiply_adds)
         except (TfperfError, OSError):
             return None
-        if found.input in (Input.ALONE, Input.OWN):  # there is no model
-            return found
+        if profile.input in (Input.ALONE, Input.OWN):  # there is no model
+            return profile
         if products:
-            self._rates[kind] = found.products_multiply_adds_per_sec
+            self._rates[kind] = profile.products_multiply_adds_per_sec
         if multiply_adds:
-            self._multiply_adds[model] = found.forward_multiply_adds
-        hosts = max(1, len({rank.host for rank in found.ranks}))
-        found = replace(
-            found,
+            self._multiply_adds[model] = profile.forward_multiply_adds
+        hosts = max(1, len({rank.host for rank in profile.ranks}))
+        profile = replace(
+            profile,
             cores=(job.cores or 1) * hosts if devices.kind is DeviceKind.CPU else None,
             forward_multiply_adds=self._multiply_adds[model],
             products_multiply_adds_per_sec=self._rate(kind, job),
         )
         share = products_fraction(
-            found.forward_multiply_adds, found.products_multiply_adds_per_sec, examples_per_sec, workload
+            profile.forward_multiply_adds, profile.products_multiply_adds_per_sec, examples_per_sec, workload
         )
         if share is None or share <= 1:
-            return found
+            return profile
         self._time_products_again(training, kind)
-        return replace(found, products_multiply_adds_per_sec=self._rate(kind, job))
+        return replace(profile, products_multiply_adds_per_sec=self._rate(kind, job))
 
     def _rate(self, kind: object, job: Job) -> float | None:
-        """The rate of all devices together; virtual devices share the CPU's cores or their GPU.
+        """Return the rate of all devices together; virtual devices share the CPU's cores or their GPU.
 
         Ranks time their devices at the same time, so their rate is already a sum.
         """

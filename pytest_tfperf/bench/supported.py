@@ -1,4 +1,4 @@
-"""Which workloads given devices can't train; known without TensorFlow, before a worker starts."""
+"""The workloads that given devices can't train, known without TensorFlow, before a worker starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def require_supported(workload: Workload, topology: Topology) -> None:
 
 
 def _fault(workload: Workload, topology: Topology) -> str:
-    """Why the devices can't train the workload, and what to use instead; "" if they can."""
+    """Return why the devices can't train the workload, and what to use instead; "" if they can."""
     devices = topology.devices
     assert devices is not None, "the fixture has refused a topology without devices taken"
     nodes, update = topology.node_count, workload.variable_update

@@ -32,10 +32,10 @@ class Task:
     Args:
         test: pytest's node id.
         index: which of the test's calls it is, from 0.
-        topology: what to train on.
-        plan: how many steps.
-        side: what to train, and what starts it.
-        target: what the result is judged against.
+        topology: the devices to train on.
+        plan: the steps of a run, and the figures asked for.
+        side: the workload, and what starts its workers.
+        target: the baseline that the result is judged against.
         tolerance: the accepted change.
         reference_environment: the same workload in the reference environment; None if there is none.
     """
@@ -51,12 +51,12 @@ class Task:
 
     @property
     def workload(self) -> Subject:
-        """What to train."""
+        """The workload to train."""
         return self.side.workload
 
     @property
     def call(self) -> Call:
-        """What identifies this task in the session."""
+        """The call, which identifies this task in the session."""
         return self.test, self.index
 
 
@@ -65,7 +65,7 @@ Profiler = Callable[[Task, Measurement], Profile]
 
 
 def unjudged(task: Task, runs: Sequence[Run], throughput: Throughput) -> tuple[Verdict, ...]:
-    """The values that the runs gave of each figure, the throughput first, without an outcome."""
+    """Return the runs' value of each figure, the throughput first, without an outcome."""
     verdicts = [Verdict(value=throughput.examples_per_sec)]
     for figure in task.plan.also:
         values = [value for run in runs if (value := run.figures.get(figure.name)) is not None]
@@ -75,7 +75,7 @@ def unjudged(task: Task, runs: Sequence[Run], throughput: Throughput) -> tuple[V
 
 
 def rows_of_figures(task: Task, rows: Mapping[Key, Baseline]) -> list[Baseline]:
-    """The rows, of the machine's baselines of figures, that the task's figures are judged against."""
+    """Return the rows, of the machine's baselines of figures, that the task's figures are judged against."""
     keys = (Key(task.workload.id, task.topology.shape, figure.name) for figure in task.plan.also)
     return [row for key in keys if (row := rows.get(key)) is not None]
 
@@ -83,12 +83,12 @@ def rows_of_figures(task: Task, rows: Mapping[Key, Baseline]) -> list[Baseline]:
 def judged(
     task: Task, runs: Sequence[Run], pairs: Sequence[Pair], of_rate: Evidence, rows: Mapping[Key, Baseline]
 ) -> tuple[Verdict, ...]:
-    """The verdicts on the throughput and on the figures that a task asks for.
+    """Return the verdicts on the throughput and on the figures that a task asks for.
 
     Args:
         task: the call.
-        runs, pairs: what was measured so far.
-        of_rate: what the throughput is judged by; the session's drift and the reference environment are the same.
+        runs, pairs: measured so far.
+        of_rate: the evidence on the throughput; the figures share its drift and its reference environment.
         rows: the machine's baselines of figures.
     """
     of_figures = (_evidence(figure, task, runs, pairs, of_rate, rows) for figure in task.plan.also)
@@ -98,14 +98,14 @@ def judged(
 def compared(
     plan: Plan, pairs: Sequence[Pair], tolerance: Tolerance, most_pairs: int, rates: ErrorRates
 ) -> tuple[Verdict, ...]:
-    """The verdicts on b against a in the pairs of a comparison: on the throughput, then on the figures of its plan.
+    """Return the verdicts on b against a in a comparison's pairs: on the throughput, then on the plan's figures.
 
     Args:
-        plan: says which figures.
+        plan: names the figures.
         pairs: the good pairs so far.
         tolerance: the accepted change of the throughput.
         most_pairs: the number of pairs after which the comparison ends.
-        rates: how often it may be wrong; the figures share the rates among them.
+        rates: how often the decision may be wrong; the figures share the rates among them.
     """
     b = [pair.b for pair in pairs]
     of_rate = Evidence(
@@ -141,7 +141,7 @@ def _evidence(
 ) -> Evidence:
     name, figures = figure.name, len(task.plan.also)
     row = rows.get(Key(task.workload.id, task.topology.shape, name))
-    alike = [other for key, other in rows.items() if key.figure == name]
+    alike = [baseline for key, baseline in rows.items() if key.figure == name]
     return replace(
         of_rate,
         figure=figure,
@@ -161,5 +161,5 @@ def _rank(figure: Figure, runs: Sequence[Run]) -> str:
 
 
 def _places(figure: Figure, runs: Sequence[Run]) -> tuple[str, ...]:
-    """Where the program printed the figure in these runs, each place once."""
+    """Return where the program printed the figure in these runs, each place once."""
     return tuple(dict.fromkeys(place for run in runs if (place := run.figure_places.get(figure.name))))

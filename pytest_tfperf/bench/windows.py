@@ -1,4 +1,4 @@
-"""Times the windows of one worker, or of two in turn, so that what happens on the machine affects both alike.
+"""Times the windows of one worker, or of two in turn, so that changes of the machine affect both alike.
 
 A worker is warmed up, its windows are sized, one window is queued ahead, and it stops when enough is known.
 """
@@ -32,11 +32,11 @@ def can_interleave_windows(*workloads: Subject) -> bool:
     get nodes until the first has ended, as under Slurm.
     """
     return all(
-        isinstance(one, Workload)
-        and one.input_pipeline == "device"
-        and one.variable_update not in DISTRIBUTED
-        and one.trainer is not Trainer.OWN
-        for one in workloads
+        isinstance(workload, Workload)
+        and workload.input_pipeline == "device"
+        and workload.variable_update not in DISTRIBUTED
+        and workload.trainer is not Trainer.OWN
+        for workload in workloads
     )
 
 
@@ -74,13 +74,13 @@ def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *
 
 
 def pair_of_runs(a: Run, b: Run) -> Pair:
-    """A pair of whole runs, one after the other."""
+    """Return a pair of whole runs, taken one after the other."""
     x, y = run_value(a), run_value(b)
     return Pair(a=a, b=b, log_ratio=y.log_rate - x.log_rate, error=math.hypot(x.error, y.error))
 
 
 class _TimedRun:
-    """A run of a pair, whose windows are timed in turn with the other one's."""
+    """A run of a pair, whose windows are timed in turn with the other run's."""
 
     def __init__(self, training: TrainingRun, plan: Plan) -> None:
         self._training = training
@@ -153,7 +153,7 @@ def time_windows(
 
 
 def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Window]) -> Run:
-    """What a worker has measured so far."""
+    """Return the run of a worker's windows so far."""
     return Run(
         windows=tuple(windows),
         examples_per_step=training.examples_per_step,
@@ -167,7 +167,7 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
 
 
 def first_window_steps(plan: Plan) -> int:
-    """Steps of the first warm-up window: one, or those up to the step whose loss was asked for.
+    """Return the steps of the first warm-up window: one, or all up to the step whose loss was asked for.
 
     The first step of all belongs to the worker's start.
     """
@@ -175,14 +175,14 @@ def first_window_steps(plan: Plan) -> int:
 
 
 def window_steps(warmup: Sequence[Window], plan: Plan) -> int:
-    """Steps in a window of about `WINDOW_SECONDS`, judging by the latest warm-up; few enough for `MIN_WINDOWS`."""
+    """Return the steps in a window of about `WINDOW_SECONDS`, by the latest warm-up; few enough for `MIN_WINDOWS`."""
     latest = warmup[-1]
     fitting = round(WINDOW_SECONDS * latest.steps / latest.seconds)
     return max(1, min(fitting, plan.steps // MIN_WINDOWS))
 
 
 def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> list[Window]:
-    """At least the plan's warm-up, in windows of the size that will be timed; leaves one more window queued.
+    """Warm up for at least the plan's steps, in windows of the size to be timed; leave one more window queued.
 
     cuDNN chooses its algorithms and the allocator grows in the first steps; timing them would punish short runs.
     """
@@ -195,17 +195,18 @@ def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> 
 
 
 def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
-    """The run with the figures that the plan asks for; what can't be told is left out.
+    """Add the figures that the plan asks for to a run; a figure that the worker can't tell is left out.
 
-    Call it when the last window was read, and before anything else is measured in the worker, which needs memory.
+    Call it after the last window was read, and before any other measurement in the worker, which would need memory.
 
     Raises:
         MeasurementError: from the worker.
     """
     wanted = [figure.name for figure in plan.also]
     measured = [name for name in wanted if name != LOSS]
-    found = training.figures(measured) if measured else {}
-    figures = {name: one.value for name, one in found.items()}
+    of_ranks = training.figures(measured) if measured else {}
+    figures = {name: figure.value for name, figure in of_ranks.items()}
     if LOSS in wanted and (loss := run.warmup[0].loss) is not None:
         figures[LOSS] = loss  # of the step `LOSS_STEP`, with which the first window of the warm-up ends
-    return replace(run, figures=figures, figure_ranks={name: one.rank for name, one in found.items() if one.rank})
+    ranks = {name: figure.rank for name, figure in of_ranks.items() if figure.rank}
+    return replace(run, figures=figures, figure_ranks=ranks)

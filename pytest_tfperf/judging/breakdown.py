@@ -1,4 +1,4 @@
-"""What limits a step, and which part of it slowed down, from what its runs profiled."""
+"""The limit of a training step, and the part of the step that slowed down, from the profiles of its runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.workload import Workload
 
 AT_THE_PIPELINES_RATE = 0.9
-"""Training that reaches this fraction of its pipeline's own rate waits for it. Both rates are measured to a few per
-cent, at different times."""
+"""Training that reaches this fraction of its pipeline's own rate waits for the pipeline. Both rates are measured to a
+few per cent, at different times."""
 
 MOST_OF_THE_CORES = 0.5
 """Where pipeline and training share the cores, the input is the limit if the pipeline takes more than this fraction."""
 
 MOST_OF_THE_STEP = 0.5
-"""Where the exchange between ranks takes more than this fraction of a step, it is the limit."""
+"""The exchange between ranks is the limit of a step where it takes more than this fraction of it."""
 
 STRAGGLES = 0.1
 """A rank whose step alone takes this fraction longer than that of the fastest rank is a straggler: the others wait."""
@@ -30,7 +30,7 @@ STRAGGLES = 0.1
 def breakdown(
     runs: Sequence[Run], examples_per_sec: float, workload: Subject, device_data_examples_per_sec: float | None = None
 ) -> Breakdown | None:
-    """The breakdown of runs that gave `examples_per_sec`; None if none was profiled, as in a log or of a command."""
+    """Return the breakdown of runs that gave `examples_per_sec`; None without profiles: for a log, or a command."""
     profiles = [run.step_profile for run in runs if run.step_profile is not None]
     if not profiles or isinstance(workload, Command):
         return None
@@ -51,9 +51,9 @@ def breakdown(
 
 
 def passes(workload: Workload) -> int:
-    """How many times a step takes the multiply-adds of a forward pass.
+    """Return how many times a step computes the multiply-adds of a forward pass.
 
-    Training takes them again for the gradients of the inputs, and for those of the weights.
+    Training computes as many for the gradients of the inputs, and as many for the gradients of the weights.
     """
     return 1 if workload.forward_only else 3
 
@@ -61,32 +61,32 @@ def passes(workload: Workload) -> int:
 def products_fraction(
     forward_multiply_adds: float | None, rate: float | None, examples_per_sec: float, workload: Workload
 ) -> float | None:
-    """The fraction of a rate of matrix products that `examples_per_sec` needs; None if work or rate is unknown."""
+    """Return the fraction of a rate of matrix products that `examples_per_sec` needs; None if either is unknown."""
     if forward_multiply_adds is None or rate is None:
         return None
     return forward_multiply_adds * passes(workload) * examples_per_sec / rate
 
 
-def of_a_slowdown(found: Breakdown, examples_per_sec: float, expected: float) -> Breakdown:
-    """The breakdown with the part that slowed down where the throughput fell from `expected` to `examples_per_sec`."""
-    return replace(found, slower=slower_part(found, examples_per_sec, expected))
+def of_a_slowdown(measured: Breakdown, examples_per_sec: float, expected: float) -> Breakdown:
+    """Add the part that slowed down, where the throughput fell from `expected` to `examples_per_sec`."""
+    return replace(measured, slower=slower_part(measured, examples_per_sec, expected))
 
 
-def slower_part(found: Breakdown, examples_per_sec: float, expected: float) -> Slower | None:
-    """The part that slowed down if the throughput fell from `expected` to `examples_per_sec`; None if not known.
+def slower_part(measured: Breakdown, examples_per_sec: float, expected: float) -> Slower | None:
+    """Return the part that slowed down if the throughput fell from `expected` to `examples_per_sec`; None if not known.
 
-    When that was measured, pipeline and training step by themselves each gave at least as much as both
-    together. A part that now gives less has slowed down. The threshold is the geometric mean of the two throughputs,
-    because all figures come from short runs.
+    When `expected` was measured, pipeline and training step each reached at least this throughput by themselves. A part
+    that now falls below it has slowed down. The threshold is the geometric mean of the two throughputs, because all
+    figures come from short runs.
     """
     threshold = math.sqrt(examples_per_sec * expected)
-    if found.alone_examples_per_sec is not None:
-        return _slower_of_ranks(found, found.alone_examples_per_sec, threshold)
-    if found.input is Input.OWN:
+    if measured.alone_examples_per_sec is not None:
+        return _slower_of_ranks(measured, measured.alone_examples_per_sec, threshold)
+    if measured.input is Input.OWN:
         return None
-    if found.input is not Input.FETCHED:
-        return Slower.STEP if found.input is Input.RESIDENT else Slower.PIPELINE
-    pipeline, step = found.pipeline_examples_per_sec, found.device_data_examples_per_sec
+    if measured.input is not Input.FETCHED:
+        return Slower.STEP if measured.input is Input.RESIDENT else Slower.PIPELINE
+    pipeline, step = measured.pipeline_examples_per_sec, measured.device_data_examples_per_sec
     if pipeline is None or step is None:
         return None
     if pipeline < threshold:
@@ -94,17 +94,17 @@ def slower_part(found: Breakdown, examples_per_sec: float, expected: float) -> S
     return Slower.STEP if step < threshold else Slower.TOGETHER
 
 
-def _slower_of_ranks(found: Breakdown, alone: float, threshold: float) -> Slower | None:
-    """What slowed down in a job of several ranks, which would give `alone` examples/s if they exchanged nothing.
+def _slower_of_ranks(measured: Breakdown, alone: float, threshold: float) -> Slower | None:
+    """Return the part that slowed down in a job of several ranks, which give `alone` examples/s without the exchange.
 
-    When that was measured, they gave more than that without the exchange, but how much more is not
+    When the expected throughput was measured, the ranks were faster without the exchange, but how much faster is not
     known. So the exchange is named only if it takes most of the step, and the step only if it is too slow by itself.
     """
-    if found.pipeline_examples_per_sec is not None and found.pipeline_examples_per_sec < threshold:
+    if measured.pipeline_examples_per_sec is not None and measured.pipeline_examples_per_sec < threshold:
         return Slower.BOTH if alone < threshold else Slower.PIPELINE
     if alone < threshold:
         return Slower.STEP
-    return Slower.EXCHANGE if found.bound is Bound.COMMUNICATION and found.straggler is None else None
+    return Slower.EXCHANGE if measured.bound is Bound.COMMUNICATION and measured.straggler is None else None
 
 
 def _alone(runs: Sequence[Run]) -> float | None:

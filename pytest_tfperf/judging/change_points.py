@@ -1,11 +1,12 @@
-"""Lasting changes in one series of log rates, found as the sessions come in, and their sizes and shapes.
+"""Lasting changes in one series of log rates, detected as the sessions come in, and their sizes and shapes.
 
-Pure statistics, without dates and names: `alarms` finds the changes, `shapes` says how large each is and whether it
-came at once or little by little.
+Pure statistics, without dates and names: `alarms` detects the changes, `shapes` says how large each change is and
+whether it came at once or gradually.
 
-A series is read from its first session to its last, as a gate reads it, and a change that was found stays. After each
-session a likelihood ratio test, with unknown levels and noise, asks whether the points since the last change have two
-levels. Outliers count as `_FAR` standard deviations. docs/statistics.md has the reasons and the error rates.
+A series is read from its first session to its last, as a gate reads it, and a change, once reported, is never
+withdrawn. After each session a likelihood ratio test, with unknown levels and noise, asks whether the points since the
+last change have two levels. Outliers count as `_FAR` standard deviations. docs/statistics.md has the reasons and the
+error rates.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ THRESHOLD = 4.7
 SMALLEST = 0.005
 """A change below 0.5 % is not worth a report, however sure it is."""
 
-# Sessions after a change: it is not looked for at every session of the past, only at these distances.
+# Sessions after a change: only splits at these distances from the newest session are tested.
 _AFTER = np.array((3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512))
 _LEAST_AFTER = int(_AFTER[0])
 _LEAST_BEFORE = 5
 _FAR = 2.5  # so that two bad sessions weigh 3.5 together, and never exceed the threshold
-_CARRIED = 30  # points: the most that the noise before a change counts for the noise after it
-_CORRELATION = 0.1  # of neighbouring sessions, before a series has shown its own
+_CARRIED = 30  # points: the largest weight of the noise before a change in the noise after it
+_CORRELATION = 0.1  # of neighbouring sessions, assumed until a series is long enough to show its own
 _MOST_CORRELATED = 0.5
 _QUIETEST = 0.0005  # no throughput is known better than 0.05 %
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesNoise:
-    """The noise that earlier points lead to expect.
+    """The noise that is expected from earlier points.
 
     Args:
-        variance: of one point, with so many degrees of freedom.
+        variance: of one point, estimated with `freedom` degrees of freedom.
         correlation: of neighbouring points.
     """
 
@@ -57,11 +58,11 @@ class SeriesNoise:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A change as it was found.
+    """A change at the time of its detection.
 
     Args:
-        first: index of the first point after the change, as far as it was known then.
-        found: index of the point with which it was found.
+        first: index of the first point after the change, as estimated then.
+        found: index of the point at which the change was detected.
         noise: of the points up to `found`.
     """
 
@@ -71,27 +72,27 @@ class Alarm:
 
 
 def alarms(values: Values) -> list[Alarm]:
-    """The changes of a series, oldest first, each with no use of later points than `found`.
+    """Return the changes of a series, oldest first; each uses no later points than its `found`.
 
     Args:
         values: log rates, one for each session, oldest first.
     """
-    all_found: list[Alarm] = []
-    start, seen, noise = 0, 0, SeriesNoise()
-    while (alarm := _next_alarm(values, start, seen, noise)) is not None:
-        all_found.append(alarm)
-        start, seen, noise = alarm.first, alarm.found + 1, alarm.noise
-    return all_found
+    detected: list[Alarm] = []
+    start, tested, noise = 0, 0, SeriesNoise()
+    while (alarm := _next_alarm(values, start, tested, noise)) is not None:
+        detected.append(alarm)
+        start, tested, noise = alarm.first, alarm.found + 1, alarm.noise
+    return detected
 
 
-def _next_alarm(values: Values, start: int, seen: int, carried: SeriesNoise) -> Alarm | None:
-    """The next change, of which `seen` points since the last one, at `start`, showed nothing.
+def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise) -> Alarm | None:
+    """Return the next change after that at `start`; the points before index `tested` have shown no further change.
 
-    Middle and spread are learnt again whenever the stretch has grown by half, from no later points. Each length is
-    tested once: with what was learnt again, it could find a change that the session itself did not report.
+    Median and spread are estimated again whenever the series since `start` has grown by half, without later points.
+    Each length is tested once: with the later estimates it could show a change that its own session did not report.
     """
     points = values[start:]
-    least = length = max(_LEAST_BEFORE + _LEAST_AFTER, seen - start)
+    least = length = max(_LEAST_BEFORE + _LEAST_AFTER, tested - start)
     while least <= len(points):
         until = min(length * 3 // 2, len(points))
         z, near, scale = _standardised(points[:until], learn=length)
@@ -107,9 +108,10 @@ def _next_alarm(values: Values, start: int, seen: int, carried: SeriesNoise) -> 
 
 
 def _standardised(points: Values, learn: int) -> tuple[Values, Values, float]:
-    """The points in standard deviations from the middle; what they add to a change's size; and the standard deviation.
+    """Return the points in standard deviations from the median, their clipped distances, and the standard deviation.
 
-    Middle and standard deviation are learnt from the first points.
+    Median and standard deviation are estimated from the first `learn` points. The size of a change is computed from the
+    distances.
     """
     apart = points - np.median(points[:learn])
     rough = _FAR * SD_OF_MAD * float(np.median(np.abs(apart[:learn])))
@@ -119,26 +121,26 @@ def _standardised(points: Values, learn: int) -> tuple[Values, Values, float]:
 
 
 def _levelled(z: Values) -> Values:
-    """What the best split in two levels leaves: a change that was not found yet is no correlation of neighbours."""
+    """Subtract the best split into two levels: a change that is not detected yet is no correlation of neighbours."""
     before, sums = np.arange(1, len(z)), np.cumsum(z)
     gains = (sums[:-1] - sums[-1] * before / len(z)) ** 2 / (before * (len(z) - before))
     return _apart(z, int(np.argmax(gains)) + 1)
 
 
 def _apart(z: Values, first: int) -> Values:
-    """The points apart from the means before and after the first point of a change."""
+    """Subtract the means before the first point of a change, and from it on."""
     return np.concatenate((z[:first] - z[:first].mean(), z[first:] - z[first:].mean()))
 
 
 def _correlation(z: Values, carried: float) -> float:
-    """Of neighbours, each apart from its level, drawn towards what was known before: few points say little."""
+    """Return the correlation of neighbours, drawn towards the earlier estimate, because few points say little."""
     products, squares = float(z[1:] @ z[:-1]), float(z @ z)
     own = products / squares + 3 / len(z) if squares > 0 else 0.0
     return min(max((len(z) * own + _CARRIED * carried) / (len(z) + _CARRIED), 0.0), _MOST_CORRELATED)
 
 
 def _first_split(z: Values, near: Values, least: int, known: SeriesNoise) -> int | None:
-    """The first length, from `least` on, at which the points until then split in two levels."""
+    """Return the first length, from `least` on, at which the points split into two levels."""
     lengths = np.arange(least, len(z) + 1)[:, None]
     before = lengths - _AFTER
     is_long = before >= _LEAST_BEFORE
@@ -150,7 +152,7 @@ def _first_split(z: Values, near: Values, least: int, known: SeriesNoise) -> int
 
 
 def _placed(z: Values, known: SeriesNoise) -> tuple[int, SeriesNoise]:
-    """Where the points split best, and the noise that is left."""
+    """Return the index at which the points split best, and the noise of the two levels."""
     before = np.arange(_LEAST_BEFORE, len(z) - _LEAST_AFTER + 1)
     first = int(before[np.argmax(_scores(z, before, np.array(len(z)), known))])
     rest = _apart(z, first)
@@ -160,7 +162,7 @@ def _placed(z: Values, known: SeriesNoise) -> tuple[int, SeriesNoise]:
 
 
 def _scores(z: Values, before: NDArray[np.int64], length: NDArray[np.int64], known: SeriesNoise) -> Values:
-    """How surely the first `length` points split after `before`, in standard normal units.
+    """Return how significantly the first `length` points split after `before`, in standard normal units.
 
     Student's t of the difference, with Wallace's transformation to a normal value.
     """
@@ -177,7 +179,7 @@ def _scores(z: Values, before: NDArray[np.int64], length: NDArray[np.int64], kno
 
 
 def _of_mean(points: NDArray[np.int64], correlation: float) -> Values:
-    """The variance of a mean of so many points, in variances of one, where neighbours are correlated (AR(1))."""
+    """Return the variance of the mean of this many correlated points (AR(1)), in variances of one point."""
     apart = 1 - correlation
     return ((1 + correlation) / apart - 2 * correlation * (1 - correlation**points) / (points * apart**2)) / points
 
@@ -185,7 +187,7 @@ def _of_mean(points: NDArray[np.int64], correlation: float) -> Values:
 SLOW = 7
 """The fewest sessions that a slow change takes."""
 
-_DRAWN_IN = 3.0  # standard deviations; farther points are drawn in
+_CLIPPED_AT = 3.0  # standard deviations; farther points count as so many
 _LEAST_SPREAD = 1e-6
 _GRID = 24  # candidates for the ends of a slow change, which are then searched between
 
@@ -197,7 +199,7 @@ class Shape:
     Args:
         first: index of the first point after a step, or of a slow change.
         last: index of a slow change's last point; the same as `first` for a step.
-        found: index of the point with which it was found.
+        found: index of the point at which the change was detected.
         size, low, high: in log rate, with a 95 % confidence interval.
     """
 
@@ -210,13 +212,13 @@ class Shape:
 
     @property
     def is_slow(self) -> bool:
-        """Whether it took several sessions."""
+        """Whether the change took several sessions."""
         return self.last > self.first
 
 
 @dataclass(frozen=True, slots=True)
 class _Slope:
-    """Flat, then straight from the point before `first` to `last`, then flat; and what this leaves unexplained."""
+    """A flat line, a straight slope from the point before `first` to `last`, a flat line; and the residual squares."""
 
     first: int
     last: int
@@ -226,28 +228,28 @@ class _Slope:
 
 
 def shapes(values: Values, alarms: Sequence[Alarm]) -> list[Shape]:
-    """The changes of a series, oldest first.
+    """Return the changes of a series, oldest first.
 
-    Several steps the same way are one slow change where that fits better.
+    Several steps in one direction become one slow change where it fits better.
 
     Args:
         values: log rates, one for each session, oldest first.
-        alarms: what was found in them.
+        alarms: the changes detected in them.
     """
     if not alarms:
         return []
-    edges = _places(values, [0, *(alarm.first for alarm in alarms), len(values)])
-    levels, spread = _levels(values, edges), _DRAWN_IN * _spread(values, edges)
+    edges = _moved_edges(values, [0, *(alarm.first for alarm in alarms), len(values)])
+    levels, spread = _levels(values, edges), _CLIPPED_AT * _spread(values, edges)
     near = levels + np.clip(values - levels, -spread, spread)
     rises = [bool(levels[edge] > levels[edge - 1]) for edge in edges[1:-1]]
-    found: list[Shape] = []
+    changes: list[Shape] = []
     for _, run in groupby(range(len(alarms)), key=rises.__getitem__):
-        found += _shapes_one_way(near, edges, list(run), alarms)
-    return found
+        changes += _shapes_one_way(near, edges, list(run), alarms)
+    return changes
 
 
 def _shapes_one_way(near: Values, edges: Sequence[int], run: Sequence[int], alarms: Sequence[Alarm]) -> Iterator[Shape]:
-    """Of neighbouring alarms the same way: one slow change of all, or each by itself."""
+    """Yield one slow change for all of these neighbouring alarms in one direction, or a change for each of them."""
     if (together := _slow(near, edges, run, alarms)) is not None:
         yield together
         return
@@ -255,13 +257,13 @@ def _shapes_one_way(near: Values, edges: Sequence[int], run: Sequence[int], alar
         yield _slow(near, edges, [index], alarms) or _step(near, edges, index, alarms[index])
 
 
-def _places(values: Values, edges: Sequence[int]) -> list[int]:
-    """The edges where two levels fit best; each outlier counts as `_DRAWN_IN` standard deviations at most."""
+def _moved_edges(values: Values, edges: Sequence[int]) -> list[int]:
+    """Move each edge to where two levels fit best; an outlier counts as at most `_CLIPPED_AT` standard deviations."""
     placed, spread = list(edges), _spread(values, edges)
     for index in range(1, len(placed) - 1):
         start, middle, end = placed[index - 1 : index + 2]
         before, after = (
-            np.minimum(((values[start:end] - np.median(level)) / spread) ** 2, _DRAWN_IN**2)
+            np.minimum(((values[start:end] - np.median(level)) / spread) ** 2, _CLIPPED_AT**2)
             for level in (values[start:middle], values[middle:end])
         )
         placed[index] = start + 1 + int(np.argmin(np.cumsum(before - after)[:-1]))
@@ -284,7 +286,7 @@ def _step(near: Values, edges: Sequence[int], index: int, alarm: Alarm) -> Shape
 
 
 def _shape(first: int, last: int, alarm: Alarm, size: float, variance: float, freedom: int) -> Shape:
-    """With an interval that allows for the correlation of neighbours."""
+    """Return a change with an interval that allows for the correlation of neighbours."""
     correlated = (1 + alarm.noise.correlation) / (1 - alarm.noise.correlation)
     half = quantile(max(freedom, 1), 0.025) * math.sqrt(variance * correlated)
     return Shape(first, last, alarm.found, size, size - half, size + half)
@@ -295,9 +297,9 @@ def _squares(pieces: Sequence[Values]) -> float:
 
 
 def _slow(near: Values, edges: Sequence[int], run: Sequence[int], alarms: Sequence[Alarm]) -> Shape | None:
-    """The slow change in place of neighbouring steps, if it fits better than they do.
+    """Return the slow change that fits better than neighbouring steps, by Schwarz's criterion; None if none does.
 
-    The criterion is Schwarz's. A slope has four unknowns, two more than a level and a step, and each further step two.
+    A slope has four parameters, a level and a step have two, and each further step adds two.
     """
     start, end = edges[run[0]], edges[run[-1] + 2]
     points, count = near[start:end], end - start
@@ -313,7 +315,7 @@ def _slow(near: Values, edges: Sequence[int], run: Sequence[int], alarms: Sequen
 
 
 def _best_slope(points: Values) -> _Slope | None:
-    """Found on a coarse grid of starts and ends, which is then made finer around the best."""
+    """Search a coarse grid of starts and ends, which is then made finer around the best slope."""
     count = len(points)
     grid = np.unique(np.linspace(0, count - 1, _GRID).astype(int))
     best, spacing = _best_of(points, grid, grid), count // _GRID
@@ -329,7 +331,7 @@ def _inside(indices: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _best_of(points: Values, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> _Slope | None:
-    """The slope from one of `starts` to one of `ends` that leaves the least squares; None where all are too short."""
+    """Return the slope, from any of `starts` to any of `ends`, with the least squares; None if all are too short."""
     pairs = [(a, b) for a in starts for b in ends if b - a >= SLOW]
     if not pairs:
         return None

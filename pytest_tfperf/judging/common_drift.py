@@ -1,4 +1,4 @@
-"""What all tests of a session have in common: the drift since the baselines were recorded."""
+"""The drift since the baselines were recorded that all tests of a session have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIN_TESTS = 8
 """With fewer tests the median can't separate the machine from the tests themselves."""
 
 MIN_OTHERS = 2
-"""With fewer other tests nothing says whether they moved, too."""
+"""With fewer other tests it can't be told whether the others changed, too."""
 
 FIRST_WINDOWS = 20
 """The drift uses each test's first windows only: runs that stop early on good news would bias it."""
@@ -27,8 +27,8 @@ class CommonDrift:
 
     Args:
         log: the median over tests, in log throughput; 0 where it isn't known.
-        tests: over how many.
-        error: its standard error, from the scatter of the tests around it.
+        tests: the number of tests in the median.
+        error: the median's standard error, from the scatter of the tests around it.
     """
 
     log: float = 0.0
@@ -37,7 +37,7 @@ class CommonDrift:
 
     @property
     def is_known(self) -> bool:
-        """Whether enough tests show it."""
+        """Whether enough tests show the drift."""
         return self.tests >= MIN_TESTS
 
 
@@ -48,7 +48,7 @@ def first_windows_change(run: Run, baseline: Baseline) -> float:
 
 
 def common_drift(changes: Collection[float]) -> CommonDrift:
-    """The drift of a session whose tests' first windows differ from their baselines by `changes`."""
+    """Return the drift of a session whose tests' first windows differ from their baselines by `changes`."""
     if len(changes) < MIN_TESTS:
         return CommonDrift(tests=len(changes))
     error = scatter(changes) * math.sqrt(math.pi / 2 / len(changes))
@@ -56,7 +56,7 @@ def common_drift(changes: Collection[float]) -> CommonDrift:
 
 
 def change_of_others(changes: Collection[float]) -> float | None:
-    """What the other tests of a session did, in the median, where all are too few for a common drift; None if unknown.
+    """Return the median change of a session's other tests where they are too few for a common drift; else None.
 
     Args:
         changes: of the other tests' first windows against their baselines.

@@ -18,7 +18,7 @@ RUN_STAGES = (1, 3, 8)
 """Runs after which a suspect may be cleared; the last stage decides."""
 
 AGREEMENT, _DOUBT = 7 / 8, 6 / 8
-"""The shares of runs that must show half of the threshold to fail, and to be in doubt: a few slow runs fail no test."""
+"""The shares of runs that must show half of the threshold for a failure and a doubt: a few slow runs fail no test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +27,18 @@ class Confirmation:
 
     Args:
         changes: of each run, against the baseline.
-        stages: counts at which it may be cleared; the last one decides.
+        stages: counts of runs at which a suspect may be cleared; the last count decides.
         accepted: the slowdown that the tolerance accepts.
-        to_be_found: the slowdown beyond it that noise must not let pass unsuspected; inf: any.
-        own_variance: of one change, by what differs from run to run.
+        to_be_found: the slowdown beyond `accepted` that noise must not let pass unsuspected; inf: any may pass.
+        own_variance: of one change, between runs.
         own_variance_today: at least `own_variance`; more if today's windows vary more than the baseline's runs did. It
             widens the threshold, never the suspicion.
-        shared_variance: of the one baseline that all changes are compared with.
-        session_variance: what sessions are expected to add to that.
-        most_session_variance: the most that sessions are likely to add; the threshold allows for it.
-        degrees_of_freedom: how well the noise is known.
-        tests: among how many tests the session's false alarms are shared.
-        warns_only: the slowdown can't fail the test, so only one beyond the threshold is worth further runs.
+        shared_variance: of the baseline, which all changes are compared with.
+        session_variance: the variance that sessions are expected to add.
+        most_session_variance: the most variance that sessions are likely to add; the threshold allows for it.
+        degrees_of_freedom: of the noise.
+        tests: the number of tests that share the session's false alarms.
+        warns_only: the slowdown can't fail the test, so only a slowdown beyond the threshold is worth further runs.
     """
 
     changes: tuple[float, ...]
@@ -61,14 +61,14 @@ class Confirmation:
 
     @property
     def next_stage(self) -> int:
-        """The count that is wanted next; 0 at the last stage."""
+        """The count of runs at the next stage; 0 at the last stage."""
         return next((stage for stage in self.stages if stage > len(self.changes)), 0)
 
     @property
     def is_suspected(self) -> bool:
-        """The screen.
+        """Whether the screen suspects a slowdown.
 
-        Of runs against the baseline: between two stages a suspect stays one, or a good second run would end it.
+        Between two stages a suspect stays suspected; otherwise a good second run would clear it.
         """
         if len(self.changes) in self.stages or not self.next_stage:
             return self.middle < -self.suspicion(len(self.changes))
@@ -76,12 +76,12 @@ class Confirmation:
 
     @property
     def is_cleared(self) -> bool:
-        """Whether a stage is reached that does not show the slowdown."""
+        """Whether the runs have reached a stage and do not show the slowdown."""
         count = len(self.changes)
         return count in self.stages and self.middle >= -self.suspicion(count)
 
     def decided(self) -> tuple[Outcome, Reason, Wants]:
-        """The outcome of the runs of a suspect so far, why, and the further runs that it wants."""
+        """Return the outcome of a suspect's runs so far, the reason, and the further runs wanted."""
         if self.is_cleared:
             return Outcome.PASS, self.good_reason, NOTHING
         if self.next_stage:
@@ -100,18 +100,18 @@ class Confirmation:
         return Reason.WITHIN_TOLERANCE if self.middle >= -self.accepted else Reason.WITHIN_NOISE
 
     def suspicion(self, count: int) -> float:
-        """The slowdown from which the middle of so many changes is suspected."""
+        """Return the slowdown from which the middle of this many changes is suspected."""
         if self.warns_only:
             return self.threshold(FALSE_ALARMS)
         error = math.sqrt(self.own_variance / count + self.shared_variance)
         return suspicion(self.accepted, error, self.to_be_found)
 
     def threshold(self, false_alarms: float) -> float:
-        """The slowdown beyond the tolerance, and beyond what noise exceeds in a share `false_alarms` of sessions."""
+        """Return the tolerance or, if larger, the slowdown that noise exceeds in a share `false_alarms` of sessions."""
         return self._threshold(self.last, false_alarms)
 
     def threshold_in(self, count: int) -> float:
-        """The threshold of so many runs."""
+        """Return the threshold of this many runs."""
         return self._threshold(count, FALSE_ALARMS)
 
     def _threshold(self, count: int, false_alarms: float) -> float:
@@ -135,42 +135,42 @@ class Confirmation:
         return self.middle < -threshold and self.showing(threshold) >= self.needed(agreement)
 
     def showing(self, threshold: float) -> int:
-        """How many changes show at least half of the threshold."""
+        """Return how many changes show at least half of the threshold."""
         return sum(change < -threshold / 2 for change in self.changes)
 
     def needed(self, agreement: float) -> int:
-        """How many changes this share is."""
+        """Return the number of changes that make up this share."""
         return math.ceil(agreement * len(self.changes))
 
     def enough(self, most: int) -> int | None:
-        """The least count, up to `most`, for which this slowdown exceeds the threshold; None without a slowdown."""
+        """Return the least count, up to `most`, for which this slowdown exceeds the threshold; None if none does."""
         if not self.changes or self.middle >= -self.accepted:
             return None
         counts = range(1, most + 1)  # the threshold falls with the count
-        found = bisect(counts, False, key=lambda count: self.middle < -self.threshold_in(count))
-        return counts[found] if found < most else None
+        first = bisect(counts, False, key=lambda count: self.middle < -self.threshold_in(count))
+        return counts[first] if first < most else None
 
     @property
     def hidden_by_noise(self) -> float:
-        """The loss that the last stage may let pass."""
+        """The largest loss that the last stage may let pass."""
         return self.threshold_in(self.last)
 
     def detectable(self, count: int) -> float:
-        """The loss that fails in so many runs with 98 % power."""
+        """Return the loss that fails in this many runs with 98 % power."""
         return self.threshold_in(count) + DETECTION * self.error(count)
 
     def error(self, count: int) -> float:
-        """The standard error of the middle of so many changes, with what sessions add."""
+        """Return the standard error of the middle of this many changes, with the variance that sessions add."""
         return math.sqrt(self.own_variance / count + self.shared_variance + self.session_variance)
 
     @property
     def most(self) -> int:
-        """The runs that decide at the latest."""
+        """The number of runs that decides at the latest."""
         return self.stages[-1]
 
     @property
     def last(self) -> int:
-        """The same, or more where there are more."""
+        """The number of runs that decides at the latest, or of the runs so far if there are more."""
         return max(self.most, len(self.changes), 1)
 
 
@@ -189,10 +189,10 @@ def by_runs(
     to_be_found: float,
     warns_only: bool,
 ) -> Confirmation:
-    """Rule 2: the runs' changes against the baseline, with all that may have moved the baseline in the meantime.
+    """Return the confirmation by rule 2: the runs' changes against the baseline, and all variances to judge them by.
 
-    `errors` are those of the runs' windows. `session_sd` is the standard deviation of what a session does to one test,
-    as expected; `most_session_sd` the most that the threshold allows for.
+    `errors` are the runs' standard errors from their windows. `session_sd` is the expected standard deviation between
+    sessions of one test, `most_session_sd` the largest that the threshold allows for.
     """
     own = noise.between_runs**2
     shared = own * learnt.runs_variance

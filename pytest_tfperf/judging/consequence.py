@@ -1,4 +1,4 @@
-"""What the verdicts on a test do to it: the table of outcomes."""
+"""The consequence of its verdicts for a test: the table of outcomes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
 
 
 def consequence(measurement: Measurement, *, require_baseline: bool, strict: bool) -> Consequence:
-    """What the verdicts on a measurement do to its test: the worst of their consequences.
+    """Return the worst consequence that the verdicts on a measurement have for its test.
 
-    What was only measured passes, and a provisional baseline fails nothing.
+    A measurement without an outcome passes, and a provisional baseline fails nothing.
 
     Args:
         measurement: of a call of the test.
         require_baseline: `--tfperf-require-baseline`, the nightly gate.
         strict: `--tfperf-strict`.
     """
-    each = {_of(verdict, require_baseline=require_baseline, strict=strict) for verdict in measurement.verdicts}
-    return next((one for one in _WORST_FIRST if one in each), Consequence.PASSES)
+    consequences = {_of(verdict, require_baseline=require_baseline, strict=strict) for verdict in measurement.verdicts}
+    return next((worst for worst in _WORST_FIRST if worst in consequences), Consequence.PASSES)
 
 
 _WORST_FIRST: Final = (Consequence.FAILS, Consequence.ERRORS, Consequence.WARNS)

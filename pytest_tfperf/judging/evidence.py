@@ -1,4 +1,4 @@
-"""All that a verdict on one figure of one test rests on: runs, pairs, and what the session and its history tell."""
+"""The evidence for a verdict on one figure of one test: runs, pairs, and facts of the session and its history."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from pytest_tfperf.judging.unevenness import bias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that a verdict on one figure of one test rests on.
+    """The evidence for a verdict on one figure of one test.
 
     Args:
         throughput: the test's runs of this session; runs that are part of `pairs` are not in it.
         target: what the figure is judged against.
         tolerance: the accepted change of the throughput; another figure has its own.
         figure: the figure.
-        values: its value in each run, None where a run could not tell it; None for the throughput, whose values are
-            those of `throughput`.
-        rank: of several ranks, the one whose value the last run has.
-        places: where a program printed the values, each place once; none for what is measured.
+        values: the figure's value in each run, None where a run lacks it; None for the throughput, whose values are in
+            `throughput`.
+        rank: the rank whose value the last run has, if there are several ranks.
+        places: where a program printed the values, each place once; empty for a figure that is measured.
         pairs: good pairs, in order; a is the run of the reference environment or of a comparison's side a.
-        drift: what all tests of the session have in common.
-        others: what the other tests did, in log throughput, where they are too few for a common drift; else None.
-        variance: what a session does to one test by itself, learnt from history.
+        drift: the drift common to all tests of the session.
+        others: the median change of the other tests, in log throughput, where they are too few for a common drift.
+        variance: between the sessions of a single test, learnt from history.
         past: earlier sessions judged against the same row, oldest first.
         tests: verdicts of the session that share the false alarms of rule 2: one for each figure with a baseline.
-        suspects: verdicts that share those of pairs: by rule 1, of tests that their first run left undecided.
+        suspects: verdicts that share the false alarms of pairs: by rule 1, of tests left undecided by their first run.
         has_reference_environment: whether pairs can be measured, so that rule 1 applies.
-        max_runs: the most runs that can be measured, 1 for a log; no further pairs then either. None: no limit.
-        is_drift_to_come: tests that show the common drift, or what the others did, are still to run.
+        max_runs: the most runs that can be measured, 1 for a log; then no further pairs can be either. None: no limit.
+        is_drift_to_come: tests that show the common drift, or the change of the others, are still to run.
         is_comparison: the pairs are of two sides, and b's values are judged against a's instead of a baseline.
         most_pairs: the number of pairs after which they must decide.
         rates: how often the pairs may be wrong.
@@ -76,7 +76,7 @@ class Evidence:
 
     @property
     def value(self) -> float:
-        """The figure of all runs: their Hodges-Lehmann median, of side b their median; NaN where none could tell it."""
+        """The figure over all runs: the Hodges-Lehmann median, or the median of side b; NaN where no run has it."""
         if self.values is None:
             return self.throughput.examples_per_sec
         if self.is_comparison:
@@ -86,7 +86,7 @@ class Evidence:
 
     @property
     def seen(self) -> Sequence[float | None]:
-        """All values of a figure beside the throughput, of runs and of pairs; side a may lack it."""
+        """All values of a figure beside the throughput, of runs and of pairs; side a of a comparison may lack it."""
         name, may_lack = self.figure.name, self.is_comparison
         a, b = (
             [run.figures.get(name) for run in runs] for runs in ([p.a for p in self.pairs], [p.b for p in self.pairs])
@@ -102,36 +102,36 @@ class Evidence:
 
     @property
     def errors(self) -> Sequence[float]:
-        """What the windows leave uncertain in each run; none in a figure's own unit."""
+        """The standard error of each run from its windows; empty for a figure beside the throughput."""
         return [run.error for run in self.throughput.runs] if self.values is None else ()
 
     @property
     def changes_of_pairs(self) -> Sequence[float]:
-        """From the reference environment to the current one, on the figure's scale."""
+        """The changes from the reference environment (or side a) to the current one (or b), on the figure's scale."""
         if self.values is None:
             return [pair.log_ratio for pair in self.pairs]
         return [b - a for a, b in self.values_of_pairs]
 
     @property
     def errors_of_pairs(self) -> Sequence[float]:
-        """What windows and uneven disturbances leave uncertain in each of those changes; none in a figure's unit."""
+        """The standard errors of these changes, from windows and uneven disturbances; empty for other figures."""
         return [pair.uncertainty for pair in self.pairs] if self.values is None else ()
 
     @property
     def bias_of_pairs(self) -> float:
-        """By how much disturbances of mostly one side can have changed the mean of the pairs."""
+        """The most by which disturbances of mostly one side can have changed the mean of the pairs."""
         tells = self.values is None and len(self.pairs) >= PAIRS_THAT_TELL
         return bias(self.pairs) if tells else 0.0
 
     def pairs_test(
         self, sign: int, known: Scatter, target: float | None = None, *, is_assumed: bool = False
     ) -> PairsTest:
-        """The test of the pairs' changes in one direction.
+        """Return the test of the pairs' changes in one direction.
 
         Args:
             sign: makes a change for the worse negative.
             known: the scatter of a pair, on the figure's scale.
-            target: what the accepted change of a figure is a part of where no pair is known.
+            target: the value that the accepted change of a figure is a fraction of, where no pair is known.
             is_assumed: as in a `PairsTest`.
         """
         if self.target_of_pairs is not None:
@@ -162,7 +162,7 @@ class Evidence:
 
     @property
     def values_of_pairs(self) -> Sequence[tuple[float, float]]:
-        """The figure in both runs of each pair; a pair in which either lacks it is left out."""
+        """The figure in both runs of each pair; a pair in which a run lacks the figure is left out."""
         both = ((pair.a.figures.get(self.figure.name), pair.b.figures.get(self.figure.name)) for pair in self.pairs)
         return [(a, b) for a, b in both if a is not None and b is not None]
 
@@ -173,11 +173,11 @@ class Evidence:
 
     @property
     def possible_drifts(self) -> Sequence[CommonDrift]:
-        """The drifts under which a test must raise no suspicion; the measured one comes first.
+        """The drifts under which a test must raise no suspicion; the measured drift comes first.
 
-        The tests that ran first may have lost something by themselves, so a drift for the worse clears no other test
-        before all have run. And where too few tests show a common drift, they may still have become faster together,
-        which would hide the loss of one; pairs then tell.
+        The first tests may each have slowed down for a cause of their own, so a drift for the worse clears no other
+        test before all have run. Tests that are too few for a common drift may still have become faster together, which
+        would hide the loss of a single test; then pairs tell.
         """
         drifts = [self.drift]
         if self.is_drift_to_come and self.drift.log < 0:

@@ -53,8 +53,8 @@ from pytest_tfperf.judging.thresholds import (
 from pytest_tfperf.judging.validity import invalid, unusable
 
 _RUNS_SHOWN, _PAIRS_SHOWN = (1, 3, 5, 8), (PAIRS_THAT_TELL, 10, MOST_PAIRS)
-_UNSURE = 2.0  # standard errors of a run's own windows: it stops early only if it is good even so
-_LIMIT_RUNS = RUN_STAGES[1]  # values of the current environment that confirm one beyond a limit
+_UNSURE = 2.0  # standard errors of a run's own windows: a run that is good even if slower by so much stops early
+_LIMIT_RUNS = RUN_STAGES[1]  # values of the current environment that confirm a value beyond a limit
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -66,8 +66,8 @@ def judge(evidence: Evidence) -> Verdict:
     """
     if evidence.is_comparison:
         return judge_sides(evidence)
-    if (found := _unusable(evidence) or _by_limit(evidence)) is not None:
-        return found
+    if (verdict := _unusable(evidence) or _by_limit(evidence)) is not None:
+        return verdict
     target, baseline, noise = evidence.target, evidence.target.baseline, evidence.target.noise
     if baseline is None or noise is None:
         if evidence.figure.limit is not None:
@@ -79,12 +79,12 @@ def judge(evidence: Evidence) -> Verdict:
             return _plain(replace(evidence, target=Target()), Outcome.NO_BASELINE, Reason.NO_BASELINE)
         return _plain(evidence, Outcome.INVALID, reason)
     evidence = evidence if target.is_own_row else _by_itself(evidence)
-    each = [_judged(evidence, baseline, noise, sign) for sign in evidence.figure.signs]
-    return min(each, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
+    verdicts = [_judged(evidence, baseline, noise, sign) for sign in evidence.figure.signs]
+    return min(verdicts, key=lambda verdict: WORST_FIRST.index(verdict.outcome or Outcome.PASS))
 
 
 def _unusable(evidence: Evidence) -> Verdict | None:
-    """INVALID for values that mean nothing; None where they can be judged."""
+    """Return INVALID for values that mean nothing; None where the values can be judged."""
     if evidence.values is None:
         return invalid(evidence.throughput)
     reason = unusable(evidence.seen)
@@ -92,7 +92,7 @@ def _unusable(evidence: Evidence) -> Verdict | None:
 
 
 def _by_limit(evidence: Evidence) -> Verdict | None:
-    """The verdict on values beyond the hard limit; None where the limit decides nothing."""
+    """Return the verdict on values beyond the hard limit; None where the limit decides nothing."""
     exceeds = evidence.figure.exceeds_limit
     now = [*evidence.positions, *evidence.values_of_b] if evidence.values is not None else []
     if not any(map(exceeds, now)):
@@ -105,16 +105,16 @@ def _by_limit(evidence: Evidence) -> Verdict | None:
 
 
 def _not_comparable(evidence: Evidence, baseline: Baseline) -> Reason | None:
-    """Why the values can't be held against the baseline; None where they can."""
+    """Return why the values can't be compared with the baseline; None where they can be."""
     unit = evidence.throughput.unit if evidence.values is None else evidence.figure.unit or ""
     if baseline.unit != unit:
         return Reason.OTHER_UNIT
-    # A row that does not say its place may be of any.
+    # The values of a row that names no place may come from any place.
     return Reason.OTHER_PLACE if any(place != baseline.place for place in evidence.places) else None
 
 
 def _plain(evidence: Evidence, outcome: Outcome, reason: Reason) -> Verdict:
-    """A verdict that rests on no threshold."""
+    """Return a verdict that rests on no threshold."""
     baseline, value = evidence.target.baseline, evidence.value
     is_comparable = baseline is not None and reason not in (Reason.OTHER_UNIT, Reason.NOT_MEASURED)
     return Verdict(
@@ -131,7 +131,7 @@ def _plain(evidence: Evidence, outcome: Outcome, reason: Reason) -> Verdict:
 
 
 def _judged(evidence: Evidence, baseline: Baseline, noise: Noise, sign: int) -> Verdict:
-    """The verdict on changes in one direction, under each drift that is possible so far."""
+    """Return the verdict on changes in one direction, under each drift that is possible so far."""
     goes_with_speed = evidence.figure.with_speed != 0
     drifts = evidence.possible_drifts if goes_with_speed else [CommonDrift()]
     cases = [_Case.of(evidence, drift, baseline, noise, sign) for drift in drifts]
@@ -146,7 +146,8 @@ def _judged(evidence: Evidence, baseline: Baseline, noise: Noise, sign: int) -> 
 def may_stop_early(run: RunValue, target: Target, tolerance: Tolerance, *, has_reference_environment: bool) -> bool:
     """Whether a first run may end before its last window: the lower end of its interval raises no suspicion.
 
-    The verdict on it is `judge`'s. Only good news stops a run early: stopping on bad news multiplies the false alarms.
+    `judge` gives the verdict on the run. Only good news stops a run early: stopping on bad news multiplies the false
+    alarms.
     """
     baseline, noise = target.baseline, target.noise
     if baseline is None or noise is None:
@@ -158,7 +159,7 @@ def may_stop_early(run: RunValue, target: Target, tolerance: Tolerance, *, has_r
 
 
 def _by_itself(evidence: Evidence) -> Evidence:
-    """Without drift, history and reference environment, which belong to the machine's own rows only."""
+    """Leave out drift, history and reference environment, which belong to the machine's own rows only."""
     alone = replace(
         evidence,
         drift=CommonDrift(),
@@ -174,13 +175,13 @@ def _by_itself(evidence: Evidence) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One figure under one drift and in one direction, and how a loss of it is confirmed.
+    """A figure judged under one drift and in one direction, and the confirmation of its loss.
 
     Args:
-        drift: what is taken out of its runs' changes, one of `Evidence.possible_drifts`.
+        drift: subtracted from the runs' changes; one of `Evidence.possible_drifts`.
         sign: makes a change for the worse negative.
-        is_shared: its runs are slower by more than the tolerance, and so are the session's other tests, which are too
-            few to take that out. The threshold then allows for more of what sessions may do.
+        is_shared: the runs are slower by more than the tolerance, and so are the session's other tests, which are too
+            few for a common drift. The threshold then allows for more variance between sessions.
     """
 
     evidence: Evidence
@@ -227,7 +228,7 @@ class _Case:
         return cls(evidence, drift, baseline, noise, sign, learnt, runs, of_pairs, is_shared)
 
     def good(self) -> Verdict:
-        """Not worse; maybe better."""
+        """Return the verdict where no slowdown is suspected: PASS, IMPROVED or TOO_NOISY."""
         if self.by_runs.middle <= self.rise:
             return self.unless_blind(Outcome.PASS, self.by_runs.good_reason)
         if self.evidence.target.is_floor:
@@ -235,7 +236,7 @@ class _Case:
         return self.verdict(Outcome.IMPROVED, Reason.BETTER)
 
     def confirmed(self) -> Verdict:
-        """The verdict on a suspect from its pairs or runs so far."""
+        """Return the verdict on a suspect from its pairs or runs so far."""
         outcome, reason, wants = self.confirmation.decided()
         if outcome is Outcome.REGRESSED and len(self.confirmation.changes) == 1:
             return self.verdict(outcome, Reason.SINGLE_RUN)
@@ -245,14 +246,14 @@ class _Case:
         return self.verdict(outcome, reason, wants) if is_open else self.unless_blind(outcome, reason)
 
     def unless_blind(self, outcome: Outcome, reason: Reason) -> Verdict:
-        """A pass or a doubt that rests on the threshold, unless noise lets nearly anything pass."""
+        """Return a pass or a doubt that rests on the threshold; TOO_NOISY if noise would let nearly any loss pass."""
         if self.evidence.scale.is_blind(self.confirmation.hidden_by_noise, self.confirmation.accepted):
             return self.verdict(Outcome.TOO_NOISY, Reason.TOO_NOISY)
         return self.verdict(outcome, reason)
 
     @property
     def rise(self) -> float:
-        """The rise of the runs from which they are better than the tolerance and noise explain."""
+        """The rise from which the runs are better than tolerance and noise explain."""
         error = self.by_runs.error(len(self.by_runs.changes))
         share = FALSE_ALARMS / max(self.evidence.tests, 1)
         accepted = self.evidence.scale.accepted_rise(self.baseline.value)
@@ -264,13 +265,13 @@ class _Case:
         return self.confirmation.threshold_in(self.confirmation.last)
 
     def min_detectable(self, count: int) -> float:
-        """The loss that the first run and a decision in so many runs or pairs both detect, with 95 % power."""
+        """Return the loss that the first run and a decision in this many runs or pairs both detect, with 95 % power."""
         first = self.by_runs.suspicion(1) + DETECTION * self.by_runs.error(1)
         return max(first, self.confirmation.detectable(count))
 
     @property
     def expected(self) -> float:
-        """The value that a run is expected to have."""
+        """The expected value of a run."""
         if self.evidence.values is None:
             return self.baseline.value * math.exp(self.drift.log + self.learnt.offset)
         return self.evidence.scale.expected(self.baseline.value, self.drift.log, self.learnt.offset)
@@ -281,15 +282,16 @@ class _Case:
         return self.evidence.scale.of_sessions(self.evidence.variance.mean, self.baseline.value)
 
     def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
-        """The verdict with the numbers that led to it."""
-        evidence, found, scale = self.evidence, self.confirmation, self.evidence.scale
-        is_confirmed = len(found.changes) > 1 and self.by_runs.is_suspected
+        """Return the verdict with the numbers that led to it."""
+        evidence, confirmation, scale = self.evidence, self.confirmation, self.evidence.scale
+        is_confirmed = len(confirmation.changes) > 1 and self.by_runs.is_suspected
         has_pairs = evidence.has_pairs and evidence.target_of_pairs is not None
         target = evidence.target_of_pairs if has_pairs else self.baseline.value
         worst = scale.value_at(self.expected, -self.sign * self.by_runs.suspicion(1)) if scale.is_bounded else None
         has_best = self.rise <= NO_RISE if scale.is_logarithm else math.isfinite(self.rise)
         is_open = evidence.target.is_floor or not has_best
         best = None if is_open else scale.value_at(self.expected, self.sign * self.rise)
+        smallest = scale.shown_loss(self.min_detectable(confirmation.last)) if scale.is_bounded else None
         return Verdict(
             outcome=outcome,
             reason=reason,
@@ -301,39 +303,39 @@ class _Case:
             baseline=self.baseline,
             is_floor=evidence.target.is_floor,
             change=scale.change(evidence.value, self.baseline.value),
-            confirmed_change=scale.shown(self.sign * found.middle) if is_confirmed else None,
+            confirmed_change=scale.shown(self.sign * confirmation.middle) if is_confirmed else None,
             confirmed_from=target if is_confirmed else None,
             lower=worst if self.sign > 0 else best,
             upper=best if self.sign > 0 else worst,
             tolerance=evidence.tolerance if evidence.values is None else None,
             threshold=scale.shown_loss(self.threshold) if scale.is_bounded else None,
-            min_detectable_slowdown=scale.shown_loss(self.min_detectable(found.last)) if scale.is_bounded else None,
+            min_detectable_slowdown=smallest,
             noise=replace(self.noise, between_sessions=self.between_sessions),
             common_drift=evidence.drift.log,
-            tests=found.tests,
+            tests=confirmation.tests,
             wants=wants,
             decision=self.decision() if scale.is_bounded else None,
         )
 
     def decision(self) -> Decision:
-        """What the verdict rests on, and what other numbers of runs or pairs would tell."""
-        runs, found, scale = self.by_runs, self.confirmation, self.evidence.scale
-        counts = _PAIRS_SHOWN if isinstance(found, PairsTest) else _RUNS_SHOWN
+        """Return the numbers that the verdict rests on, and the power of other numbers of runs or pairs."""
+        runs, confirmation, scale = self.by_runs, self.confirmation, self.evidence.scale
+        counts = _PAIRS_SHOWN if isinstance(confirmation, PairsTest) else _RUNS_SHOWN
         within = mean_square(self.evidence.errors)
         return Decision(
             expected=self.expected,
             first_change=scale.shown(runs.changes[0]),
             suspected_from=scale.shown_loss(runs.suspicion(1)),
-            changes=tuple(map(scale.shown, found.changes)),
-            middle=scale.shown(found.middle) if found.changes else None,
-            accepted=scale.shown_loss(found.accepted),
+            changes=tuple(map(scale.shown, confirmation.changes)),
+            middle=scale.shown(confirmation.middle) if confirmation.changes else None,
+            accepted=scale.shown_loss(confirmation.accepted),
             threshold=scale.shown_loss(self.threshold),
-            showing=None if isinstance(found, PairsTest) else found.showing(self.threshold),
-            showing_needed=None if isinstance(found, PairsTest) else found.needed(AGREEMENT),
-            evidence=found.evidence if isinstance(found, PairsTest) else None,
-            evidence_needed=found.fails_at if isinstance(found, PairsTest) else None,
-            last=found.most,
-            enough=found.enough(MOST_COUNTED),
+            showing=None if isinstance(confirmation, PairsTest) else confirmation.showing(self.threshold),
+            showing_needed=None if isinstance(confirmation, PairsTest) else confirmation.needed(AGREEMENT),
+            evidence=confirmation.evidence if isinstance(confirmation, PairsTest) else None,
+            evidence_needed=confirmation.fails_at if isinstance(confirmation, PairsTest) else None,
+            last=confirmation.most,
+            enough=confirmation.enough(MOST_COUNTED),
             deviations=StandardDeviations(
                 within_runs=None if within is None else math.sqrt(within),
                 between_runs=self.noise.between_runs,
@@ -344,14 +346,14 @@ class _Case:
         )
 
     def power(self, count: int) -> Power:
-        """What a confirmation in so many runs or pairs tells."""
+        """Return the threshold and the minimum detectable slowdown of this many runs or pairs."""
         scale = self.evidence.scale
         threshold = self.confirmation.threshold_in(count)
         return Power(count, scale.shown_loss(threshold), scale.shown_loss(self.min_detectable(count)))
 
 
 def _is_shared(changes: Sequence[float], accepted: float, noise: Noise, others: float | None) -> bool:
-    """Whether a test is slower by more than is accepted, and no more than that slower than the others, within noise."""
+    """Whether a test is slower than accepted, and by no more than accepted slower than the others, within noise."""
     if others is None:
         return False
     middle = hodges_lehmann(changes)

@@ -1,4 +1,4 @@
-"""What changed for good over a history's sessions: of each test by itself, of its figures, and of the machine."""
+"""Lasting changes over a history's sessions: of each test by itself, of its figures, and of the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_tfperf.judging.change_points import Shape, Values, alarms, shapes
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 
 _Series = tuple[str, Key]
-"""A test's node id, and what it measured."""
+"""A test's node id, and the key of its measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +29,23 @@ class _Machine:
 
 
 def changes_of(results: Iterable[PastResult]) -> list[LastingChange]:
-    """The changes of each machine and of each of its tests, oldest first.
+    """Return the changes of each machine and of each of its tests, oldest first.
 
-    What all tests of a session have in common is taken out of each test's series, and is a series of its own: the
-    machine's. Both need eight tests in a session; sessions of fewer are left out where most measurements have them.
-    A figure is a series without any of that.
+    The drift common to all tests of a session is subtracted from each test's series, and is a series of its own: the
+    machine's. Both need eight tests in a session; smaller sessions are left out if most measurements are in sessions of
+    eight tests or more. A figure is a series without a common drift.
 
     Args:
-        results: of any machines and tests, those of each machine oldest first. Those that are INVALID or were slowed
-            on purpose don't count, nor those in another unit than the latest. Of a test's measurements in one session
-            the last decided one counts.
+        results: of any machines and tests, the results of each machine oldest first. Results that are INVALID, were
+            slowed on purpose or are in another unit than the latest don't count. Of a test's results in one session the
+            last decided result counts.
     """
     by_machine: dict[str, list[PastResult]] = {}
     for result in results:
         if counts(result):
             by_machine.setdefault(result.machine, []).append(result)
-    found = [change for name, of_machine in by_machine.items() for change in _of_machine(_arranged(name, of_machine))]
-    return sorted(found, key=lambda change: moment(change.time))
+    changes = [change for name, of_machine in by_machine.items() for change in _of_machine(_arranged(name, of_machine))]
+    return sorted(changes, key=lambda change: moment(change.time))
 
 
 def counts(result: PastResult) -> bool:
@@ -58,58 +58,58 @@ def _arranged(name: str, results: Sequence[PastResult]) -> _Machine:
     sessions: dict[str, PastResult] = {}
     for result in results:
         sessions.setdefault(result.session, result)
-    places = {session: index for index, session in enumerate(sessions)}
+    indices = {session: index for index, session in enumerate(sessions)}
     series: dict[_Series, dict[int, PastResult]] = {}
     for result in results:
         points = series.setdefault((result.test, result.key), {})
-        place = places[result.session]
-        if result.outcome or place not in points or not points[place].outcome:
-            points[place] = result
-    return _Machine(name, list(sessions.values()), {which: _of_one_unit(points) for which, points in series.items()})
+        index = indices[result.session]
+        if result.outcome or index not in points or not points[index].outcome:
+            points[index] = result
+    return _Machine(name, list(sessions.values()), {test: _of_one_unit(points) for test, points in series.items()})
 
 
 def _of_one_unit(points: Mapping[int, PastResult]) -> dict[int, PastResult]:
-    """The sessions that count what the latest does, read at the same place; oldest first."""
+    """Keep the results in the unit of the latest, read at the same place; oldest first."""
     latest = points[max(points)]
-    return {place: points[place] for place in sorted(points) if points[place].is_like(latest)}
+    return {index: points[index] for index in sorted(points) if points[index].is_like(latest)}
 
 
 def _of_machine(machine: _Machine) -> Iterator[LastingChange]:
     drifts = _drifts(machine)
-    told = [int(place) for place in np.flatnonzero(~np.isnan(drifts))]
-    if told:
-        points = [machine.sessions[place] for place in told]
-        yield from (_change(shape, points, machine.name) for shape in _found(drifts[told]))
+    known = [int(index) for index in np.flatnonzero(~np.isnan(drifts))]
+    if known:
+        points = [machine.sessions[index] for index in known]
+        yield from (_change(shape, points, machine.name) for shape in _shapes_in(drifts[known]))
     else:
         drifts = np.zeros(len(machine.sessions))
-    for which, measured in machine.series.items():
-        if which[1].figure:
-            yield from _of_figure(list(measured.values()), machine.name, which)
+    for series, measured in machine.series.items():
+        if series[1].figure:
+            yield from _of_figure(list(measured.values()), machine.name, series)
             continue
-        places = [place for place in measured if not math.isnan(drifts[place])]
-        rates = np.log([measured[place].value for place in places]) - drifts[places]
-        points = [measured[place] for place in places]
-        yield from (_change(shape, points, machine.name, which) for shape in _found(rates))
+        indices = [index for index in measured if not math.isnan(drifts[index])]
+        rates = np.log([measured[index].value for index in indices]) - drifts[indices]
+        points = [measured[index] for index in indices]
+        yield from (_change(shape, points, machine.name, series) for shape in _shapes_in(rates))
 
 
-def _of_figure(points: Sequence[PastResult], machine: str, which: _Series) -> Iterator[LastingChange]:
-    """The changes of a figure that exceed its absolute tolerance; figures have no drift in common."""
+def _of_figure(points: Sequence[PastResult], machine: str, series: _Series) -> Iterator[LastingChange]:
+    """Yield the changes of a figure that exceed its absolute tolerance; figures have no drift in common."""
     values = np.array([point.value for point in points])
     is_log = bool((values > 0).all())
     unit = 1.0 if is_log else float(np.median(np.abs(values))) or float(np.abs(values).max())
     least = (points[-1].figure and points[-1].figure.absolute) or 0.0
-    for shape in _found(np.log(values) if is_log else values / unit) if unit else ():
+    for shape in _shapes_in(np.log(values) if is_log else values / unit) if unit else ():
         level = float(np.median(values[: shape.first][-LEVEL:]))
-        found = _change(shape, points, machine, which)
+        change = _change(shape, points, machine, series)
         if not is_log:  # no logarithm of 0 or less; as a fraction of the level before
             scale = unit / (abs(level) or unit)
-            found = replace(found, size=shape.size * scale, low=shape.low * scale, high=shape.high * scale)
-        if abs(found.size) * (abs(level) or unit) > least:
-            yield found
+            change = replace(change, size=shape.size * scale, low=shape.low * scale, high=shape.high * scale)
+        if abs(change.size) * (abs(level) or unit) > least:
+            yield change
 
 
 def _drifts(machine: _Machine) -> Values:
-    """The machine's common part of each session; NaN for all where most measurements are in sessions of few tests."""
+    """Return the machine's drift in each session; all NaN where most measurements are in sessions of few tests."""
     series = [points for (_, key), points in machine.series.items() if not key.figure]
     rates = np.full((len(machine.sessions), len(series)), np.nan)
     for column, points in enumerate(series):
@@ -120,17 +120,17 @@ def _drifts(machine: _Machine) -> Values:
     return drifts if has_most else np.full(len(drifts), np.nan)
 
 
-def _found(values: Values) -> list[Shape]:
+def _shapes_in(values: Values) -> list[Shape]:
     return shapes(values, alarms(values))
 
 
-def _change(shape: Shape, points: Sequence[PastResult], machine: str, which: _Series | None = None) -> LastingChange:
+def _change(shape: Shape, points: Sequence[PastResult], machine: str, series: _Series | None = None) -> LastingChange:
     first = points[shape.first]
     slow = ChangeKind.DECLINE if shape.size < 0 else ChangeKind.RISE
     return LastingChange(
         machine=machine,
-        test=which[0] if which else None,
-        key=which[1] if which else None,
+        test=series[0] if series else None,
+        key=series[1] if series else None,
         kind=slow if shape.is_slow else ChangeKind.STEP,
         session=first.session,
         time=first.time,
@@ -142,22 +142,22 @@ def _change(shape: Shape, points: Sequence[PastResult], machine: str, which: _Se
         low=math.expm1(shape.low),
         high=math.expm1(shape.high),
         sessions_since=len(points) - shape.first,
-        better=first.better if which else Better.HIGHER,
+        better=first.better if series else Better.HIGHER,
     )
 
 
 LEVEL = 10
 """Sessions whose median is a figure's level before a change."""
 
-_MEMORY = 30  # sessions that a test's own level is the median of
+_MEMORY = 30  # sessions whose median is a test's own level
 
 
 def common_drifts(rates: Values) -> Values:
-    """The common part of each session, in log rate; NaN where too few tests show it.
+    """Return the common drift of each session, in log rate; NaN where too few tests show it.
 
-    It is the median over the tests of how far each is from its own level. A level is the median of what the common part
-    left of the test's earlier sessions, so no later session is used. Both are medians: where noise is skewed, a mean in
-    place of one of them would make the result drift. The first session's common part is 0.
+    It is the median, over the tests, of each test's distance from its own level. A level is the median of the test's
+    earlier sessions without their common drifts, so no later session is used. Both are medians: where noise is skewed,
+    a mean in place of either would make the result drift away. The first session's common drift is 0.
 
     Args:
         rates: log rates, a row for each session, oldest first, and a column for each test; NaN where not measured.
@@ -180,7 +180,7 @@ def common_drifts(rates: Values) -> Values:
 
 
 def _medians(kept: Values, counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Values:
-    """Of each column; NaN, which sorts last, is what a column lacks."""
+    """Return each column's median; NaN, which sorts last, stands for a missing value."""
     ordered, filled = np.sort(kept, axis=0), np.minimum(counts, len(kept))
     columns = np.arange(kept.shape[1])
     middle: Values = (ordered[(filled - 1) // 2, columns] + ordered[filled // 2, columns]) / 2

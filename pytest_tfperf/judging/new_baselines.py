@@ -37,17 +37,18 @@ MOST_ALONE = -math.log1p(-0.05)
 
 
 def controls(rows: Iterable[Baseline], topology: str, recorded: Collection[Key]) -> list[Baseline]:
-    """The rows that can serve as controls beside a recording, the best one first.
+    """Return the rows that can serve as controls beside a recording, the best first.
 
-    A control is trained again from what its row says: programs, which it only names, can't be. On as many devices it
-    does the same to the machine, and the rows whose runs differ least show best what the machine does.
+    A control is trained again from its row; a program can't be, because a row only names it. Controls run on as many
+    devices as the recording, so that they load the machine alike, and the rows with the least noise between runs show
+    changes of the machine best.
 
     Args:
         rows: the machine's.
         topology: what the recording runs on.
-        recorded: the rows that this session records, which are none.
+        recorded: the rows that this session records, which can't be controls.
     """
-    able = [
+    candidates = [
         row
         for row in rows
         if row.is_measured
@@ -56,33 +57,33 @@ def controls(rows: Iterable[Baseline], topology: str, recorded: Collection[Key])
         and row.key.topology == topology
         and isinstance(parse_subject(row.key.workload), Workload)
     ]
-    return sorted(able, key=lambda row: row.between_runs or 0.0)
+    return sorted(candidates, key=lambda row: row.between_runs or 0.0)
 
 
 def correction(change: float, rows: int) -> float:
-    """What to add to the logarithms of new references, from the median of ln(run / row) of the controls beside them.
+    """Return what to add to the logarithms of new baselines, from the median of ln(run / row) of their controls.
 
-    Runs of few tests follow one another, and share what the machine does then. Without it they are as comparable with
-    the machine's other rows as if all had been recorded together.
+    Runs of few tests follow one another, and share the state of the machine at that time. Corrected for it, the new
+    rows compare with the machine's other rows as if all had been recorded together.
 
-    With too few rows for a common drift, each test is held against its row alone. A correction by more than sessions
-    differ would then undo a slowdown of all tests that its user accepts test by test.
+    With too few rows for a common drift, each test is judged against its row alone. A correction by more than sessions
+    differ would then undo a slowdown of all tests that the user accepts test by test.
 
     Args:
         change: the median; 0 without controls.
-        rows: how many the machine has, the new ones among them.
+        rows: the number of the machine's rows, including the new rows.
     """
     is_too_large = rows < MIN_TESTS and not -MOST_ALONE <= change <= MOST_ALONE
     return 0.0 if is_too_large else -change
 
 
 def corrected(row: Baseline, log: float) -> Baseline:
-    """The row with this added to the logarithm of its value."""
+    """Add `log` to the logarithm of the row's value."""
     return replace(row, value=float(f"{row.value * math.exp(log):.6g}")) if log else row
 
 
 def wants(runs: Sequence[RunValue], least: int) -> Wants:
-    """The fresh runs that a baseline still wants: `least` that agree, slow runs not counted; at most twice as many."""
+    """Return the fresh runs that a baseline still wants: `least` that agree, without slow runs; at most twice that."""
     kept = without_slow_runs([run.log_rate for run in runs])
     if len(kept) >= max(least, 2) and _detectable(kept) <= TOO_NOISY_TO_GATE:
         return NOTHING
@@ -91,17 +92,17 @@ def wants(runs: Sequence[RunValue], least: int) -> Wants:
 
 
 def new_baselines(measurement: Measurement, log: float = 0.0) -> tuple[list[Baseline], list[BaselineRefused]]:
-    """The rows of the throughput and of each figure, and for each without a row the error.
+    """Return the rows of the throughput and of each figure, and the errors of those that get no row.
 
-    What is too noisy to record leaves the others recorded: memory does not depend on the machine's load. `log` is the
-    `correction` of what goes with the machine's speed.
+    A figure that is too noisy to record does not prevent the others: memory does not depend on the machine's load.
+    `log` is the `correction` for figures that go with the machine's speed.
     """
-    making = [(partial(baseline_of, measurement), 1)]
+    recipes = [(partial(baseline_of, measurement), 1)]
     if len(measurement.throughput.runs) > 1:  # else one error suffices
-        figures = [one.figure for one in measurement.figures]
-        making += [(partial(figure_baseline, measurement, figure), figure.with_speed) for figure in figures]
+        figures = [verdict.figure for verdict in measurement.figures]
+        recipes += [(partial(figure_baseline, measurement, figure), figure.with_speed) for figure in figures]
     rows, refusals = [], []
-    for make, with_speed in making:
+    for make, with_speed in recipes:
         try:
             rows.append(corrected(make(), with_speed * log))
         except BaselineRefused as refusal:
@@ -110,24 +111,24 @@ def new_baselines(measurement: Measurement, log: float = 0.0) -> tuple[list[Base
 
 
 def baseline_of(measurement: Measurement) -> Baseline:
-    """The row that a measurement of several runs makes, without the name of its lock.
+    """Return the row of the throughput of several runs, without the name of its lock.
 
     Raises:
-        BaselineRefused: the runs differ too much to detect a slowdown by a quarter, or there is only one.
+        BaselineRefused: the runs differ too much to detect a slowdown by a quarter, or there is only one run.
     """
     runs = [run.log_rate for run in measurement.throughput.runs]
     kept = without_slow_runs(runs)
-    what = _shown(measurement)
+    name = _shown(measurement)
     if len(kept) < 2:
         raise BaselineRefused(
-            f"{what}: one run is no baseline, which was left as it is: it does not show how much runs differ",
+            f"{name}: one run is no baseline, which was left as it is: it does not show how much runs differ",
             next_step="Record again with at least two runs (ini option tfperf_runs)",
         )
     if (slowdown := _detectable(kept)) > TOO_NOISY_TO_GATE:
         longer = "readings" if isinstance(measurement.workload, Command) else "steps"
         each = "  ".join(f"{math.exp(rate):,.1f}" for rate in runs) + f" {measurement.throughput.unit}/s"
         raise BaselineRefused(
-            f"{what}: too noisy for a baseline, which was left as it is: "
+            f"{name}: too noisy for a baseline, which was left as it is: "
             f"its runs gave {each}, so a slowdown below {100 * slowdown:.0f} % would not be detected",
             next_step=f"Free the machine of other work, or give the test more {longer}, and record again",
         )
@@ -144,7 +145,7 @@ def baseline_of(measurement: Measurement) -> Baseline:
 
 
 def _row(measurement: Measurement, figure: str = "", **values: Any) -> Baseline:
-    """The row of the throughput or of a figure, with what both have in common."""
+    """Return the row of the throughput or of a figure, with the values that both have in common."""
     return Baseline(
         **values,
         machine=measurement.machine,
@@ -159,7 +160,7 @@ def _row(measurement: Measurement, figure: str = "", **values: Any) -> Baseline:
 
 
 def _detectable(log_rates: Sequence[float]) -> float:
-    """The slowdown, as a positive fraction, that one run against these shows with 98 % power."""
+    """Return the slowdown, as a positive fraction, that a run compared with these shows with 98 % power."""
     error = screen_error(statistics.stdev(log_rates), len(log_rates))
     return -math.expm1(-(suspicion(accepted_slowdown(Tolerance()), error) + DETECTION * error))
 
@@ -169,7 +170,7 @@ def _shown(measurement: Measurement) -> str:
 
 
 def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
-    """The row that a measurement of several runs makes of one of its figures, without the name of its lock.
+    """Return the row of one figure of several runs, without the name of its lock.
 
     Raises:
         BaselineRefused: the figure was not measured in each run, or its values differ too much.
@@ -204,7 +205,7 @@ def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
 
 
 def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
-    """The values without those of slow spells of the machine, which a time may have as a rate."""
+    """Leave out values from slow periods of the machine, which a time may have as well as a rate."""
     sign = figure.with_speed
     if not sign or min(values) <= 0:
         return list(values)
@@ -212,7 +213,7 @@ def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
 
 
 def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]) -> BaselineRefused | None:
-    """Why the values make no row; None if they do."""
+    """Return the error for values that can't make a row; None if they can."""
     kept = _kept(figure, values)
     value, spread = hodges_lehmann(kept), statistics.stdev(kept)
     accepted = figure.accepted(value)
@@ -234,7 +235,7 @@ def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]
 
 
 def _suspect(workload: Workload) -> str:
-    """What most often makes runs of one seed differ."""
+    """Return the likeliest reason why runs of one seed differ."""
     if workload.input_pipeline != "device":
         return f"the input pipeline {workload.input_pipeline} may give its batches in another order each time"
     return (

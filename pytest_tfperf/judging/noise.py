@@ -18,10 +18,13 @@ from pytest_tfperf.core.throughput import scatter
 from pytest_tfperf.core.verdict import Noise
 
 ASSUMED_BETWEEN_RUNS = 0.018 / math.sqrt(2)
-"""Where nothing was measured. The DGX-1 document ran two one-GPU columns twice: 228/227 and 219/223, at most 1.8 %
-apart, and two runs that differ by 1.8 % have a standard deviation of 1.8 / sqrt(2)."""
+"""The standard deviation between runs where nothing was measured.
 
-_ASSUMED_FREEDOM = 8.0  # how much the assumption counts beside what was measured
+The DGX-1 document ran two one-GPU columns twice: 228/227 and 219/223, at most 1.8 % apart, and two runs that differ by
+1.8 % have a standard deviation of 1.8 / sqrt(2).
+"""
+
+_ASSUMED_FREEDOM = 8.0  # degrees of freedom of the assumption, beside those of the measurements
 
 _LEAST_BETWEEN_RUNS = 0.001  # equal readings from a coarse source are no proof of a noiseless machine
 
@@ -35,11 +38,11 @@ def mean_square(errors: Iterable[float]) -> float | None:
 
 
 def without_slow_runs(log_rates: Sequence[float]) -> list[float]:
-    """A baseline's runs without those that fell into a slow period of the machine, in their order.
+    """Leave out a baseline's runs that fell into a slow period of the machine; the others keep their order.
 
     A shared machine sometimes loses a fifth of its speed for some seconds. One such run among five would double the
     standard deviation, and the row would detect little. A run is left out if it is below the median by more than 5 %
-    and by more than 3.5 robust standard deviations. If those are more than a third of the runs, all stay.
+    and by more than 3.5 robust standard deviations. If more than a third of the runs are so slow, all stay.
     """
     least = statistics.median(log_rates) - max(_SLOW_RUN, 3.5 * scatter(log_rates))
     kept = [rate for rate in log_rates if rate >= least]
@@ -47,10 +50,10 @@ def without_slow_runs(log_rates: Sequence[float]) -> list[float]:
 
 
 def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
-    """The noise to allow for when judging against `baseline`, one of the machine's `rows`.
+    """Return the noise to allow for when judging against `baseline`, one of the machine's `rows`.
 
-    A row that doesn't know its own standard deviation borrows the machine's; a machine that knows none gets what the
-    DGX-1 document shows.
+    A row that doesn't know its own standard deviation borrows the machine's; a machine without any gets the value from
+    the DGX-1 document.
     """
     known = {
         row.key: (max(row.between_runs, _LEAST_BETWEEN_RUNS) ** 2, row.runs - 1)
@@ -64,7 +67,7 @@ def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
     most = float(sum(freedom for _, freedom in known.values()))
     if math.isinf(prior_freedom) or len(known) == 1:
         return Noise(between_runs=math.sqrt(prior_variance), degrees_of_freedom=most, rows=len(known))
-    if baseline.key not in known:  # rows that differ much say little about another one
+    if baseline.key not in known:  # rows that differ much say little about another row
         return replace(with_assumption(prior_variance, prior_freedom), rows=len(known))
     variance, freedom = known[baseline.key]
     pooled = (prior_freedom * prior_variance + freedom * variance) / (prior_freedom + freedom)
@@ -73,7 +76,7 @@ def noise_of(baseline: Baseline, rows: Iterable[Baseline]) -> Noise:
 
 
 def with_assumption(variance: float, degrees_of_freedom: float) -> Noise:
-    """The noise from a variance between runs, pooled with what is assumed of any machine.
+    """Return the noise from a variance between runs, pooled with the noise assumed for any machine.
 
     The assumption counts as eight degrees of freedom: two runs alone leave their noise so uncertain that the threshold
     would be a third of the throughput.

@@ -1,7 +1,7 @@
 """The decision from interleaved pairs: a clipped sequential likelihood ratio (Wald). Pure.
 
 Each pair adds to the evidence for a loss of twice the accepted change against no loss; a bound at either end decides.
-docs/statistics.md says what is promised, and how that was counted.
+docs/statistics.md gives the promised error rates, and how they were counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIN_PAIRS = 3
 """The fewest pairs that can decide a comparison with the usual error rates."""
 
 PAIRS_THAT_TELL = 6
-"""From so many pairs on their own scatter counts, and they can fail a test."""
+"""The number of pairs from which on their own scatter counts, and they can fail a test."""
 
 EXPECTED_PAIRS = 4.0
 """Degrees of freedom of an assumed scatter, beside the scatter of the pairs."""
@@ -34,9 +34,9 @@ _CLIP = 1.5  # the most that one pair adds: a slow worker fails no test
 _SAFETY = 3.0  # Wald's bound is for a known variance; simulated, a third of the error rate keeps the promise
 _DOUBT = 2.0  # the evidence at the end, as a likelihood ratio, from which a test is in doubt and does not pass
 _LEAST_EFFECT = 0.4  # standard deviations of a pair: the effect that 20 pairs detect best, where less is accepted
-_LEAST_SCATTER = 0.1  # standard deviation of a pair, in accepted changes: of a figure that never varies
+_LEAST_SCATTER = 0.1  # least standard deviation of a pair, in accepted changes, for a figure that never varies
 _CONTRADICTS = 4.0  # times the known variance: pairs that scatter so much show that it has grown
-_TRIMMED_FROM = 10  # one pair at either end from so many on, two from twice as many
+_TRIMMED_FROM = 10  # pairs from which on one is trimmed at either end; two from twice as many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class ErrorRates:
 
 
 OF_SUSPECTS = ErrorRates(false_passes=0.1)
-"""By rule 1: a first run suspected the loss already, so unchanged tests may pass sooner."""
+"""The error rates of rule 1: a first run suspected the loss already, so unchanged tests may pass sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Scatter:
     degrees_of_freedom: float
 
     def bound(self, error: float) -> float:
-        """The variance for normal quantiles that gives this scatter's t quantile at an error rate."""
+        """Return the variance for normal quantiles that gives this scatter's t quantile at an error rate."""
         if math.isinf(self.variance) or self.degrees_of_freedom <= 0:
             return math.inf
         return self.variance * (quantile(self.degrees_of_freedom, error) / quantile(math.inf, error)) ** 2
@@ -72,17 +72,17 @@ class Scatter:
 
 @dataclass(frozen=True, kw_only=True)
 class PairsTest:
-    """The changes of pairs on a figure's scale, negative for the worse, and the test that they are put to.
+    """The sequential test of pairs' changes, which are on a figure's scale and negative for the worse.
 
     Args:
         changes: of each pair, in order.
         accepted: the accepted loss, positive; inf for any.
         accepted_rise: the gain beyond which the figure is IMPROVED; inf where it never is.
         known: the scatter of a pair between fresh workers, known before the first pair.
-        is_assumed: nothing was measured: the pairs' own scatter is pooled with what is assumed.
+        is_assumed: `known` is not measured but assumed, so the pairs' own scatter is pooled with it.
         errors: the standard error of each change from its windows and from uneven disturbances; empty if not known.
         bias: the most by which disturbances of mostly one side can have changed the mean.
-        tests: among how many figures and directions the false alarms are shared.
+        tests: the number of figures and directions that share the false alarms.
         rates: how often the test may be wrong.
         most: the number of pairs after which it ends.
     """
@@ -99,7 +99,7 @@ class PairsTest:
     most: int = MOST_PAIRS
 
     def decided(self) -> tuple[Outcome, Reason, Wants]:
-        """The outcome of the pairs so far, why, and the further pair that it wants."""
+        """Return the outcome of the pairs so far, the reason, and the further pair wanted."""
         count, evidence = len(self.changes), self.evidence
         if evidence >= self.fails_at and count >= PAIRS_THAT_TELL and self.middle < -self.accepted:
             return Outcome.REGRESSED, Reason.CONFIRMED, NOTHING
@@ -123,7 +123,7 @@ class PairsTest:
 
     @property
     def middle(self) -> float:
-        """The trimmed mean of the changes; 0 before the first."""
+        """The trimmed mean of the changes; 0 before the first pair."""
         return trimmed_mean(self.changes) if self.changes else 0.0
 
     @cached_property
@@ -133,7 +133,7 @@ class PairsTest:
 
     @property
     def evidence_of_rise(self) -> float:
-        """The same of a gain of twice the accepted rise."""
+        """The log likelihood ratio of a gain of twice the accepted rise to none."""
         return _evidence([-change for change in self.changes], self.accepted_rise, self.variance)
 
     @property
@@ -143,12 +143,12 @@ class PairsTest:
 
     @property
     def passes_at(self) -> float:
-        """The evidence, negative, down to which nothing passes."""
+        """The (negative) evidence at or below which the test passes."""
         return math.log(self.rates.false_passes)
 
     @cached_property
     def scatter(self) -> Scatter:
-        """The scatter of a pair: the known one, or these pairs' own where it is narrower or contradicts the known."""
+        """The scatter of a pair: as known before, or the pairs' own where it is narrower or contradicts that."""
         count, windows = len(self.changes), _usual_square(self.errors)
         own = spread(self.changes) if count > 1 else (0.0, 0)
         if self.is_assumed:
@@ -160,7 +160,7 @@ class PairsTest:
         of_pairs = self._biased(Scatter(*own))
         if robust_deviation(self.changes) ** 2 > _CONTRADICTS * known.variance:
             return of_pairs
-        return min(known, of_pairs, key=lambda one: one.bound(self._error))
+        return min(known, of_pairs, key=lambda scatter: scatter.bound(self._error))
 
     @property
     def variance(self) -> float:
@@ -194,9 +194,9 @@ class PairsTest:
         return max(self.most, len(self.changes), 1)
 
     def threshold_in(self, count: int) -> float:
-        """The mean loss of so many pairs from which they fail the test.
+        """Return the mean loss from which this many pairs fail the test.
 
-        With a variance v and an effect e, a pair adds 2 e (loss - e) / v in the mean, so that many reach the bound.
+        With a variance v and an effect e, a pair adds 2 e (loss - e) / v on average, and `count` pairs reach the bound.
         """
         variance = self._variance_in(count)
         effect = _effect(self.accepted, variance)
@@ -206,26 +206,26 @@ class PairsTest:
 
     @property
     def hidden_by_noise(self) -> float:
-        """The loss beyond the accepted one that the last pair may still let pass."""
+        """The loss beyond the accepted loss that the last pair may still let pass."""
         return self.threshold_in(self.last) - self.accepted
 
     def _variance_in(self, count: int) -> float:
-        """The variance by which so many pairs are judged, if further pairs scatter as is known so far."""
+        """Return the variance by which this many pairs are judged, if further pairs scatter as the pairs so far."""
         if count <= max(len(self.changes), PAIRS_THAT_TELL):
             return self.variance
         own = Scatter(self.scatter.variance, count - 1).bound(self._error)
         return max(min(self.variance, own), self._least_variance)
 
     def detectable(self, count: int) -> float:
-        """The loss that fails in so many pairs with 97 % power.
+        """Return the loss that fails in this many pairs with 97 % power.
 
-        Simulated: of a loss nearer to the tolerance than a pair's standard deviation, the first pairs pass too many.
+        In simulations, the first pairs pass too many losses within a pair's standard deviation of the tolerance.
         """
         deviation = math.sqrt(self.scatter.variance)
         return max(self.threshold_in(count) + DETECTION * deviation / math.sqrt(count), self.accepted + deviation)
 
     def enough(self, most: int) -> int | None:
-        """The least count, up to `most`, of which this mean loss fails; None where it is accepted or none suffices."""
+        """Return the least count, up to `most`, at which this mean loss fails; None if none does, or it is accepted."""
         if not self.changes or self.middle >= -self.accepted:
             return None
         counts = range(PAIRS_THAT_TELL, most + 1)  # the threshold falls with the count
@@ -234,7 +234,7 @@ class PairsTest:
 
 
 def _effect(accepted: float, variance: float) -> float:
-    """Half of the loss that is told from none: the accepted change, or more where noise would hide it."""
+    """Return half of the loss to detect: the accepted change, or more where noise would hide it."""
     return max(accepted, _LEAST_EFFECT * math.sqrt(variance))
 
 
@@ -250,11 +250,11 @@ def _evidence(changes: Sequence[float], accepted: float, variance: float) -> flo
     return math.fsum(max(-_CLIP, min(step, _CLIP)) for step in steps)
 
 
-def _pooled(one: Scatter, other: Scatter) -> Scatter:
-    freedom = one.degrees_of_freedom + other.degrees_of_freedom
+def _pooled(first: Scatter, second: Scatter) -> Scatter:
+    freedom = first.degrees_of_freedom + second.degrees_of_freedom
     if not freedom:
         return Scatter(math.inf, 0)
-    squares = one.degrees_of_freedom * one.variance + other.degrees_of_freedom * other.variance
+    squares = first.degrees_of_freedom * first.variance + second.degrees_of_freedom * second.variance
     return Scatter(squares / freedom, freedom)
 
 
@@ -265,7 +265,7 @@ def _usual_square(errors: Sequence[float]) -> float:
 
 
 def spread(changes: Sequence[float]) -> tuple[float, float]:
-    """The variance of one change and its degrees of freedom, by Yuen (1974): a wild pair hardly moves it.
+    """Return the variance of a change and its degrees of freedom, by Yuen (1974): an outlier hardly moves it.
 
     Divided by the number of pairs, it is the variance of their trimmed mean.
     """
@@ -274,12 +274,12 @@ def spread(changes: Sequence[float]) -> tuple[float, float]:
 
 
 def trimmed_mean(changes: Sequence[float]) -> float:
-    """Their mean, from ten on without a tenth of them at either end; `spread` tells its variance."""
+    """Return the mean of the changes, from ten on without a tenth at either end; `spread` gives its variance."""
     return statistics.fmean(_trimmed(changes)[0])
 
 
 def _trimmed(changes: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Sorted, without a tenth at either end; and with the ends replaced by the outermost that are kept."""
+    """Return the sorted changes without a tenth at either end, and with the ends replaced by the outermost kept."""
     count, in_order = len(changes), sorted(changes)
     cut = count // _TRIMMED_FROM
     kept = in_order[cut : count - cut]

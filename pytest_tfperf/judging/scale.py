@@ -1,7 +1,7 @@
-"""The scale on which a figure is judged: of a throughput the logarithm, of any other figure its own unit.
+"""The scale on which a figure is judged: the logarithm for a throughput, its own unit for any other figure.
 
-A rate's noise and tolerance are fractions, so its ratios are compared. Of other figures differences are: their accepted
-change is the larger of a fraction and an amount, and a value may be 0.
+A rate's noise and tolerance are fractions, so ratios of rates are compared. For other figures, differences are: their
+accepted change is the larger of a fraction and an amount, and a value may be 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_RISE: Final = 100.0  # log throughput: nothing is so much faster, and floats 
 
 @dataclass(frozen=True)
 class Scale:
-    """Values of a figure as positions, and their differences as what a verdict shows.
+    """Values of a figure as positions on a scale, and differences of positions as changes that a verdict shows.
 
     Args:
         figure: the figure.
@@ -36,7 +36,7 @@ class Scale:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether there is a loss that is too much."""
+        """Whether any loss is too large to be accepted."""
         return not self.is_logarithm or self.tolerance.lower is not None
 
     @property
@@ -45,15 +45,15 @@ class Scale:
         return TO_BE_FOUND if self.is_logarithm else math.inf
 
     def is_blind(self, threshold: float, accepted: float) -> bool:
-        """Whether noise makes a gate blind; never in a figure's own unit, of which a quarter may be little."""
+        """Whether noise makes a gate blind; never for another figure, of which a quarter may be little."""
         return self.is_logarithm and is_blind(threshold, accepted)
 
     def expected(self, target: float, drift: float, offset: float) -> float:
-        """The position that a run is expected at.
+        """Return the expected position of a run.
 
         Args:
             target: the baseline's value.
-            drift: what all tests of the session have in common, in log throughput.
+            drift: the drift common to all tests of the session, in log throughput.
             offset: what earlier sessions add to the baseline.
         """
         if self.is_logarithm:
@@ -61,35 +61,35 @@ class Scale:
         return target * math.exp(self.figure.with_speed * drift) + offset
 
     def value_at(self, target: float, change: float) -> float:
-        """The value that differs from a target by a change of position."""
+        """Return the value that differs from a target by a change of position."""
         return target * math.exp(change) if self.is_logarithm else target + change
 
     def accepted(self, target: float) -> float:
-        """The loss that is accepted, positive; inf for any."""
+        """Return the accepted loss, positive; inf if any loss is accepted."""
         return accepted_slowdown(self.tolerance) if self.is_logarithm else self.figure.accepted(target)
 
     def accepted_rise(self, target: float) -> float:
-        """The gain beyond which a figure is better than expected; inf where it never is."""
+        """Return the gain beyond which a figure is better than expected; inf where it never is."""
         if self.figure.better is Better.SAME:
             return math.inf
         return accepted_rise(self.tolerance) if self.is_logarithm else self.figure.accepted(target)
 
     def noise(self, noise: Noise, target: float) -> Noise:
-        """The noise, with its standard deviation between runs on this scale."""
+        """Return the noise, with its standard deviation between runs on this scale."""
         return noise if self.is_logarithm else replace(noise, between_runs=noise.between_runs * abs(target))
 
     def of_sessions(self, sigma: float, target: float) -> float:
-        """The standard deviation between sessions on this scale, from that of log throughput."""
+        """Return the standard deviation between sessions on this scale, from that of log throughput."""
         return sigma if self.is_logarithm else sigma * abs(self.figure.with_speed * target)
 
     def change(self, value: float, target: float) -> float:
-        """The change of a value from its target, as a verdict shows it."""
+        """Return the change of a value from its target, as a verdict shows it."""
         return value / target - 1 if self.is_logarithm else value - target
 
     def shown(self, change: float) -> float:
-        """A change of position, as a verdict shows it."""
+        """Return a change of position as a verdict shows it."""
         return math.expm1(min(change, NO_RISE)) if self.is_logarithm else change
 
     def shown_loss(self, loss: float) -> float:
-        """A loss, which is positive, as a verdict shows it."""
+        """Return a loss, which is positive, as a verdict shows it."""
         return -self.shown(-loss)

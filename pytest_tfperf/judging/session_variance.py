@@ -17,22 +17,22 @@ GRID = tuple(step / 1000 for step in range(51))
 
 _PRIOR = 0.003  # half-normal up to 2 %, where the drift common to all tests is taken out
 _MOST = 0.02
-_PRIOR_OF_FEW_TESTS = 0.01  # where it can't be: an inverse chi-square prior with
-_DEGREES_OF_FEW_TESTS = 4
+_PRIOR_OF_FEW_TESTS = 0.01  # where that can't be: the scale of an inverse chi-square prior
+_DEGREES_OF_FEW_TESTS = 4  # degrees of freedom of that prior
 
-_LOST_SOMETHING = 0.1  # share of the measurements that may hold a real loss or gain,
-_LOSS = 0.05  # of about this size
+_LOST_SOMETHING = 0.1  # share of the measurements that may hold a real loss or gain
+_LOSS = 0.05  # about the size of such a loss or gain
 
 _CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
 _CHANGES_BEGIN = 0.03  # share of the sessions in which a real change of a test begins
 
-# How much of the posterior lies below what a threshold allows for. That of few tests has a long upper tail.
+# Share of the posterior below the largest deviation that a threshold allows for. With few tests its tail is long.
 _UPPER = 0.95
 _UPPER_OF_FEW_TESTS = 0.5
 _UPPER_OF_SHARED = 0.95  # for a test that is as slow as the others: the session is the likely cause
 
-_SESSIONS_NOT_LEARNT = 3  # the latest may hold the very loss that is looked for
-_SESSIONS_LEARNT = 10  # then the baseline is frozen: one that followed for ever would follow a slow decline
+_SESSIONS_NOT_LEARNT = 3  # the latest sessions may hold the very loss to be detected
+_SESSIONS_LEARNT = 10  # then the baseline is frozen, so that it does not follow a slow decline
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SessionVariance:
 
     Args:
         weights: of each standard deviation in `GRID`; they add up to 1.
-        below_upper: how much of them lies below `upper`.
+        below_upper: the share of the weights below `upper`.
     """
 
     weights: tuple[float, ...]
@@ -54,16 +54,16 @@ class SessionVariance:
 
     @property
     def upper(self) -> float:
-        """The most that a threshold allows for."""
+        """The largest standard deviation that a threshold allows for."""
         return self._quantile(self.below_upper)
 
     @property
     def upper_of_shared(self) -> float:
-        """The same for a slowdown that the session's other tests show, too, where nothing takes it out."""
+        """The same, for a slowdown that the session's other tests show, too, and that no common drift explains."""
         return self._quantile(max(self.below_upper, _UPPER_OF_SHARED))
 
     def _quantile(self, share: float) -> float:
-        """Between two points of the grid."""
+        """Interpolate between two points of the grid."""
         below = 0.0
         for index, weight in enumerate(self.weights):
             if weight > 0 and below + weight >= share:
@@ -78,8 +78,8 @@ class LearntBaseline:
 
     Args:
         offset: what to add to the log of the committed baseline.
-        runs_variance: what the runs behind it leave uncertain, in units of the variance between runs.
-        sessions_variance: what the sessions behind it leave uncertain, in units of the variance between sessions.
+        runs_variance: the baseline's uncertainty from its runs, in units of the variance between runs.
+        sessions_variance: its uncertainty from its sessions, in units of the variance between sessions.
     """
 
     offset: float
@@ -90,18 +90,18 @@ class LearntBaseline:
 def session_variance(
     rows: Iterable[tuple[Noise, int, Sequence[SessionChanges]]] = (), *, tests: int = MIN_TESTS
 ) -> SessionVariance:
-    """The posterior on `GRID`.
+    """Return the posterior on `GRID`.
 
     Args:
         rows: each baseline's noise, its runs, and the earlier sessions judged against it, oldest first.
-        tests: how many the session has; where they are fewer than `MIN_TESTS`, the drift common to all of them can't be
-            taken out, and is part of what a session does to each.
+        tests: the number of the session's tests; if it is below `MIN_TESTS`, their common drift can't be taken out, and
+            is part of the variance between sessions of each test.
     """
     log_weights = [_log_prior(sigma, tests) for sigma in GRID]
     for noise, baseline_runs, past in rows:
-        seen = [(hodges_lehmann(one.changes), len(one.changes), one.outcome) for one in past if one.changes]
+        sessions = [(hodges_lehmann(s.changes), len(s.changes), s.outcome) for s in past if s.changes]
         for index, sigma in enumerate(GRID):
-            log_weights[index] += _log_likelihood(seen, sigma, noise.between_runs, baseline_runs)
+            log_weights[index] += _log_likelihood(sessions, sigma, noise.between_runs, baseline_runs)
     most = max(log_weights)
     weights = [math.exp(log_weight - most) for log_weight in log_weights]
     return SessionVariance(
@@ -111,7 +111,7 @@ def session_variance(
 
 
 def learnt_baseline(noise: Noise, baseline_runs: int, past: Sequence[SessionChanges], sigma: float) -> LearntBaseline:
-    """The weighted mean of the committed baseline and the first ten good sessions, oldest first in `past`.
+    """Return the weighted mean of the committed baseline and the first ten good sessions, oldest first in `past`.
 
     The last three sessions don't count, as they may hold a loss that is not confirmed yet. A single figure, such as a
     document's, stays as it is. Weights are inverse variances, with `sigma` between sessions.
@@ -139,18 +139,19 @@ def _log_prior(sigma: float, tests: int) -> float:
 
 
 def _log_likelihood(
-    seen: Sequence[tuple[float, int, Outcome]], sigma: float, between_runs: float, baseline_runs: int
+    sessions: Sequence[tuple[float, int, Outcome]], sigma: float, between_runs: float, baseline_runs: int
 ) -> float:
-    """Of one row's sessions, each given those before it: all of them share the row's error, which they make known.
+    """Return the log likelihood of one row's sessions, each given the sessions before it.
 
-    A test that regressed or improved most likely did so for a cause of its own, and stays so until someone mends it or
-    accepts it. So how much it changed says nothing of other sessions, and it counts once, however long it lasts; a
-    session in doubt does not end it, and counts as any other.
-    Otherwise each large loss would widen the thresholds of all tests, and a lasting one would hide itself.
+    All of the sessions share the row's error, which they help to estimate. A test that regressed or improved most
+    likely did so for a cause of its own, and stays changed until someone mends or accepts the change. So the size of
+    the change says nothing about other sessions, and the change counts once, however long it lasts; an INCONCLUSIVE
+    session does not end it, and counts as any other session. Otherwise each large loss would widen the thresholds of
+    all tests, and a lasting loss would hide itself.
     """
     row, uncertain = 0.0, between_runs**2 * baseline_variance(baseline_runs) + sigma**2
     total, before = 0.0, None
-    for change, runs, outcome in seen:
+    for change, runs, outcome in sessions:
         own = between_runs**2 / runs + sigma**2
         if outcome not in _CHANGED:
             total += _log_density(change - row, uncertain + own)
@@ -164,12 +165,12 @@ def _log_likelihood(
 
 
 def _log_share_beyond(change: float, variance: float) -> float:
-    """The probability that a session changes by so much, or by `_LOSS`, in logs: by the machine or for a cause."""
+    """Return the log probability of a change by at least this, or by `_LOSS` if less: by noise or for a cause."""
     without = math.erfc(min(change, _LOSS) / math.sqrt(2 * variance)) / 2 if variance else 0.0
     return math.log((1 - _CHANGES_BEGIN) * without + _CHANGES_BEGIN)
 
 
 def _log_density(change: float, variance: float) -> float:
-    """Of a mixture: most tests lost nothing, a few may have."""
+    """Return the log density of a mixture: most tests lost nothing, a few may have."""
     same, lost = (math.exp(-(change**2) / (2 * v)) / math.sqrt(v) for v in (variance, variance + _LOSS**2))
     return math.log((1 - _LOST_SOMETHING) * same + _LOST_SOMETHING * lost + 1e-300)

@@ -14,14 +14,14 @@ from pytest_tfperf.judging.pairs import EXPECTED_PAIRS, MIN_PAIRS, Scatter
 from pytest_tfperf.judging.validity import invalid, unusable
 
 OF_RATES = Scatter(2 * ASSUMED_BETWEEN_RUNS**2, EXPECTED_PAIRS)
-"""The scatter that is assumed of pairs of throughputs."""
+"""The scatter that is assumed for pairs of throughputs."""
 
 _OF_FIGURES = Scatter(0.0, 0.0)
-"""Nothing is assumed of a figure in its own unit: it may be the same in each run, and a small change then counts."""
+"""Nothing is assumed for another figure: it may be the same in each run, and then a small change counts."""
 
 
 def judge_sides(evidence: Evidence) -> Verdict:
-    """Judge a figure of b against a's; a figure's limit holds for b."""
+    """Judge a figure of side b against side a; a figure's limit holds for b."""
     blank = Verdict(
         figure=evidence.figure,
         value=evidence.value,
@@ -32,36 +32,36 @@ def judge_sides(evidence: Evidence) -> Verdict:
     )
     if evidence.values is None:
         last = evidence.pairs[-1]
-        known = _compared(evidence, blank)
+        verdict = _compared(evidence, blank)
         faults = (invalid(summarise([run])) for run in (last.a, last.b))
         fault = next(filter(None, faults), None)
-        return known if fault is None else replace(known, outcome=fault.outcome, reason=fault.reason, wants=NOTHING)
+        return verdict if fault is None else replace(verdict, outcome=fault.outcome, reason=fault.reason, wants=NOTHING)
     if (reason := unusable(evidence.seen)) is not None:
         value = None if reason is Reason.NOT_MEASURED else evidence.value
         return replace(blank, outcome=Outcome.INVALID, reason=reason, value=value)
     if len(evidence.places) > 1:
-        known = replace(blank, outcome=Outcome.INVALID, reason=Reason.OTHER_PLACE)
+        verdict = replace(blank, outcome=Outcome.INVALID, reason=Reason.OTHER_PLACE)
     elif len(evidence.values_of_pairs) < len(evidence.pairs):
-        known = replace(blank, outcome=Outcome.NO_BASELINE, reason=Reason.OTHER_SIDE_LACKS)
+        verdict = replace(blank, outcome=Outcome.NO_BASELINE, reason=Reason.OTHER_SIDE_LACKS)
     else:
-        known = _compared(evidence, blank)
-    return _within_limit(evidence, known)
+        verdict = _compared(evidence, blank)
+    return _within_limit(evidence, verdict)
 
 
-def _within_limit(evidence: Evidence, known: Verdict) -> Verdict:
+def _within_limit(evidence: Evidence, verdict: Verdict) -> Verdict:
     now = evidence.values_of_b
     if not evidence.figure.exceeds_limit(statistics.median(now)):
-        return known
+        return verdict
     if len(now) >= MIN_PAIRS:
-        return replace(known, outcome=Outcome.REGRESSED, reason=Reason.BEYOND_LIMIT, wants=NOTHING)
+        return replace(verdict, outcome=Outcome.REGRESSED, reason=Reason.BEYOND_LIMIT, wants=NOTHING)
     wants = Wants(Want.PAIRS, MIN_PAIRS) if len(now) < evidence.most_pairs else NOTHING
-    return replace(known, outcome=Outcome.INCONCLUSIVE, reason=Reason.SUSPECTED, wants=wants)
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.SUSPECTED, wants=wants)
 
 
 def _compared(evidence: Evidence, blank: Verdict) -> Verdict:
-    """The worse of the verdicts on changes in either direction."""
-    each = [_in_direction(evidence, blank, sign) for sign in evidence.figure.signs]
-    return min(each, key=lambda one: WORST_FIRST.index(one.outcome or Outcome.PASS))
+    """Return the worse of the verdicts on changes in either direction."""
+    verdicts = [_in_direction(evidence, blank, sign) for sign in evidence.figure.signs]
+    return min(verdicts, key=lambda verdict: WORST_FIRST.index(verdict.outcome or Outcome.PASS))
 
 
 def _in_direction(evidence: Evidence, blank: Verdict, sign: int) -> Verdict:

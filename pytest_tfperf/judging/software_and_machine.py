@@ -1,8 +1,8 @@
-"""The verdicts on a whole session: has the software become slower, has the machine.
+"""The verdicts on a whole session: whether the software or the machine has become slower.
 
 A drift common to all tests is taken out of each test's verdict, so it needs verdicts of its own. Some tests, the
-sentinels, are measured in pairs with the reference environment even if none is suspected. The pairs' ratios are the
-software's doing. The reference environment's runs against their committed baselines are the machine's.
+sentinels, are measured in pairs with the reference environment even if none is suspected. The pairs' ratios
+show the software. The reference environment's runs against their committed baselines show the machine.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def wants_sentinels(drift: CommonDrift) -> bool:
 
 
 def sentinels(tests: Collection[str], suspects: Collection[str], turn: int) -> list[str]:
-    """Four tests that are not suspects, in rotation: another four for each `turn`, the number of earlier sessions.
+    """Return four tests that are not suspects, another four for each `turn`, the number of earlier sessions.
 
-    A suspect may have lost something by itself, which shows nothing about the others.
+    A suspect may have slowed down for a cause of its own, which shows nothing about the others.
     """
     candidates = sorted(set(tests) - set(suspects))
     count = min(SENTINELS, len(candidates))
@@ -72,25 +72,25 @@ def sentinels(tests: Collection[str], suspects: Collection[str], turn: int) -> l
 
 
 def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) -> SoftwareVerdict | None:
-    """Whether the current environment as a whole is slower than the reference environment.
+    """Judge whether the current environment as a whole is slower than the reference environment.
 
-    The pairs of all sentinels are one sequence, so that a test that lost something by itself adds no more than any
-    other. INCONCLUSIVE that wants pairs asks for more pairs of each. None without any pair.
+    The pairs of all sentinels are one sequence, so that a test that slowed down by itself adds no more than any other.
+    An INCONCLUSIVE verdict that wants pairs asks for more pairs of each sentinel. None without any pair.
 
     Args:
         measured: the sentinels.
-        tolerance: what all of them together may lose.
+        tolerance: the accepted change of all sentinels together.
     """
-    measured = [one for one in measured if one.pairs]
+    measured = [sentinel for sentinel in measured if sentinel.pairs]
     if not measured:
         return None
-    pairs = [pair for one in measured for pair in one.pairs]
+    pairs = [pair for sentinel in measured for pair in sentinel.pairs]
     test = PairsTest(
         changes=[pair.log_ratio for pair in pairs],
         accepted=accepted_slowdown(tolerance),
         known=Scatter(
-            2 * statistics.fmean(one.noise.between_runs**2 for one in measured),
-            min(one.noise.degrees_of_freedom for one in measured),
+            2 * statistics.fmean(sentinel.noise.between_runs**2 for sentinel in measured),
+            min(sentinel.noise.degrees_of_freedom for sentinel in measured),
         ),
         errors=[pair.uncertainty for pair in pairs],
         bias=bias(pairs) if len(pairs) >= PAIRS_THAT_TELL else 0.0,
@@ -99,7 +99,8 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
     doubt = None
     if outcome is Outcome.INCONCLUSIVE:
         doubt = Doubt(DoubtKind.WITHIN_NOISE if wants == NOTHING else DoubtKind.UNDECIDED)
-        wants = wants if wants == NOTHING else Wants(Want.PAIRS, min(len(one.pairs) for one in measured) + 1)
+        fewest = min(len(sentinel.pairs) for sentinel in measured)
+        wants = wants if wants == NOTHING else Wants(Want.PAIRS, fewest + 1)
     elif outcome is Outcome.PASS and is_blind(test.hidden_by_noise, test.accepted):
         outcome = Outcome.TOO_NOISY
     low, high = test.interval
@@ -122,21 +123,21 @@ def judge_machine(
     *,
     between_sessions: float = 0.0,
 ) -> MachineVerdict | None:
-    """How far the machine moved since its baselines were recorded.
+    """Judge how much the machine's speed changed since its baselines were recorded.
 
-    Without any pair it is the common drift, of which a part may be the software's. A session of too few tests can't
-    tell the machine from its tests, and is at most INCONCLUSIVE. None where nothing is known.
+    Without any pair the common drift is judged, a part of which may be the software's. A session of too few tests can't
+    tell a slower machine from slower tests, and is at most INCONCLUSIVE. None where nothing is known.
 
     Args:
-        drift: what all tests of the session have in common.
+        drift: the drift common to all tests of the session.
         measured: the tests that have pairs with the reference environment.
-        between_sessions: standard deviation of what a session does to one test by itself (`SessionVariance.mean`).
+        between_sessions: the standard deviation between sessions of a single test (`SessionVariance.mean`).
     """
-    measured = [one for one in measured if one.pairs and not _has_other_software(one)]
+    measured = [test for test in measured if test.pairs and not _has_other_software(test)]
     if measured:
-        middle = hodges_lehmann([_machine_change(one) for one in measured])
-        error = _error([_machine_variance(one) + 2 * between_sessions**2 for one in measured])
-        freedom, tests = min(one.noise.degrees_of_freedom for one in measured), len(measured)
+        middle = hodges_lehmann([_machine_change(test) for test in measured])
+        error = _error([_machine_variance(test) + 2 * between_sessions**2 for test in measured])
+        freedom, tests = min(test.noise.degrees_of_freedom for test in measured), len(measured)
     elif drift.is_known:
         middle, error, freedom, tests = drift.log, drift.error, math.inf, drift.tests
     else:
@@ -167,25 +168,25 @@ def judge_machine(
     )
 
 
-def _has_other_software(one: ReferencePairs) -> bool:
-    """Whether the reference environment, as one that was named by hand, is not that in which the row was recorded.
+def _has_other_software(test: ReferencePairs) -> bool:
+    """Whether the reference environment, which may be named by hand, differs from the environment of the row.
 
-    Its runs against the row then show the machine and the software together.
+    The runs in it, against the row, then show the machine and the software together.
     """
     return any(
-        change.name not in OUTSIDE for pair in one.pairs for change in changes_since(one.baseline, pair.a.environment)
+        change.name not in OUTSIDE for pair in test.pairs for change in changes_since(test.baseline, pair.a.environment)
     )
 
 
-def _machine_change(one: ReferencePairs) -> float:
-    rates = [run_value(pair.a).log_rate for pair in one.pairs]
-    return hodges_lehmann(rates) - math.log(one.baseline.value)
+def _machine_change(test: ReferencePairs) -> float:
+    rates = [run_value(pair.a).log_rate for pair in test.pairs]
+    return hodges_lehmann(rates) - math.log(test.baseline.value)
 
 
-def _machine_variance(one: ReferencePairs) -> float:
-    return one.noise.between_runs**2 * (1 / len(one.pairs) + baseline_variance(one.baseline.runs))
+def _machine_variance(test: ReferencePairs) -> float:
+    return test.noise.between_runs**2 * (1 / len(test.pairs) + baseline_variance(test.baseline.runs))
 
 
 def _error(variances: Sequence[float]) -> float:
-    """The standard error of a middle over tests whose values have these variances."""
+    """Return the standard error of a middle over tests whose values have these variances."""
     return math.sqrt(MEDIAN_VARIANCE * statistics.fmean(variances) / len(variances))

@@ -1,4 +1,4 @@
-"""What a measurement is judged against: the machine's own row, a document's figure as a floor, or earlier sessions."""
+"""The target of a measurement: the machine's own row, a document's figure as a floor, or earlier sessions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption, 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a measurement is judged against, and how.
+    """The baseline that a measurement is judged against, and its noise.
 
     Args:
         baseline: the row; None where there is none.
         is_floor: the row is a document's figure for a weaker machine.
         noise: between-run noise to allow for; None without a baseline.
-        document: a published figure for the same workload and topology, this machine's own where it has one, else the
+        document: a published figure for the same workload and topology, this machine's own if there is one, else the
             highest of any machine; only shown.
     """
 
@@ -37,22 +37,22 @@ class Target:
     document: Baseline | None = None
 
     def tolerance(self, asked: Tolerance | None, default: Tolerance) -> Tolerance:
-        """The test's own, else the baseline's row, else the default."""
+        """Return the test's own tolerance, else the tolerance of the baseline's row, else the default."""
         return asked or (default.within(self.baseline) if self.baseline else default)
 
     @property
     def against(self) -> Against | None:
-        """What the baseline is; None where there is none."""
+        """The kind of the baseline; None without a baseline."""
         return Against.of(self.baseline, is_floor=self.is_floor) if self.baseline else None
 
     @property
     def if_slower(self) -> Consequence:
-        """What a confirmed slowdown does to the test."""
+        """The consequence of a confirmed slowdown for the test."""
         return self.against.if_slower if self.against else Consequence.FAILS
 
     @property
     def is_own_row(self) -> bool:
-        """Whether it is a row of the machine's file: common drift, history and reference environment belong to it."""
+        """Whether the baseline is of the machine's own file, with common drift, history and reference environment."""
         return self.against is Against.BASELINE
 
 
@@ -66,53 +66,53 @@ def target_for(
     gpu_memory_gb_per_sec: float | None = None,
     provisional: Mapping[Key, Baseline] = MappingProxyType({}),
 ) -> Target:
-    """The machine's own row, else the highest figure of a document for weaker GPUs, else earlier sessions here.
+    """Return the machine's own row, else the highest figure of a document for weaker GPUs, else earlier sessions'.
 
-    Earlier sessions come last, because a floor can fail a test and they can't.
+    Earlier sessions come last, because a floor can fail a test, and they can only warn.
 
-    Only synthetic device data makes a floor, because what a real pipeline gives depends on the host. A GPU has to reach
-    the document's in both rates: an L4 computes 2.8 times as fast as a P100, and has less than half of its memory's
-    rate, on which batch normalisation and activations depend.
+    Only synthetic device data makes a floor, because the throughput of a real pipeline depends on the host. A GPU must
+    reach the document's GPU in both rates: an L4 computes 2.8 times as fast as a P100, but has less than half of its
+    memory rate, on which batch normalisation and activations depend.
 
     Args:
         rows: the machine's own rows.
-        published: published rows of any machine; those with another key are ignored.
+        published: published rows of any machine; rows with another key are ignored.
         machine: the machine's key.
         key: workload and topology.
         gpu_fp32_tflops: the peak rate of one GPU here; None where no floor can hold (CPUs, a split or partial GPU, a
             rate that isn't known).
-        gpu_memory_gb_per_sec: the peak rate of its memory; None where that isn't known, and is not asked for.
-        provisional: what earlier sessions of this machine give.
+        gpu_memory_gb_per_sec: the peak rate of its memory; None where it isn't known, and then not compared.
+        provisional: the baselines from earlier sessions of this machine.
     """
     alike = [row for row in published if row.key == key]
     document = max(alike, key=lambda row: (row.machine == machine, row.value), default=None)
-    own, is_floor = rows.get(key), False
-    if own is None and gpu_fp32_tflops is not None and _is_on_device_data(key.workload):
+    baseline, is_floor = rows.get(key), False
+    if baseline is None and gpu_fp32_tflops is not None and _is_on_device_data(key.workload):
         weaker = [row for row in alike if _is_weaker(row, gpu_fp32_tflops, gpu_memory_gb_per_sec)]
-        own = max(weaker, key=lambda row: row.value, default=None)
-        is_floor = own is not None
-    if own is None and key in provisional:
-        own = provisional[key]
-        return Target(own, noise=_provisional_noise(own, rows, provisional), document=document)
-    return Target(own, is_floor, noise_of(own, rows.values()) if own else None, document)
+        baseline = max(weaker, key=lambda row: row.value, default=None)
+        is_floor = baseline is not None
+    if baseline is None and key in provisional:
+        baseline = provisional[key]
+        return Target(baseline, noise=_provisional_noise(baseline, rows, provisional), document=document)
+    return Target(baseline, is_floor, noise_of(baseline, rows.values()) if baseline else None, document)
 
 
-# Of the documents' GPUs, in 10^9 bytes/s, from NVIDIA's data sheets; of a K80, which has two, each one's.
+# In 10^9 bytes/s, from NVIDIA's data sheets; a K80 has two GPUs, each with this rate.
 _MEMORY_OF_DOCUMENTS = {"Tesla K80": 240.0, "Tesla P100-SXM2-16GB": 732.0, "GeForce GTX 1080 Ti": 484.0}
 _ROUNDING = 1.01  # of a data sheet's figure, and of NVML's whole MHz
 
 
 def _is_weaker(row: Baseline, fp32_tflops: float, memory_gb_per_sec: float | None) -> bool:
-    """Whether a document's GPU is no stronger than one of these rates."""
+    """Whether a document's GPU is no stronger than a GPU with these rates."""
     if row.gpu_fp32_tflops is None or row.gpu_fp32_tflops > fp32_tflops:
         return False
     return memory_gb_per_sec is None or _MEMORY_OF_DOCUMENTS.get(row.gpu, 0.0) <= memory_gb_per_sec * _ROUNDING
 
 
 def _provisional_noise(row: Baseline, rows: Mapping[Key, Baseline], provisional: Mapping[Key, Baseline]) -> Noise:
-    """The noise of all runs on the machine, recorded or not, pooled with what is assumed for any machine.
+    """Return the noise of all runs on the machine, recorded or not, pooled with the noise assumed for any machine.
 
-    It is never less than what the row's own runs tell: a false suspicion costs two further runs.
+    It is never less than the noise of the row's own runs: a false suspicion costs two further runs.
     """
     known = noise_of(row, {**provisional, **rows}.values())
     pooled = with_assumption(known.between_runs**2, known.degrees_of_freedom if known.rows else 0.0)
@@ -161,7 +161,7 @@ def require_same_unit(row: Baseline, unit: str) -> None:
 
 
 def floor_rate(topology: Topology) -> float | None:
-    """The peak FP32 rate of the weakest GPU taken; None where a document's floor can't hold."""
+    """Return the peak FP32 rate of the weakest GPU taken; None where a document's floor can't hold."""
     devices = topology.devices
     if devices is None or devices.kind is not DeviceKind.GPU or devices.split or any(gpu.mig for gpu in topology.gpus):
         return None
@@ -169,7 +169,7 @@ def floor_rate(topology: Topology) -> float | None:
 
 
 def memory_rate(topology: Topology) -> float | None:
-    """The peak memory rate of the GPU taken that has the slowest, in 10^9 bytes/s; None on CPUs and if not known."""
+    """Return the lowest peak memory rate of the GPUs taken, in 10^9 bytes/s; None on CPUs and if not known."""
     return _least([gpu.memory_gb_per_sec for gpu in topology.gpus])
 
 
@@ -182,40 +182,40 @@ MOST_MEASUREMENTS = 10
 """How many of a workload's latest measurements a provisional baseline uses."""
 
 MOST_RUNS = 3
-"""Fresh runs that a suspected slowdown gets in all.
+"""Fresh runs, in all, for a suspected slowdown against a provisional baseline.
 
-Two more runs tell a slow run from a slow test. The eight of rule 2 guard against failing a test by mistake, and a
-provisional baseline fails none.
+Two more runs tell a slow run from a slow test. The eight runs of rule 2 guard against failing a test by mistake, and a
+provisional baseline fails no test.
 """
 
 
 def provisional_baselines(
     machine: str, earlier: Mapping[Key, Sequence[EarlierMeasurement]], *, gpu: str
 ) -> dict[Key, Baseline]:
-    """The rows that earlier sessions give for a machine, where no row was recorded.
+    """Return the rows from a machine's earlier sessions, for keys without a recorded row.
 
     They show a new user how the gate works from the second session on. They warn and never fail, because nobody has
     confirmed that those sessions were right.
 
     Args:
         machine: the machine's key.
-        earlier: what they measured, oldest first.
+        earlier: the measurements of these sessions, oldest first.
         gpu: the GPUs' name today, "" on CPUs; a machine with a name of its own may have got other GPUs.
     """
-    alike = {key: [one for one in measured if one.gpu == gpu] for key, measured in earlier.items()}
+    alike = {key: [past for past in measured if past.gpu == gpu] for key, measured in earlier.items()}
     return {key: provisional_baseline(machine, key, measured) for key, measured in alike.items() if measured}
 
 
 def provisional_baseline(machine: str, key: Key, earlier: Sequence[EarlierMeasurement]) -> Baseline:
-    """The Hodges-Lehmann median of all undisturbed runs, slow ones left out as in a recorded baseline.
+    """Return the row of all undisturbed runs' Hodges-Lehmann median, without slow runs, as in a recorded baseline.
 
-    `earlier` has at least one measurement, oldest first; what counts other units than the latest is left out.
+    `earlier` has at least one measurement, oldest first; measurements in other units than the latest are left out.
     """
     latest = earlier[-1]
-    used = [one for one in earlier if one.unit == latest.unit]
-    runs = [run for one in used for run in one.runs]
+    used = [measurement for measurement in earlier if measurement.unit == latest.unit]
+    runs = [run for measurement in used for run in measurement.runs]
     kept = without_slow_runs([run.log_rate for run in runs])
-    sessions = len({one.session for one in used})
+    sessions = len({measurement.session for measurement in used})
     return Baseline(
         machine=machine,
         key=key,
@@ -233,9 +233,10 @@ def provisional_baseline(machine: str, key: Key, earlier: Sequence[EarlierMeasur
 
 
 def _between_runs(log_rates: Sequence[float], errors: Sequence[float]) -> float | None:
-    """The standard deviation between runs; never below what their own windows leave uncertain.
+    """Return the standard deviation between runs; never below their standard error from their own windows.
 
-    A single run says no more than that, and two or three that agree by chance must not suspect every later one.
+    A single run shows no more than that, and two or three runs that agree by chance must not make every later run
+    suspect.
     """
     within = mean_square(errors)
     known = [] if within is None else [math.sqrt(within)]

@@ -14,13 +14,13 @@ DOUBTS = 0.05
 """How often noise alone may leave a session with an INCONCLUSIVE test."""
 
 SUSPICION = 1.5
-"""Standard errors. A test is suspected if its slowdown exceeds both this and the tolerance less this."""
+"""In standard errors: a test is suspected if its slowdown exceeds both this noise and the tolerance less this noise."""
 
 TO_BE_FOUND = -math.log1p(-0.05) + math.log1p(-0.02)
 """A loss that noise must not let pass unsuspected, in excess of the tolerance: 5 % where 2 % is accepted.
 
-Only where there is a reference environment, which can confirm it. A test that is too noisy to show such a loss by
-itself is suspected unless it is so much faster that the loss is unlikely.
+It applies only where there is a reference environment, which can confirm the loss. A test that is too noisy to show
+such a loss by itself is suspected unless it is so much faster that the loss is unlikely.
 """
 
 DETECTION = 2.05
@@ -28,20 +28,20 @@ DETECTION = 2.05
 decision, so about 95 in 100 by both. benchmarks/verdict.py holds the result against simulated sessions."""
 
 TOO_NOISY_TO_GATE = 0.25
-"""What can't detect a slowdown of 25 % is no gate: a row whose runs differ so much (with five runs, a standard
-deviation of 7 %), and a threshold that noise, and not the tolerance, puts beyond it."""
+"""The least slowdown that a gate must detect: no row is recorded whose runs differ too much for it (with five runs, a
+standard deviation of 7 %), and no pass counts if noise, and not the tolerance, puts the threshold beyond it."""
 
 MEDIAN_VARIANCE = 1.07
 """The variance of a Hodges-Lehmann median of normal values, in variances of their mean."""
 
 
 def accepted_slowdown(tolerance: Tolerance) -> float:
-    """The tolerance's lower bound as a positive logarithm; inf where any drop is accepted."""
+    """Return the tolerance's lower bound as a positive logarithm; inf where any drop is accepted."""
     return math.inf if tolerance.lower is None else -math.log1p(tolerance.lower)
 
 
 def accepted_rise(tolerance: Tolerance) -> float:
-    """The tolerance's upper bound as a logarithm; inf where any rise is accepted."""
+    """Return the tolerance's upper bound as a logarithm; inf where any rise is accepted."""
     return math.inf if tolerance.upper is None else math.log1p(tolerance.upper)
 
 
@@ -51,29 +51,29 @@ def is_blind(threshold: float, accepted: float) -> bool:
 
 
 def suspicion(accepted: float, error: float, to_be_found: float = math.inf) -> float:
-    """The slowdown from which a value with this standard error is suspected; if negative, a speed-up clears it."""
+    """Return the slowdown from which a value with this standard error is suspected; below 0, a speed-up clears it."""
     noise = SUSPICION * error
     return max(min(noise, accepted + to_be_found - DETECTION * error), accepted - noise)
 
 
 def detectable(accepted: float, error: float) -> float:
-    """The change that one run against a row shows with 98 % power, in the unit of both."""
+    """Return the change that one run against a row shows with 98 % power, in the unit of the arguments."""
     return suspicion(accepted, error) + DETECTION * error
 
 
 def baseline_variance(runs: int) -> float:
-    """The variance of a baseline, the Hodges-Lehmann median of its runs, in variances between runs."""
+    """Return the variance of a baseline, the Hodges-Lehmann median of its runs, in variances between runs."""
     return MEDIAN_VARIANCE / runs if runs > 1 else 1.0
 
 
 def screen_error(between_runs: float, baseline_runs: int) -> float:
-    """The standard error of the difference between one run and a baseline of so many runs."""
+    """Return the standard error of the difference between one run and a baseline of `baseline_runs` runs."""
     return between_runs * math.sqrt(1 + baseline_variance(baseline_runs))
 
 
 @cache
 def quantile(degrees_of_freedom: float, upper_tail: float) -> float:
-    """Student's t quantile that is exceeded with the probability `upper_tail`."""
+    """Return Student's t quantile that is exceeded with the probability `upper_tail`."""
     from scipy.special import stdtrit
 
     return -float(stdtrit(min(degrees_of_freedom, _MANY), upper_tail))

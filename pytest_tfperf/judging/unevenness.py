@@ -1,6 +1,6 @@
 """Whether other work on the machine took as much from one side of a pair as from the other.
 
-What disturbs both sides alike cancels in their ratio, so such a pair counts. Of one that is uneven, the ratio is
+A disturbance of both sides alike cancels in their ratio, so such a pair counts. The ratio of an uneven pair is
 uncertain by as much as the disturbance can have changed it.
 """
 
@@ -17,30 +17,30 @@ from pytest_tfperf.judging.pairs import spread
 from pytest_tfperf.judging.validity import busiest, disturbance_in
 
 _LEAST_LEFT = 0.25
-"""The least part of the time that counts as left to a run.
+"""The least fraction of the time that counts as left to a run.
 
-Others can take nearly all of it from a program that mostly waits, and still leave it what it needs.
+Other processes can take nearly all of the time from a program that mostly waits, without slowing it down.
 """
 
 _SECONDS_OF_A_SWAPPED_BYTE = 1e-4 / 4096  # 0.1 ms for each page
 
 
 def unevenness(a: Run, b: Run, limits: DisturbanceLimits) -> float:
-    """The most by which disturbances can have changed the log ratio b / a of two runs; above 0 if a lost more to them.
+    """Return the largest change of the log ratio b / a that disturbances can have made; above 0 if a lost more to them.
 
     Args:
         a, b: the two runs of a pair.
-        limits: tell from which use of the cores on others take what a run needs.
+        limits: define the use of the cores from which on other processes slow a run down.
     """
     x, y = _logs_left(a, limits), _logs_left(b, limits)
     return math.fsum(y[kind] - x[kind] for kind in x)
 
 
 def bias(pairs: Sequence[Pair]) -> float:
-    """The most by which disturbances of mostly one side can have changed the mean log ratio of several pairs.
+    """Return the largest change of the mean log ratio that disturbances of mostly one side can have made.
 
-    Pairs that are uneven in different ways show in their spread what that does to a ratio: where they differ much in
-    unevenness and hardly in their ratios, the program does not need what others took.
+    Pairs that are uneven in different ways show by their spread how unevenness affects a ratio: if they differ much in
+    unevenness and hardly in their ratios, the program does not need what other processes took.
     """
     unevenness = [pair.unevenness for pair in pairs]
     differ, ratios_differ = statistics.pstdev(unevenness), math.sqrt(spread([pair.log_ratio for pair in pairs])[0])
@@ -49,9 +49,9 @@ def bias(pairs: Sequence[Pair]) -> float:
 
 
 def are_alike(a: Run, b: Run, limits: DisturbanceLimits) -> bool:
-    """Whether a pair of these runs may count: nothing took more from one than an undisturbed run may lose.
+    """Whether a pair of these runs may count: nothing took more from one run than an undisturbed run may lose.
 
-    Two undisturbed runs are always alike. A run that never settled is like no other.
+    Two undisturbed runs are always alike. A run that never settled is like no other run.
 
     Args:
         a, b: the two runs of a pair.
@@ -66,7 +66,7 @@ def are_alike(a: Run, b: Run, limits: DisturbanceLimits) -> bool:
 def tells_nothing(pair: Pair) -> bool:
     """Whether the ratio of a pair means nothing: a driver fell silent, or a run never settled by itself.
 
-    Beside other work a run may be fast and slow by turns; then its windows' error says how little it tells.
+    Beside other work a run may be fast and slow by turns; then the error of its windows shows how uncertain it is.
     """
     return any(_tells_nothing(run) for run in (pair.a, pair.b))
 
@@ -76,24 +76,24 @@ _ITS_OWN = (DisturbanceKind.NOT_STEADY, DisturbanceKind.DRIVER_SILENT)
 
 
 _UNSETTLES = DisturbanceLimits(other_cpu_fraction=0.1, steal_fraction=0.1)
-"""What can make a run unsteady if it comes and goes: that takes a change of 10 % (steady_state.py)."""
+"""Limits above which other work that comes and goes can make a run unsteady: by 10 % (steady_state.py)."""
 
 
 def _tells_nothing(run: Run) -> bool:
     if run.disturbance is None or run.disturbance.kind not in _ITS_OWN:
         return False
-    known = (one for one in (run.telemetry, *run.polls) if one is not None)
-    other_work = any(disturbance_in(one, _UNSETTLES) for one in known)
+    samples = (telemetry for telemetry in (run.telemetry, *run.polls) if telemetry is not None)
+    other_work = any(disturbance_in(sample, _UNSETTLES) for sample in samples)
     return run.disturbance.kind is DisturbanceKind.DRIVER_SILENT or not other_work
 
 
 def _logs_left(run: Run, limits: DisturbanceLimits) -> Mapping[DisturbanceKind, float]:
-    """The logarithm of the part of its time that each kind of disturbance has left to a run, at least."""
-    taken, found = _sampled(run, limits), run.disturbance
-    if found is not None and found.kind in taken:  # found before the run, in which it shows no more
-        amount = 1.0 if found.amount is None else found.amount
-        of_time = amount * _SECONDS_OF_A_SWAPPED_BYTE if found.kind is DisturbanceKind.SWAPPING else amount
-        taken[found.kind] = max(taken[found.kind], of_time)
+    """Return the logarithm of the fraction of its time that each kind of disturbance has left to a run, at least."""
+    taken, disturbance = _sampled(run, limits), run.disturbance
+    if disturbance is not None and disturbance.kind in taken:  # it may have shown only before the run
+        amount = 1.0 if disturbance.amount is None else disturbance.amount
+        of_time = amount * _SECONDS_OF_A_SWAPPED_BYTE if disturbance.kind is DisturbanceKind.SWAPPING else amount
+        taken[disturbance.kind] = max(taken[disturbance.kind], of_time)
     return {kind: _log_left(part) for kind, part in taken.items()}
 
 
@@ -116,7 +116,7 @@ def _sampled(run: Run, limits: DisturbanceLimits) -> dict[DisturbanceKind, float
 
 
 def _accepted(limits: DisturbanceLimits) -> Mapping[DisturbanceKind, float]:
-    """What an undisturbed run may lose to each kind, as a part of its time."""
+    """Return the fraction of its time that an undisturbed run may lose to each kind of disturbance."""
     return {
         DisturbanceKind.OTHER_PROCESSES: limits.other_cpu_fraction,
         DisturbanceKind.STEAL: limits.steal_fraction,

@@ -24,10 +24,10 @@ _RUNS_RECORDED = 5
 
 
 def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) -> UnrecordedTests | None:
-    """The facts from measurements without a recorded baseline; None where all have one.
+    """Return the facts from measurements without a recorded baseline; None where all have a recorded baseline.
 
     Args:
-        measurements: all of a session's.
+        measurements: all measurements of a session.
         tolerance: the session's default.
     """
     unrecorded = [m for m in measurements if _is_unrecorded(m)]
@@ -57,7 +57,7 @@ def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) 
         disturbances=tuple(kind for m in unrecorded if (kind := _disturbance(m)) is not None),
         within_runs=_median(run.error for m in unrecorded for run in m.throughput.runs),
         between_runs=_pooled(v.baseline for v in judged),
-        # Against earlier sessions the drift common to all tests is not taken out, as where tests are few.
+        # Against earlier sessions, as in a session of few tests, no common drift is taken out.
         detectable=detectable(session_variance(tests=0), lambda target: target),
         detectable_recorded=recorded,
         too_noisy_to_record=recorded is not None and recorded > TOO_NOISY_TO_GATE,
@@ -65,7 +65,7 @@ def unrecorded_tests(measurements: Sequence[Measurement], tolerance: Tolerance) 
 
 
 def _disturbance(m: Measurement) -> DisturbanceKind | None:
-    """The disturbance of the last run, where no run is undisturbed."""
+    """Return the disturbance of the last run, where no run is undisturbed."""
     disturbances = [run.disturbance for run in m.runs]
     last = disturbances[-1]
     return None if last is None or None in disturbances else last.kind
@@ -78,12 +78,12 @@ def _is_unrecorded(m: Measurement) -> bool:
 
 
 def _is_telling(m: Measurement) -> bool:
-    """Whether its windows have an error estimate; one or two windows have none that a promise could rest on."""
+    """Whether a run's windows give an error estimate; one or two windows give none that can be relied on."""
     return any(math.isfinite(run.error) for run in m.throughput.runs)
 
 
 def _as_target(m: Measurement) -> Target | None:
-    """The target it was judged against, else the target that it gives the next session; None for neither."""
+    """Return the measurement's target, else the target that it makes for the next session; None for neither."""
     if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS:
         return Target(m.verdict.baseline, noise=m.verdict.noise)
     today = EarlierMeasurement.of(m)
@@ -100,7 +100,7 @@ def _recorded(target: Target) -> Target:
 
 
 def _pooled(rows: Iterable[Baseline | None]) -> float | None:
-    """The root mean square of their standard deviations; None where no row has two runs."""
+    """Return the root mean square of the rows' standard deviations; None where no row has two runs."""
     squares = mean_square(row.between_runs for row in rows if row is not None and row.between_runs and row.runs > 1)
     return None if squares is None else math.sqrt(squares)
 

@@ -1,8 +1,8 @@
-"""What makes a result INVALID: disturbed runs, a loss or a figure that is no number.
+"""Whether a result is INVALID, for disturbed runs, or a loss or a figure that is no number.
 
-Three disturbances are found elsewhere: a run that never settled in `judging/steady_state.py`, and GPUs in use before a
-run or a driver that stopped answering in `bench/disturbance_guard.py`. That no run of a test counts is known to what
-takes or reads runs, which then asks for `invalid(None)`.
+Three disturbances are detected elsewhere: a run that never settled in `judging/steady_state.py`, and GPUs in use before
+a run or a driver that stopped answering in `bench/disturbance_guard.py`. Only the code that takes or reads runs knows
+that no run of a test counts; it then calls `invalid(None)`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def invalid(throughput: Throughput) -> Verdict | None: ...
 
 
 def invalid(throughput: Throughput | None) -> Verdict | None:
-    """The verdict INVALID on a throughput that means nothing; None where it can be judged.
+    """Return the verdict INVALID on a throughput that means nothing; None where it can be judged.
 
     Args:
         throughput: of the runs that count; None where each fresh run was disturbed, so that none counts.
@@ -36,7 +36,7 @@ def invalid(throughput: Throughput | None) -> Verdict | None:
 
 
 def unusable(values: Iterable[float | None]) -> Reason | None:
-    """Why a figure can't be judged: a run lacks it (None), or it is no finite number. None where it can be."""
+    """Return why a figure can't be judged: a run lacks it (None), or a value is not finite. None where it can."""
     known = list(values)
     if None in known:
         return Reason.NOT_MEASURED
@@ -44,7 +44,7 @@ def unusable(values: Iterable[float | None]) -> Reason | None:
 
 
 def disturbance_in(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    """The first disturbance above its limit, of a GPU or else of the host; None if there is none.
+    """Return the first disturbance above its limit, of a GPU or else of the host; None if there is none.
 
     Smaller disturbances show in the spread of windows and of repeated runs.
     """
@@ -53,13 +53,13 @@ def disturbance_in(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturban
 
 
 def load_of(runs: Iterable[Run]) -> list[Disturbance]:
-    """What disturbed runs that count only because the user set other limits than ours, one for each such run."""
-    found = [disturbance_in(run.telemetry, DisturbanceLimits()) for run in runs if run.telemetry is not None]
-    return [one for one in found if one is not None]
+    """Return the disturbances of runs that count only because the user set other limits than ours, one for each run."""
+    disturbances = [disturbance_in(run.telemetry, DisturbanceLimits()) for run in runs if run.telemetry is not None]
+    return [disturbance for disturbance in disturbances if disturbance is not None]
 
 
 def busiest(shares: Mapping[str, float] | None) -> tuple[str, float]:
-    """The process, or GPU, with the largest share; "" and 0 without any."""
+    """Return the process, or GPU, with the largest share; "" and 0 without any."""
     return max((shares or {}).items(), key=lambda item: item[1], default=("", 0.0))
 
 

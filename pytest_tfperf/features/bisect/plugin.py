@@ -35,7 +35,7 @@ GIT_BISECT: Final[Setting[bool]] = Setting(
 
 
 def other_side(context: SessionContext) -> OtherSide | None:
-    """The good state, and the state that is compared with it."""
+    """Return the good state, and the state that is compared with it, if the session is a step."""
     path = context.settings.of(STEP)
     if path is None:
         return None
@@ -46,7 +46,7 @@ def other_side(context: SessionContext) -> OtherSide | None:
 
 
 def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
-    """Give the answer to `tfperf bisect`."""
+    """Write the answer for `tfperf bisect`."""
     path = context.settings.of(STEP)
     if path is not None:
         from pytest_tfperf.features.bisect.step import answer_file, answer_of, write
@@ -65,7 +65,7 @@ def usage_status(arguments: Sequence[str]) -> int | None:
 
 
 def _asked_by(variable: str | None) -> bool:
-    """Whether the variable asks for it. A text that is neither true nor false is a usage error, and no bad commit."""
+    """Whether the variable asks for it. A text that is neither true nor false is a usage error, not a bad commit."""
     try:
         return variable is not None and parse.flag(variable)
     except ValueError:
@@ -73,7 +73,7 @@ def _asked_by(variable: str | None) -> bool:
 
 
 def exit_status(settings: Settings, record: Callable[[], SessionRecord], status: int) -> int | None:
-    """The status for `git bisect run`."""
+    """Return the status for `git bisect run`."""
     if not settings.of(GIT_BISECT):
         return None
     from pytest_tfperf.features.bisect.step import git_status

@@ -29,9 +29,9 @@ from pytest_tfperf.reports.table import aligned
 TOTAL_ERROR: Final = 0.05
 """How often a whole search may end at the wrong change.
 
-Every comparison gets an equal share: the first one, which finds how much was lost; one for each halving; and the last
-one, of the change that was found with the state before it. So the errors add up to this at most, and no answer is
-trusted more than another.
+Every comparison gets an equal share: the first, which measures the loss; one for each halving; and the last, of the
+first slow state with the state before it. So the errors add up to this at most, and no answer is trusted more than
+another.
 """
 
 MOST_PAIRS: Final = 60
@@ -43,7 +43,7 @@ _SLOW: Final = {Outcome.REGRESSED: True, Outcome.PASS: False, Outcome.IMPROVED: 
 
 
 def comparisons(states: int) -> int:
-    """The most comparisons of a search, if nothing is skipped.
+    """Return the most comparisons of a search, if nothing is skipped.
 
     >>> comparisons(32)
     7
@@ -52,26 +52,26 @@ def comparisons(states: int) -> int:
 
 
 def error_rates(states: int) -> ErrorRates:
-    """The share of one comparison in either direction, among so many states that may be the first slow one."""
+    """Return one comparison's share in either direction, among this many states that may be the first slow state."""
     share = TOTAL_ERROR / comparisons(states)
     return ErrorRates(false_alarms=share, false_passes=share)
 
 
 def threshold_of(ratio: float) -> Tolerance:
-    """Half of the loss, as logarithms: what lost more lies behind the change, what lost less before it."""
+    """Return half of the loss, in logarithms: states that lost more lie behind the change, the others before it."""
     return Tolerance(math.sqrt(ratio) - 1, None)
 
 
 def is_slow(outcome: Outcome | None, ratio: float, threshold: Tolerance) -> bool:
-    """Whether a state lies behind the change; of an undecided comparison, what is likelier."""
+    """Whether a state lies behind the change; an undecided comparison gives the likelier answer."""
     return _SLOW[outcome] if outcome in _SLOW else ratio < 1 + (threshold.lower or 0.0)
 
 
 def candidates(states: int, known: Mapping[int, bool | None]) -> range:
-    """The states that may be the first slow one: a single one where none was skipped beside it.
+    """Return the states that may be the first slow state; in the end a single state, if none was skipped beside it.
 
     Args:
-        states: how many may be it: state 0 is fast, and the last one is slow.
+        states: how many states after state 0, which is fast, are searched; the last state is slow.
         known: whether a state is slow; None where it can't be measured.
     """
     slow = min((index for index, is_slow in known.items() if is_slow), default=states)
@@ -80,24 +80,24 @@ def candidates(states: int, known: Mapping[int, bool | None]) -> range:
 
 
 def next_state(states: int, known: Mapping[int, bool | None]) -> int | None:
-    """The state to compare next: the middle one, or the nearest to it that can be measured; None at the end."""
-    found = candidates(states, known)
-    middle = (found.start - 1 + found[-1]) / 2
-    return min((index for index in found[:-1] if index not in known), key=lambda i: abs(i - middle), default=None)
+    """Return the state to compare next: the nearest to the middle that can be measured; None at the end."""
+    left = candidates(states, known)
+    middle = (left.start - 1 + left[-1]) / 2
+    return min((index for index in left[:-1] if index not in known), key=lambda i: abs(i - middle), default=None)
 
 
 @final
 class Search:
-    """One search. It keeps each answer that decides in a file, of which the same command makes use.
+    """One search. It keeps each answer that decides in a file, so that the same command can go on after a stop.
 
     Args:
         test: pytest's id.
-        states: among which it searches.
+        states: the states to search.
         folder: tfperf's own.
         show: prints a line.
-        tolerance: what the bad end must have lost more than; None: the test's own.
-        afresh: forget what is known.
-        run_pytest: runs a step's session on the test, and returns what it printed.
+        tolerance: the loss that the bad end must exceed; None for the test's own tolerance.
+        afresh: forget the answers that are kept.
+        run_pytest: runs a step's session on the test, and returns its output.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Search:
 
         Raises:
             TfperfError: the ends can't be compared.
-            KeyboardInterrupt: after saying what is kept.
+            KeyboardInterrupt: after a line that says how many comparisons are kept.
         """
         try:
             return self._run()
@@ -167,14 +167,14 @@ class Search:
         for index in range(1, self._last):
             if (kept := self._kept(index)) is not None:
                 self._answers[index] = self._of_call(kept)
-                self._show(f"  {self._names[index]}: {_said(self._answers[index])} (kept)")
+                self._show(f"  {self._names[index]}: {_described(self._answers[index])} (kept)")
         while (asked := self._next()) is not None:
             self._show_left()
             answer = self._compare(0, asked, threshold)
-            self._answers[asked] = found = self._of_call(answer)
-            if isinstance(found, Measurement):
+            self._answers[asked] = result = self._of_call(answer)
+            if isinstance(result, Measurement):
                 self._write(self._file(asked), answer)
-            self._show(f"  {self._names[asked]}: {_said(found)}")
+            self._show(f"  {self._names[asked]}: {_described(result)}")
         if len(self._candidates) == 1:
             return self._confirm(self._candidates[0], threshold)
         listed = ", ".join(self._names[index] for index in self._candidates)
@@ -185,14 +185,14 @@ class Search:
 
     @property
     def _known(self) -> dict[int, bool | None]:
-        return {index: _lies_behind(found) for index, found in self._answers.items()}
+        return {index: _lies_behind(result) for index, result in self._answers.items()}
 
     @property
     def _candidates(self) -> range:
         return candidates(self._last, self._known)
 
     def _next(self) -> int | None:
-        """The state to compare next; at the end of the search, once more what a busy machine may have skipped."""
+        """Return the state to compare next; at the end, once more the states that a busy machine may have skipped."""
         asked = next_state(self._last, self._known)
         again = [index for index in self._candidates if self._may_pass(index) and index not in self._asked_again]
         if asked is not None or not again:
@@ -204,13 +204,13 @@ class Search:
         return next_state(self._last, self._known)
 
     def _may_pass(self, index: int) -> bool:
-        found = self._answers.get(index)
-        return isinstance(found, Fault) and found.may_pass
+        result = self._answers.get(index)
+        return isinstance(result, Fault) and result.may_pass
 
     # Comparisons
 
     def _compare_ends(self) -> Measurement:
-        """The comparison of the call that lost most between the ends; kept if it is decided.
+        """Return the comparison of the call that lost most between the ends; it is kept if it is decided.
 
         Raises:
             TfperfError: an end can't be built or measured.
@@ -219,7 +219,7 @@ class Search:
         faults = [TfperfError(fault.why) for fault in answer.faults.values()]
         if not answer.comparisons:
             raise faults[0]
-        # What could not be compared may have lost most, so it comes before what passed.
+        # A call that could not be compared may have lost most, so it comes before calls that passed.
         self._call, most = min(
             answer.calls.items(),
             key=lambda item: (WORST_FIRST.index(item[1].outcome or Outcome.INVALID), item[1].ratio),
@@ -231,7 +231,7 @@ class Search:
         return most
 
     def _compare(self, a: int, b: int, tolerance: Tolerance | None) -> Answer:
-        """The answer of a session that compares two states; without a comparison it has a fault."""
+        """Return the answer of a session that compares two states; without a comparison it has a fault."""
         try:
             side_a, side_b = (self._states.state(index) for index in (a, b))
         except TfperfError as error:
@@ -258,21 +258,21 @@ class Search:
         return Answer(faults={self._test: Fault(why=why)})
 
     def _of_call(self, answer: Answer) -> Measurement | Fault:
-        """The comparison of the call that lost most between the ends, or why there is none."""
-        if (found := answer.calls.get(self._call)) is not None:
-            return Fault(why=why_of(found), may_pass=True) if _is_invalid(found) else found
+        """Return the comparison of the call that lost most between the ends, or why there is none."""
+        if (comparison := answer.calls.get(self._call)) is not None:
+            return Fault(why=why_of(comparison), may_pass=True) if _is_invalid(comparison) else comparison
         faults = (answer.faults.get(test) for test in (self._call[0], self._test))
         return next(filter(None, faults), Fault(why=f"{self._call[0]} was not compared"))
 
     # The end
 
     def _confirm(self, first: int, threshold: Tolerance) -> int:
-        """Compare the first slow state with the one before it, and name it."""
+        """Compare the first slow state with the state before it, and show the result."""
         names, before = self._names, first - 1
         beside = f"{names[first]} beside {names[before]}"
         last = self._of_call(self._compare(before, first, threshold))
         if isinstance(last, Fault) and last.may_pass:
-            self._show(f"  {beside}: {_said(last)}; once more")
+            self._show(f"  {beside}: {_described(last)}; once more")
             last = self._of_call(self._compare(before, first, threshold))
         if isinstance(last, Fault):
             self._show(f"{names[first]} is the first slow {self._states.noun}; its size is not known: {_reason(last)}")
@@ -285,8 +285,8 @@ class Search:
                 "Search again on a quieter machine, with --again"
             )
             return EXIT_NOT_MEASURED
-        answers = self._answers.items()
-        unsure = [names[i] for i, one in answers if isinstance(one, Measurement) and one.outcome not in _SLOW]
+        compared = ((i, result) for i, result in self._answers.items() if isinstance(result, Measurement))
+        unsure = [names[i] for i, comparison in compared if comparison.outcome not in _SLOW]
         unsure += [] if is_sure else [beside]
         doubts = [("doubt", f"{', '.join(unsure)} stayed undecided; the likelier answer counted")] if unsure else []
         lines = aligned([*self._states.about(first), *doubts])
@@ -295,7 +295,7 @@ class Search:
         return EXIT_GREEN
 
     def _show_left(self) -> None:
-        """How many comparisons are left, and their time by those that were made."""
+        """Show how many comparisons are left, and how long they take by the mean so far."""
         left = comparisons(len(self._candidates)) - 1
         seconds = left * statistics.fmean(self._seconds) if self._seconds else 0.0
         self._show(f"{counted(left, 'comparison')} left" + (f", about {duration(seconds)}" if seconds else ""))
@@ -323,7 +323,7 @@ class Search:
 
 
 def _session(test: str, step: Path) -> str:
-    """Run pytest on the test; returns what it printed. Ctrl-C reaches it, too, and is waited for."""
+    """Run pytest on the test and return its output. Ctrl-C reaches pytest, too, which is then waited for."""
     command = [sys.executable, "-m", "pytest", test, "-p", "no:cacheprovider"]
     with subprocess.Popen(
         command,
@@ -342,37 +342,35 @@ def _session(test: str, step: Path) -> str:
     return text
 
 
-def _is_invalid(one: Measurement) -> bool:
-    return one.outcome in (None, Outcome.INVALID)
+def _is_invalid(comparison: Measurement) -> bool:
+    return comparison.outcome in (None, Outcome.INVALID)
 
 
-def _lies_behind(found: Measurement | Fault) -> bool | None:
+def _lies_behind(result: Measurement | Fault) -> bool | None:
     """Whether a state lies behind the change; None where it could not be compared."""
-    return (
-        None
-        if isinstance(found, Fault)
-        else is_slow(found.outcome, found.ratio, found.verdicts[0].tolerance or Tolerance())
-    )
+    if isinstance(result, Fault):
+        return None
+    return is_slow(result.outcome, result.ratio, result.verdicts[0].tolerance or Tolerance())
 
 
 def _seconds(answer: Answer) -> float:
-    return math.fsum(one.seconds for one in answer.comparisons)
+    return math.fsum(comparison.seconds for comparison in answer.comparisons)
 
 
 def _reason(fault: Fault) -> str:
     return fault.why.partition("\n")[0]
 
 
-def _size(one: Measurement) -> str:
-    """The change with its interval: "-10.1 % (95 % CI -11.0 % to -9.2 %)"."""
-    low, high = one.ratio_interval
+def _size(comparison: Measurement) -> str:
+    """Return the change with its interval: "-10.1 % (95 % CI -11.0 % to -9.2 %)"."""
+    low, high = comparison.ratio_interval
     interval = f" (95 % CI {change(low - 1)} to {change(high - 1)})" if math.isfinite(high) else ""
-    return f"{change(one.ratio - 1)}{interval}"
+    return f"{change(comparison.ratio - 1)}{interval}"
 
 
-def _said(found: Measurement | Fault) -> str:
-    if isinstance(found, Fault):
-        return f"skipped: {_reason(found)}"
-    doubt = "" if found.outcome in _SLOW else ", the likelier answer"
-    word = "slow" if _lies_behind(found) else "fast"
-    return f"{word}{doubt}, {change(found.ratio - 1)} in {counted(len(found.pairs), 'pair')}"
+def _described(result: Measurement | Fault) -> str:
+    if isinstance(result, Fault):
+        return f"skipped: {_reason(result)}"
+    doubt = "" if result.outcome in _SLOW else ", the likelier answer"
+    word = "slow" if _lies_behind(result) else "fast"
+    return f"{word}{doubt}, {change(result.ratio - 1)} in {counted(len(result.pairs), 'pair')}"

@@ -29,11 +29,11 @@ class States:
     """The states of a search, in order; state 0 is good.
 
     Args:
-        noun: what the first slow one is called.
-        key: tells this search from others.
+        noun: the word for the first slow state in messages.
+        key: distinguishes this search from others.
         names: of each state.
-        state: how it is measured; a TfperfError skips it.
-        about: what to show of the first slow one.
+        state: returns a state as workers run it; a TfperfError skips the state.
+        about: returns facts to show of the first slow state.
     """
 
     noun: str
@@ -44,7 +44,7 @@ class States:
 
 
 def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
-    """The good and the bad revision: as given, or from the history's last lasting slowdown, or the baseline's row.
+    """Return the good and the bad revision: as given, from the history's last lasting slowdown, or the baseline's row.
 
     Raises:
         TfperfError: nothing says which commit was good.
@@ -53,12 +53,12 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
         return arguments.good, arguments.bad or "HEAD"
     path = arguments.dir / "history.sqlite"
     kept = History(path).results() if path.exists() else []
-    results = [one for one in kept if not one.is_slowed_on_purpose]
-    own = [one for one in changes_of(results) if one.test == arguments.test and one.size < 0]
-    slowdowns = [one for one in own if one.commit_before and one.commit_after]
+    results = [result for result in kept if not result.is_slowed_on_purpose]
+    own = [change for change in changes_of(results) if change.test == arguments.test and change.size < 0]
+    slowdowns = [change for change in own if change.commit_before and change.commit_after]
     if slowdowns and not arguments.bad:
         return slowdowns[-1].commit_before.removesuffix(DIRTY), slowdowns[-1].commit_after.removesuffix(DIRTY)
-    last = next((one for one in reversed(results) if one.test == arguments.test), None)
+    last = next((result for result in reversed(results) if result.test == arguments.test), None)
     if last is not None:
         row = BaselineStore(arguments.baselines).load(last.machine).get(Key(last.workload, last.topology))
         if row is not None and row.commit:
@@ -70,11 +70,11 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
 
 
 def commit_states(project: Path, good: str, bad: str, folder: Path, opened: ExitStack) -> States:
-    """The good commit and those after it; each is checked out once.
+    """Return the good commit and the commits after it; each is checked out once.
 
     Args:
         project: a folder in the repository.
-        good, bad: revisions, the good one an ancestor of the bad one.
+        good, bad: revisions; good is an ancestor of bad.
         folder: tfperf's own.
         opened: holds the checkouts.
 
@@ -95,8 +95,9 @@ def commit_states(project: Path, good: str, bad: str, folder: Path, opened: Exit
         return State(title=name, facts={"commit": name}, checkout=checkout)
 
     def about(index: int) -> list[tuple[str, str]]:
-        one = commits[index]
-        return [("author", f"{one.author}, {one.date}"), ("subject", one.subject), ("show", f"git show {one.shown}")]
+        commit = commits[index]
+        author = f"{commit.author}, {commit.date}"
+        return [("author", author), ("subject", commit.subject), ("show", f"git show {commit.shown}")]
 
     names = [commit.shown for commit in commits]
     return States(noun="commit", key=(first.hash, last.hash), names=names, state=state, about=about)
@@ -107,9 +108,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def package_states(fast: Path, slow: Path, folder: Path) -> States:
-    """The fast environment, and each further package of the slow one, in the order of their names.
+    """Return the fast environment, then a state for each package of the slow lock that differs, by the package's name.
 
-    Each state is an environment, which is made once and kept. One that pip can't make is skipped.
+    Each state is an environment, which is made once and kept. An environment that pip can't make is skipped.
 
     Args:
         fast, slow: locks, as `pip freeze` and --update-baselines write them.
@@ -119,13 +120,13 @@ def package_states(fast: Path, slow: Path, folder: Path) -> States:
         TfperfError: a lock can't be read, or they differ in nothing, or in Python itself.
     """
     texts = [_text(path) for path in (fast, slow)]
-    headers = [found for text in texts if (found := _PYTHON.search(text))]
+    headers = [match for text in texts if (match := _PYTHON.search(text))]
     if len(pythons := {header[1] for header in headers}) > 1:
         raise TfperfError(
             f"{fast} and {slow} are for two Pythons, {' and '.join(sorted(pythons))}, of which no package can be "
             "moved: compare them with pytest --tfperf-against=PYTHON"
         )
-    header = f"{found[0]}\n" if (found := _PYTHON.search(texts[0])) else ""
+    header = f"{match[0]}\n" if (match := _PYTHON.search(texts[0])) else ""
     before, after = (_requirements(text) for text in texts)
     moved = [name for name in sorted(before | after) if before.get(name) != after.get(name)]
     if not moved:
@@ -159,7 +160,7 @@ def _text(path: Path) -> str:
 
 
 def _requirements(text: str) -> dict[str, str]:
-    """Name -> its line, by the name that packages have in an index."""
+    """Return each package's line, by the name that the package has in an index."""
     lines = (line.strip() for line in text.splitlines())
-    named = [(found[0], line) for line in lines if (found := _NAME.match(line))]
+    named = [(match[0], line) for line in lines if (match := _NAME.match(line))]
     return {re.sub(r"[-_.]+", "-", name).lower(): line for name, line in named}

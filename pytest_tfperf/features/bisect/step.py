@@ -1,4 +1,4 @@
-"""What a session answers as a step of `tfperf bisect`, or of `git bisect run`."""
+"""The answer of a session that is a step of `tfperf bisect`, or of `git bisect run`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pytest_tfperf.errors import MeasurementError, TfperfError, UserCodeFailed
 from pytest_tfperf.stores import files
 
 SKIP: Final = 125
-"""What `git bisect run` takes for a commit that can't be judged."""
+"""The status that tells `git bisect run` that a commit can't be judged."""
 
 STOP: Final = 130
-"""As a shell gives it after Ctrl-C; git ends the bisection from 128 on."""
+"""The status after Ctrl-C, as a shell gives it; git ends the bisection from 128 on."""
 
 _ONLY_HERE: Final = (
     "the test ran on the current code alone. Call `check` or `check_command` in it: only these run on other commits or "
@@ -31,7 +31,7 @@ _ONLY_HERE: Final = (
 T = TypeVar("T", OtherSide, "Answer")
 
 Call = tuple[str, str, str]
-"""What was compared: the test, what it ran, and the topology."""
+"""A compared call: the test, its workload, and the topology."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Fault:
     """Why two states could not be compared.
 
     Args:
-        why: its first line is shown where others were compared.
+        why: the first line is shown where other states were compared.
         may_pass: whether the same code may run the next time: the machine was disturbed, memory or a GPU was lacking, a
             worker hung or was killed.
     """
@@ -50,10 +50,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a session measured of two states.
+    """The comparisons of two states in one session.
 
     Args:
-        comparisons: of the two states, in their order.
+        comparisons: in the order in which they ran.
         faults: of each test that could not be measured, or compared nothing.
     """
 
@@ -62,16 +62,16 @@ class Answer:
 
     @property
     def calls(self) -> dict[Call, Measurement]:
-        """The comparisons, by what was compared."""
-        return {(one.test, str(one.workload), one.topology): one for one in self.comparisons}
+        """The comparisons, by call."""
+        return {(result.test, str(result.workload), result.topology): result for result in self.comparisons}
 
 
 def answer_of(record: SessionRecord) -> Answer:
-    """A session's answer: only what ran on the two states, which a `throughput.compare` does not."""
-    comparisons = tuple(one for one in record.results if one.other is not None and one.other.is_of_session)
+    """Return a session's answer: only comparisons of the two states, which a `throughput.compare` is not."""
+    comparisons = tuple(result for result in record.results if result.other is not None and result.other.is_of_session)
     faults = {test: Fault(why=str(error), may_pass=_may_pass(error)) for test, error in record.not_measured.items()}
     if not (comparisons or faults):
-        faults = {one.test: Fault(why=_ONLY_HERE) for one in record.results}
+        faults = {result.test: Fault(why=_ONLY_HERE) for result in record.results}
     return Answer(comparisons=comparisons, faults=faults)
 
 
@@ -80,12 +80,12 @@ def _may_pass(error: TfperfError) -> bool:
 
 
 def answer_file(step: Path) -> Path:
-    """The file of a step's answer."""
+    """Return the file of a step's answer."""
     return step.with_suffix(".answer.json")
 
 
 def read(kind: type[T], path: Path) -> T:
-    """The step (an `OtherSide`) or the answer in a file."""
+    """Read a step (an `OtherSide`) or an answer from its file."""
     return build(kind, json.loads(path.read_text("utf-8")), str(path))
 
 
@@ -95,7 +95,7 @@ def write(path: Path, value: OtherSide | Answer) -> None:
 
 
 def git_status(record: SessionRecord, status: int) -> int:
-    """The status for a session that pytest would end with `status`.
+    """Return the status for a session that pytest would end with `status`.
 
     Bad is a confirmed regression that fails its test, or another test that failed. Good are tests that all passed a
     verdict. Everything else decides nothing: tests that could not be measured, stayed in doubt or had no baseline, a
@@ -114,7 +114,7 @@ def git_status(record: SessionRecord, status: int) -> int:
 
 
 def _is_good(result: Measurement) -> bool:
-    """Whether it passed, and not only against earlier sessions: these may be of slow commits."""
+    """Whether a result passed, and not only against earlier sessions, which may be of slow commits."""
     verdict = result.verdict
     is_provisional = verdict is not None and verdict.against is Against.EARLIER_SESSIONS
     return result.outcome in (Outcome.PASS, Outcome.IMPROVED) and not is_provisional

@@ -1,4 +1,4 @@
-"""Ratios of two workloads, held against the documents' figures on GPUs like theirs, and shown beside them elsewhere."""
+"""Ratios of two workloads: judged against the documents' ratios on GPUs like theirs, elsewhere shown beside them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.numbers import percent, rate
 
 ALIKE = 1.5
-"""A GPU is like a document's if the FP32 rate of neither is more than so many times the other's."""
+"""A GPU is like a document's if the FP32 rate of neither is more than this many times that of the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRatio:
-    """A ratio, and a warning where it lies below that of a document's other GPUs or the pairs do not decide; or ""."""
+    """A ratio, and a warning (or "") where it lies below that of a document's other GPUs or the pairs do not decide."""
 
     value: float
     warning: str = ""
@@ -35,25 +35,25 @@ Measure = Callable[[bool], tuple[float, float]]
 def check_ratio(
     measure: Measure, published: PublishedRatio, tolerance: Tolerance, rerun: str, topology: Topology
 ) -> MeasuredRatio:
-    """The ratio of two workloads, held against the documents' in pairs of alternating runs.
+    """Measure the ratio of two workloads and judge it against the documents' ratio, in pairs of alternating runs.
 
-    Only GPUs like the document's must reach it. Those of today compute many times as fast, and their links and hosts
-    have not become faster by as much: what scaled 7.0 times on eight P100 may scale less, and be in order.
+    Only GPUs like the document's must reach its ratio. Today's GPUs compute many times as fast, and their links and
+    hosts have not become faster by as much: a model that scaled 7.0 times on eight P100 may scale less without a fault.
 
     Args:
         measure: takes one pair.
         published: the documents' ratio.
-        tolerance: how far below it the ratio may lie.
+        tolerance: how far below that the measured ratio may lie.
         rerun: the command that measures the test again.
-        topology: what was measured on.
+        topology: the topology that was measured.
 
     Raises:
-        ThroughputRegression: it falls short on GPUs like the document's; names the documents' rows and figures.
+        ThroughputRegression: the ratio falls short on GPUs like the document's; names the documents' rows and figures.
     """
     least = published.value * (1 + (tolerance.lower or -1.0))
     if not published.binds(topology):
-        one, another = measure(False)
-        ratio = one / another
+        figure, over = measure(False)
+        ratio = figure / over
         return MeasuredRatio(ratio, _shown(ratio, published, topology) if ratio < least else "")
     pairs, outcome = _decided(measure, published.value, accepted_slowdown(tolerance))
     if outcome is Outcome.REGRESSED:
@@ -62,20 +62,20 @@ def check_ratio(
 
 
 def require_ratio(measure: Measure, at_least: float, figure: Key, over: Key, rerun: str) -> MeasuredRatio:
-    """The measured ratio, as in `check_ratio`, held against a limit that the test gives.
+    """Measure a ratio, as in `check_ratio`, and judge it against a limit that the test gives.
 
-    Between this limit and one 2 % above, noise may fail it; a ratio above that fails in at most one test in 100.
+    Between this limit and 2 % above it, noise may fail the test; a higher ratio fails in at most one test in 100.
 
     Raises:
-        ThroughputRegression: it falls short.
+        ThroughputRegression: the ratio falls short.
     """
     accepted = accepted_slowdown(Tolerance())
     pairs, outcome = _decided(measure, at_least * exp(accepted), accepted)
     if outcome is Outcome.REGRESSED:
         ratio = _middle(pairs)
-        what = f"{_named(figure)} over {_named(over)}: {ratio:.3f}"
+        headline = f"{_named(figure)} over {_named(over)}: {ratio:.3f}"
         raise ThroughputRegression(
-            Line(f"{what}, {percent(1 - ratio / at_least)} below at_least={at_least:g}"),
+            Line(f"{headline}, {percent(1 - ratio / at_least)} below at_least={at_least:g}"),
             _measured(pairs),
             Line(f"fails below {at_least:g}    (at_least, in the test)", "threshold"),
             command("rerun", rerun),
@@ -84,11 +84,11 @@ def require_ratio(measure: Measure, at_least: float, figure: Key, over: Key, rer
 
 
 def _decided(measure: Measure, expected: float, accepted: float) -> tuple[Sequence[tuple[float, float]], Outcome]:
-    """Pairs, until they decide whether the ratio is lower than expected by more than is accepted."""
+    """Take pairs until they decide whether the ratio is lower than expected by more than is accepted."""
     pairs: list[tuple[float, float]] = []
     while True:
         pairs.append(measure(len(pairs) % 2 == 1))
-        changes = [log(one / another / expected) for one, another in pairs]
+        changes = [log(figure / over / expected) for figure, over in pairs]
         test = PairsTest(changes=changes, accepted=accepted, known=OF_RATES, is_assumed=True, rates=OF_SUSPECTS)
         outcome, _, wants = test.decided()
         if wants == NOTHING:
@@ -103,17 +103,17 @@ def _passed(pairs: Sequence[tuple[float, float]], outcome: Outcome, least: float
 
 
 def require_limit(at_least: object) -> None:
-    """Return if a test can give this limit for a ratio.
+    """Refuse a limit that is no ratio.
 
     Raises:
-        WorkloadError: it is no ratio.
+        WorkloadError: the limit is not a number above 0.
     """
     if isinstance(at_least, bool) or not isinstance(at_least, int | float) or not 0 < at_least < inf:
         raise WorkloadError(f"at_least={at_least!r:.80} must be a ratio above 0, as 3.6 for four GPUs over one")
 
 
 def _middle(pairs: Sequence[tuple[float, float]]) -> float:
-    return exp(trimmed_mean([log(one / another) for one, another in pairs]))
+    return exp(trimmed_mean([log(figure / over) for figure, over in pairs]))
 
 
 def _measured(pairs: Sequence[tuple[float, float]]) -> Line:
@@ -142,30 +142,30 @@ class PublishedRatio:
         return self.figure.value / self.over.value
 
     def binds(self, topology: Topology) -> bool:
-        """Whether this machine must reach it: its GPUs are like the document's, or that had none."""
+        """Whether this machine must reach the ratio: its GPUs are like the document's, or the document has none."""
         then = self.figure.gpu_fp32_tflops
         if then is None:
             return True
         rates = [gpu.fp32_tflops for gpu in topology.gpus]
         is_split = topology.devices is not None and topology.devices.split
-        return bool(rates) and not is_split and all(one and max(one / then, then / one) <= ALIKE for one in rates)
+        return bool(rates) and not is_split and all(now and max(now / then, then / now) <= ALIKE for now in rates)
 
 
 def published_ratio(rows: Iterable[Baseline], figure: Key, over: Key) -> PublishedRatio:
-    """The lowest ratio of two published figures; the lowest, because it has to hold on other machines.
+    """Return the lowest ratio of two published figures; the lowest, because it has to hold on other machines.
 
-    Both figures are of one machine, or if there is none, of two machines with the same GPU in one document, as Azure's
-    NC6 and NC12. Measured rows and other keys in `rows` are ignored.
+    Both figures are of one machine, or if no machine has both, of two machines with the same GPU in one document, as
+    Azure's NC6 and NC12. Measured rows and other keys in `rows` are ignored.
 
     Raises:
-        BaselineError: no document has both.
+        BaselineError: no document has both figures.
     """
     published = [row for row in rows if not row.is_measured]
     pairs = [
-        PublishedRatio(row, other)
-        for row in published
-        for other in published
-        if row.key == figure and other.key == over and (_document(row), row.gpu) == (_document(other), other.gpu)
+        PublishedRatio(a, b)
+        for a in published
+        for b in published
+        if a.key == figure and b.key == over and (_document(a), a.gpu) == (_document(b), b.gpu)
     ]
     ratios = [pair for pair in pairs if pair.figure.machine == pair.over.machine] or pairs
     if not ratios:
@@ -190,10 +190,10 @@ def _shown(ratio: float, published: PublishedRatio, topology: Topology) -> str:
 
 
 def _message(pairs: Sequence[tuple[float, float]], published: PublishedRatio, least: float, rerun: str) -> list[Line]:
-    """What a ratio below the documents' fails its test with.
+    """Return the lines of the error for a ratio below the documents'.
 
     Args:
-        pairs: measured images/s of the workload and of what it is divided by.
+        pairs: measured images/s of the numerator and the denominator.
         published: the documents' ratio.
         least: the ratio that would have passed.
         rerun: the command that measures the test again.
