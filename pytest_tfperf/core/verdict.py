@@ -166,7 +166,7 @@ class Reason(StrEnum):
     DISTURBED = auto()
     NOT_MEASURED = auto()
     OTHER_SIDE_LACKS = auto()
-    TOO_CLOSE = auto()
+    TOO_FEW = auto()
     NOT_FINITE = auto()
     OTHER_UNIT = auto()
     OTHER_PLACE = auto()
@@ -196,7 +196,7 @@ _WHY: Final = {
     Reason.DISTURBED: "every run was disturbed",
     Reason.NOT_MEASURED: "not measured",
     Reason.OTHER_SIDE_LACKS: "the other side does not give it",
-    Reason.TOO_CLOSE: "too close to the tolerance to decide",
+    Reason.TOO_FEW: "too few pairs to decide",
     Reason.NOT_FINITE: "it is not a finite number",
     Reason.OTHER_UNIT: "its baseline is in another unit",
     Reason.OTHER_PLACE: "the values are not of the same place in the output",
@@ -227,16 +227,18 @@ class Against(StrEnum):
     """A provisional baseline, where no row was recorded."""
 
     @classmethod
-    def of(cls, row: Baseline, *, is_floor: bool) -> Self:
-        """Return the kind of a row, by its provenance."""
+    def of(cls, row: Baseline | None, *, is_floor: bool) -> Self | None:
+        """Return the kind of a row, by its provenance; None without a row."""
+        if row is None:
+            return None
         if row.provenance is Provenance.PROVISIONAL:
             return cls.EARLIER_SESSIONS
         return cls.FLOOR if is_floor else cls.BASELINE
 
-    @property
-    def if_slower(self) -> Consequence:
-        """The effect of a confirmed slowdown: a provisional baseline, which nobody has reviewed, fails no test."""
-        return Consequence.WARNS if self is Against.EARLIER_SESSIONS else Consequence.FAILS
+
+def effect_of_slowdown(against: Against | None) -> Consequence:
+    """Return what a confirmed slowdown does: a provisional baseline, which nobody has reviewed, fails no test."""
+    return Consequence.WARNS if against is Against.EARLIER_SESSIONS else Consequence.FAILS
 
 
 class Want(StrEnum):
@@ -392,12 +394,12 @@ class Verdict:
     @property
     def against(self) -> Against | None:
         """The kind of its baseline; None without a baseline."""
-        return Against.of(self.baseline, is_floor=self.is_floor) if self.baseline else None
+        return Against.of(self.baseline, is_floor=self.is_floor)
 
     @property
     def if_slower(self) -> Consequence:
         """The effect of a confirmed slowdown on the test."""
-        return self.against.if_slower if self.against else Consequence.FAILS
+        return effect_of_slowdown(self.against)
 
     @property
     def compared_with(self) -> float | None:

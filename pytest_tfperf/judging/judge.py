@@ -320,7 +320,7 @@ class _Case:
     def decision(self) -> Decision:
         """Return the numbers that the verdict rests on, and the power of other numbers of runs or pairs."""
         runs, confirmation, scale = self.by_runs, self.confirmation, self.evidence.scale
-        counts = _PAIRS_SHOWN if isinstance(confirmation, PairsTest) else _RUNS_SHOWN
+        pairs, by_runs = (confirmation, None) if isinstance(confirmation, PairsTest) else (None, confirmation)
         within = mean_square(self.evidence.errors)
         return Decision(
             expected=self.expected,
@@ -330,10 +330,10 @@ class _Case:
             middle=scale.shown(confirmation.middle) if confirmation.changes else None,
             accepted=scale.shown_loss(confirmation.accepted),
             threshold=scale.shown_loss(self.threshold),
-            showing=None if isinstance(confirmation, PairsTest) else confirmation.showing(self.threshold),
-            showing_needed=None if isinstance(confirmation, PairsTest) else confirmation.needed(AGREEMENT),
-            evidence=confirmation.evidence if isinstance(confirmation, PairsTest) else None,
-            evidence_needed=confirmation.fails_at if isinstance(confirmation, PairsTest) else None,
+            showing=None if by_runs is None else by_runs.showing(self.threshold),
+            showing_needed=None if by_runs is None else by_runs.needed(AGREEMENT),
+            evidence=None if pairs is None else pairs.evidence,
+            evidence_needed=None if pairs is None else pairs.fails_at,
             last=confirmation.most,
             enough=confirmation.enough(MOST_COUNTED),
             deviations=StandardDeviations(
@@ -342,7 +342,7 @@ class _Case:
                 of_baseline=self.noise.between_runs * math.sqrt(self.learnt.runs_variance),
                 between_sessions=self.between_sessions,
             ),
-            powers=tuple(self.power(count) for count in counts),
+            powers=tuple(self.power(count) for count in (_PAIRS_SHOWN if pairs else _RUNS_SHOWN)),
         )
 
     def power(self, count: int) -> Power:

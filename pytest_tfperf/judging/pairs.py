@@ -113,7 +113,8 @@ class PairsTest:
             return Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(Want.PAIRS, count + 1)
         in_doubt = self.middle < -self.accepted and evidence >= math.log(_DOUBT * self.tests)
         if in_doubt or not may_pass or count < PAIRS_THAT_TELL:
-            return Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE, NOTHING
+            is_worse = self.middle < -self.accepted
+            return Outcome.INCONCLUSIVE, Reason.WITHIN_NOISE if is_worse else Reason.TOO_FEW, NOTHING
         return Outcome.PASS, self.good_reason, NOTHING
 
     @property

@@ -13,7 +13,7 @@ from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.past import EarlierMeasurement
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.topology import DeviceKind, Topology, gpu_model
-from pytest_tfperf.core.verdict import Against, Consequence, Noise, Tolerance
+from pytest_tfperf.core.verdict import Against, Consequence, Noise, Tolerance, effect_of_slowdown
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption, without_slow_runs
@@ -43,12 +43,12 @@ class Target:
     @property
     def against(self) -> Against | None:
         """The kind of the baseline; None without a baseline."""
-        return Against.of(self.baseline, is_floor=self.is_floor) if self.baseline else None
+        return Against.of(self.baseline, is_floor=self.is_floor)
 
     @property
     def if_slower(self) -> Consequence:
         """The consequence of a confirmed slowdown for the test."""
-        return self.against.if_slower if self.against else Consequence.FAILS
+        return effect_of_slowdown(self.against)
 
     @property
     def is_own_row(self) -> bool:

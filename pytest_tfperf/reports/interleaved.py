@@ -16,6 +16,7 @@ from pytest_tfperf.reports.invalid import (
     advice_on_interleaved,
     disturbance_fact,
     disturbed_pairs,
+    fallback_fact,
     invalid_interleaved,
 )
 from pytest_tfperf.reports.measurement_table import (
@@ -145,11 +146,7 @@ def why_of(b: Measurement) -> str:
     if not b.is_valid:
         return invalid_interleaved(b, b.other)
     why = f"{b.verdicts[0].why} in {counted(len(b.pairs), 'fresh pair')}"
-    return "; ".join(filter(None, (why, b.other.ended or "", _fallback(b.other))))
-
-
-def _fallback(a: MeasuredSide) -> str:
-    return f"alternating runs, because {a.fallback}" if a.fallback else ""
+    return "; ".join(filter(None, (why, b.other.ended or "", fallback_fact(b.other))))
 
 
 def _lines(b: Measurement, a: MeasuredSide, rerun: RerunCommand) -> Iterator[Line]:

@@ -35,8 +35,12 @@ def invalid_interleaved(b: Measurement, a: MeasuredSide) -> str:
         why = losses[0]
     else:
         why = disturbance_fact(disturbance) if disturbance else Verdict(reason=Reason.DISTURBED).why
-    fallback = f"alternating runs, because {a.fallback}" if a.fallback else ""
-    return "; ".join(filter(None, (f"{Outcome.INVALID}: {why}", fallback)))
+    return "; ".join(filter(None, (f"{Outcome.INVALID}: {why}", fallback_fact(a))))
+
+
+def fallback_fact(a: MeasuredSide) -> str:
+    """Why the runs of a pair alternated although windows can be interleaved; "" where that was not so."""
+    return f"alternating runs, because {a.fallback}" if a.fallback else ""
 
 
 def worded(error: InvalidMeasurement) -> MeasurementError:

@@ -105,6 +105,11 @@ def test_a_further_count_of_pairs_has_a_lower_threshold(changes: list[float], sc
     assert thresholds[-1] >= TWO_PERCENT
 
 
+@pytest.mark.parametrize(("change", "reason"), [(0.03, Reason.TOO_FEW), (-0.03, Reason.WITHIN_NOISE)])
+def test_pairs_that_end_too_soon_call_only_a_slower_side_slower(change: float, reason: Reason) -> None:
+    assert pairs_test([change], most=1).decided() == (Outcome.INCONCLUSIVE, reason, NOTHING)
+
+
 def test_before_the_first_pair_nothing_is_known_and_one_is_wanted() -> None:
     test = pairs_test([], known=MEASURED)
     assert test.decided() == (Outcome.INCONCLUSIVE, Reason.SUSPECTED, Wants(Want.PAIRS, 1))
