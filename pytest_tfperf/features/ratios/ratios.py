@@ -97,9 +97,10 @@ def _decided(measure: Measure, expected: float, accepted: float) -> tuple[Sequen
 
 def _passed(pairs: Sequence[tuple[float, float]], outcome: Outcome, least: float) -> MeasuredRatio:
     ratio = _middle(pairs)
-    is_in_doubt = outcome is Outcome.INCONCLUSIVE
+    if outcome is not Outcome.INCONCLUSIVE:
+        return MeasuredRatio(ratio)
     doubt = f"the ratio {ratio:.3f} is below {least:.3f}, but noise may explain it: {len(pairs)} pairs do not decide"
-    return MeasuredRatio(ratio, doubt if is_in_doubt else "")
+    return MeasuredRatio(ratio, f"{doubt}. Measure it again on a quieter machine")
 
 
 def require_limit(at_least: object) -> None:

@@ -160,7 +160,7 @@ def test_pairs_alternate_until_they_decide_and_a_doubt_is_a_warning(
 
     found = require_ratio(measure, 7.2, EIGHT, ONE, "pytest t.py::test_a")
     assert orders == [bool(index % 2) for index in range(len(orders))]
-    assert (len(orders) <= pairs, bool(found.warning)) == (True, warned)
+    assert (len(orders) <= pairs, "again on a quieter machine" in found.warning) == (True, warned)
 
 
 def test_a_ratio_below_a_limit_of_the_tests_own_names_the_limit() -> None:
