@@ -43,7 +43,7 @@ def within(one: Measurement, tolerance: Tolerance | None) -> Measurement:
 
 
 FAST, SLOW = found(Outcome.PASS, 1.0), found(Outcome.REGRESSED, 0.9)
-UNDECIDED = found(Outcome.INCONCLUSIVE, 0.93, reason=Reason.TOO_CLOSE)
+UNDECIDED = found(Outcome.INCONCLUSIVE, 0.93, reason=Reason.WITHIN_NOISE)
 DISTURBED = found(Outcome.INVALID, 0.5)
 DIED = Answer(faults={TEST: Fault(why="the program exited with status 1")})
 HUNG = Answer(faults={TEST: Fault(why="the program printed nothing for 60 s", may_pass=True)})
