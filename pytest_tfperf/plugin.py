@@ -147,9 +147,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Judge software and machine as a whole when all tests have run."""
-    result = yield
-    pytest_reports.report_session_verdicts(session)
+    """Show progress by the clock, and judge software and machine as a whole when all tests have run."""
+    with terminal.progress_by_the_clock(session.config.stash[SESSION]):
+        result = yield
+        pytest_reports.report_session_verdicts(session)
     return result
 
 

@@ -126,14 +126,14 @@ class RunEngine:
             memory = None
             if nodes == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also):
                 memory = opened.enter_context(ProcessMemory(program.pid, topology.devices.gpu_uuids))
-            self._observer.phase("first reading")
+            self._observer.phase("first reading" if command.reads.examples is None else "its whole run")
             windows = CommandWindows(
                 program,
                 command,
                 devices=topology.devices.count * nodes,
                 slowdown=side.slowdown,
                 also=plan.also,
-                phase=self._observer.phase,
+                notice=self._observer.notice,
             )
             windows.warm_up(plan)
             self._observer.phase("readings")

@@ -180,6 +180,9 @@ class Observer(WindowObserver, Protocol):
     def phase(self, name: str) -> None:
         """Note that a phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
 
+    def notice(self, text: str) -> None:
+        """Note what a user's command has been seen to do, while its first reading is late; called again and again."""
+
     def disturbed(self, disturbance: Disturbance) -> None:
         """Note that the run that has ended was disturbed."""
 

@@ -22,7 +22,7 @@ from pytest_tfperf.programs.output_reader import Patience, Reader
 from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.recent_rates import is_running_average
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
-from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
 
 WARMUP_READINGS = 1
@@ -30,6 +30,9 @@ WARMUP_READINGS = 1
 
 LOSS_READING = WARMUP_READINGS + MIN_WINDOWS_FOR_ERROR
 """The reading whose loss is judged where programs are ended early: each run has at least so many."""
+
+_POLL_SECONDS = 1.0
+_NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
 
 _LEAST, _MOST = 1e-12, 1e15  # a printed number outside this range is no rate, and no time of a step
 
@@ -43,7 +46,7 @@ class CommandWindows:
         devices: the number of devices that it runs on, over all nodes.
         slowdown: fraction of the throughput to take off on purpose.
         also: figures to read beside the throughput.
-        phase: called with a text for the user on what it waits for.
+        notice: called again and again with what it waits for, while the first reading is late.
         clock: returns the time in seconds.
     """
 
@@ -55,7 +58,7 @@ class CommandWindows:
         devices: int = 1,
         slowdown: float = 0.0,
         also: Sequence[Figure] = (),
-        phase: Callable[[str], None] = lambda _: None,
+        notice: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._program = program
@@ -68,7 +71,9 @@ class CommandWindows:
         self._first_at: float | None = None
         self._started_at = clock()
         self._aggregator = WindowAggregator(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
-        self._patience = Patience(clock(), command.reads.first_within, phase)
+        first_within = math.inf if command.reads.reads_to_the_end else None  # it may print its rate as its last line
+        self._patience = Patience(clock(), command.reads.first_within or first_within)
+        self._notice = notice
         self._windows = self._read() if command.reads.examples is None else self._whole_run(command.reads.examples)
         self._warmup: list[Window] = []
         self._advanced_at = clock()  # the time of the last reading that was no repetition
@@ -220,11 +225,14 @@ class CommandWindows:
         """
         program, splitter = self._program, LineSplitter()
         printed_at = read_at = -math.inf
-        while (data := program.read(self._advanced_at + program.silence_seconds - self._clock())) != b"":
+        while (data := program.read(min(_POLL_SECONDS, self._silence_left))) != b"":
             before, now = printed_at, self._clock()
-            if data is None or now - self._advanced_at > program.silence_seconds:
+            if self._silence_left <= 0:
                 printed, read = printed_at > self._advanced_at, read_at > self._advanced_at
                 raise self._silent(printed=printed, read=read)
+            if data is None:
+                self._require_reading(now, has_read=read_at > -math.inf)
+                continue
             # "\r12 images/s" and "\n12 images/s" are complete long before the next line ends them.
             end = LINE_END.match(data)
             if end and (readings := self._readings(splitter.feed(end[0]), "")):
@@ -233,11 +241,38 @@ class CommandWindows:
             readings = self._readings(splitter.feed(data[end.end() :] if end else data), splitter.unfinished)
             printed_at = now
             read_at = now if readings else read_at
-            if self._patience.is_over(now, len(data), self._reader.lines, has_read=read_at > -math.inf):
-                raise self._nothing(f"the program has printed for {self._patience.waited(now):.0f} s, and was ended")
+            self._patience.printed(now, len(data), lines=self._reader.lines)
+            self._require_reading(now, has_read=read_at > -math.inf)
             yield now, readings
         if last := self._readings([splitter.unfinished], ""):
             yield printed_at, last
+
+    @property
+    def _silence_left(self) -> float:
+        return self._advanced_at + self._program.silence_seconds - self._clock()
+
+    def _require_reading(self, now: float, *, has_read: bool) -> None:
+        """Say that the first reading is late, or give up on it."""
+        if has_read:
+            return
+        left = self._patience.left(now)
+        if left <= 0:
+            raise self._nothing(f"{self._printed(now)}, and was ended")
+        if now - self._started_at < _NOTICE_SECONDS:
+            return
+        seen = self._printed(now)
+        if self._reader.first_lines:
+            seen += f": {self._reader.nothing_read()}; {self._reader.next_step()}"
+        self._notice(f"{seen}; it is ended in {duration(min(left, self._silence_left))} without a reading")
+
+    def _printed(self, now: float) -> str:
+        """What the program has printed, before its first reading."""
+        silent = duration(self._patience.silent(now))
+        if not self._reader.lines:
+            return f"the program has printed nothing for {silent}"
+        if self._patience.has_paused(now):
+            return f"the program printed {counted(self._reader.lines, 'line')}, then nothing for {silent}"
+        return f"the program has printed for {self._patience.waited(now):.0f} s"
 
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
         readings = []

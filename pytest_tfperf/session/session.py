@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from pytest_tfperf.session.feature_hooks import features, first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue
@@ -58,6 +59,7 @@ class Session:
         left_out: the tests that there is no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
+        interrupted: the test that Ctrl-C or SIGTERM interrupted; "" for none.
         output_lines: lines on the files that features wrote or could not write.
     """
 
@@ -79,6 +81,7 @@ class Session:
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
+        self.interrupted = ""
         self.output_lines: list[str] = []
         self._began = time.monotonic()
         self.say: Callable[[str], None] = lambda _: None
@@ -250,6 +253,15 @@ class Session:
     @property
     def _failing(self) -> list[SessionVerdict]:
         return [verdict for verdict in self.verdicts if verdict.outcome is Outcome.REGRESSED]
+
+    @property
+    def newest_log(self) -> Path | None:
+        """The log that a worker or a program of this session wrote last; None without any."""
+        began = time.time() - self.elapsed_seconds
+        with suppress(OSError):  # another session may remove old ones
+            logs = [(path.stat().st_mtime, path) for path in (self.settings.dir / "logs").glob("worker-*.log")]
+            return max(((at, path) for at, path in logs if at >= began), default=(0.0, None))[1]
+        return None
 
     @property
     def measured_nothing(self) -> bool:

@@ -70,7 +70,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
     selection = session.selection
     if session.settings.collects_only:
         return summary.refused(selection.faulty, len(selection))
-    skipped = summary.skips(session.skipped) if skips else []
+    skipped = [*_interrupted(session), *(summary.skips(session.skipped) if skips else [])]
     if session.under_xdist:
         skipped.insert(0, summary.not_under_xdist(session.under_xdist))
     if not selection:
@@ -107,6 +107,14 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *session.remarks_of_features(in_brief=False),
         *skipped,
     ]
+
+
+def _interrupted(session: Session) -> list[str]:
+    """The test that was interrupted, and where to look for what it did."""
+    if not session.interrupted:
+        return []
+    log = session.newest_log
+    return [f"interrupted in {session.interrupted}{f': its log is {log}' if log else ''}"]
 
 
 def why_again(session: Session, test: str) -> str:

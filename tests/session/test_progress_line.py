@@ -46,6 +46,20 @@ def test_the_progress_vanishes(terminal: str) -> None:
     assert re.fullmatch(r"test_it\.py m\s+\[100%\]", line)
 
 
+def test_a_pipe_gets_lines_by_the_clock_while_a_program_is_silent(played: Project) -> None:
+    played.write("conftest.py", "from pytest_tfperf.reports import progress_line; progress_line.PLAIN_SECONDS = 1")
+    played.write(
+        "silent.py", "import time; time.sleep(3); [print('5 examples/s') or time.sleep(0.2) for _ in range(9)]"
+    )
+    played.tests("""
+        import sys
+
+        def test_it(throughput, on):
+            throughput.check_command([sys.executable, "silent.py"], name="silent", on=on, readings=3)
+    """)
+    assert "tfperf: test 1/1, test_it, run 1, first reading" in played.run().text
+
+
 def screen(text: str) -> list[str]:
     """The lines that are left: cursor saved, restored, line cleared to its end, carriage return; nothing else moves."""
     lines, column, saved = [""], 0, 0

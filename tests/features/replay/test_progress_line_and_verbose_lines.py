@@ -135,6 +135,57 @@ def test_a_pipe_gets_a_plain_line_every_30_seconds() -> None:
     ]
 
 
+def test_a_state_that_lasts_is_shown_by_the_clock() -> None:
+    terminal, plain = Terminal(), []
+    terminal.line.write, terminal.line.write_plain = None, plain.append
+    terminal.line.begin("run")
+    terminal.line.phase("compile")
+    for _ in range(65):
+        terminal.seconds += 1
+        terminal.line.tick()
+    assert plain == [f"tfperf: test_b[1], run 1, compile for {age}" for age in ("30 s", "1 min")]
+
+
+def test_a_state_that_lasts_shows_no_time_that_is_left_of_the_run() -> None:
+    terminal, plain = Terminal(), []
+    terminal.line.write, terminal.line.write_plain = None, plain.append
+    terminal.time(run_of(40))
+    terminal.seconds += 30
+    terminal.line.tick()
+    assert plain == ["tfperf: test_b[1], run 1, steps 40/100 for 30 s"]
+
+
+def test_a_terminal_shows_how_long_a_state_lasts() -> None:
+    terminal = Terminal()
+    terminal.line.begin("run")
+    terminal.line.phase("compile")
+    terminal.seconds = 42
+    terminal.line.tick()
+    assert terminal.written[-1] == f"{SAVE}  test_b[1]  run 1  compile ...  for 42 s{CLEAR}{RESTORE}"
+
+
+def test_what_the_user_should_know_stays_in_a_terminal_too_and_names_the_test() -> None:
+    terminal, plain = Terminal(40), []
+    terminal.line.write_plain = plain.append
+    terminal.line.begin("run")
+    terminal.line.phase("first reading")
+    for terminal.seconds in range(20, 35):
+        terminal.line.tick()
+        terminal.line.notice("the program has printed nothing for 30 s")
+    assert plain == ["tfperf: test_b[1], run 1, the program has printed nothing for 30 s"]
+
+
+def test_after_a_run_nothing_is_shown_by_the_clock() -> None:
+    terminal = Terminal()
+    terminal.line.begin("run")
+    terminal.line.phase("compile")
+    terminal.line.done()
+    shown = len(terminal.written)
+    terminal.seconds = 99
+    terminal.line.tick()
+    assert len(terminal.written) == shown
+
+
 def test_a_further_run_says_what_it_is_for() -> None:
     terminal = Terminal(200)
     terminal.line.why = "in doubt: 2 more runs at least"
