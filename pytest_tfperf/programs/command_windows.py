@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, TimedFrom
@@ -95,7 +96,7 @@ class CommandWindows:
             as `warm_up`, and if it ended before its throughput could be known.
         """
         windows: list[Window] = []
-        started = self._clock()
+        started, ended_by_time = self._clock(), False
         for window in self._windows:
             windows.append(window)
             observer.window(run := self._run(self._warmup, windows), plan)
@@ -104,6 +105,7 @@ class CommandWindows:
             spent = self._clock() - started >= plan.max_seconds
             if len(windows) >= plan.steps or (spent and len(windows) >= MIN_WINDOWS_FOR_ERROR):
                 if not self._figures.are_ahead:
+                    ended_by_time = len(windows) < plan.steps
                     break
             elif len(windows) % 10 == 0 and self._figures.are_complete and enough(in_steady_state(run)):
                 break
@@ -113,7 +115,7 @@ class CommandWindows:
             if not windows:  # better than none, although it contains start and compilation
                 warmup, windows = [], warmup
         self._require_recent_rates()
-        run = in_steady_state(self._run(warmup, windows))
+        run = in_steady_state(replace(self._run(warmup, windows), ended_by_time=ended_by_time))
         observer.ended(run)
         return run
 

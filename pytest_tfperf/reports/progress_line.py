@@ -261,7 +261,7 @@ def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
     speed = f"{rate(run.examples_per_step * steps(run) / seconds)} {run.unit}/s"
     if plan.until_end:  # their number is not known in advance
         return f"{what} {done}", speed, ""
-    left = seconds / done * max(plan.steps - done, 0)
+    left = min(seconds / done * max(plan.steps - done, 0), max(plan.max_seconds - seconds, 0.0))
     return f"{what} {done}/{plan.steps}", speed, f"{duration(left)} left"
 
 

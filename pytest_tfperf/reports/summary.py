@@ -33,6 +33,7 @@ def before(
     seconds: float,
     never_timed: int,
     *,
+    seconds_if_slow: float = 0.0,
     most_seconds: float = 0.0,
     recording: int = 0,
     controls: int = 0,
@@ -48,6 +49,7 @@ def before(
         tests: the number of throughput tests.
         seconds: the expected time.
         never_timed: the number of tests whose time the history does not know.
+        seconds_if_slow: the time that slow tests would take, where no test was ever timed here; 0 where it is known.
         most_seconds: the expected time where a test is in doubt, or where runs of a recording differ.
         recording: the number of fresh runs of each test under --update-baselines; 0 without it.
         controls: the number of other workloads that run beside these tests.
@@ -55,7 +57,9 @@ def before(
         against: further lines, about the other side.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
-    time = f"about {duration(seconds)}{unknown}{_at_most(seconds, most_seconds, is_recording=bool(recording))}"
+    if_slow = f" to {duration(seconds_if_slow)}" if seconds_if_slow > seconds else ""
+    most = _at_most(max(seconds, seconds_if_slow), most_seconds, is_recording=bool(recording))
+    time = f"about {duration(seconds)}{if_slow}{unknown}{most}"
     lines = [f"{machine}, {counted(tests, 'throughput test')}, {time}"]
     if recording:
         lines.append(f"recording baselines, {recording} fresh runs of each test, into {baselines}")

@@ -24,6 +24,7 @@ from pytest_tfperf.session.expected_time import (
     expected_seconds,
     known_seconds,
     most_seconds,
+    seconds_if_slow,
     seconds_left,
     seconds_of_controls,
     seconds_of_each_run,
@@ -47,6 +48,7 @@ def header(session: Session) -> list[str]:
         len(measuring.machine.runnable),
         math.fsum(each.values()) + of_controls,
         sum(test not in known for test in each),
+        seconds_if_slow=seconds_if_slow(session),
         most_seconds=most_seconds(session, each) + of_controls,
         recording=settings.runs if settings.update_baselines else 0,
         controls=CONTROLS if of_controls else 0,
@@ -99,6 +101,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *map(_warmed, session.measuring.engine.warm_up.done),
         *_missing_profiles(measurements),
         *_not_read(measurements),
+        *_ended_by_time(measurements),
         *_stragglers(measurements),
         *(
             f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
@@ -204,6 +207,19 @@ def _not_read(measurements: Sequence[Measurement]) -> list[str]:
     """Lines of users' programs that name a rate and were not read: silence could hide slow readings."""
     return [
         f"{m.test}: {notes[-1]}" for m in measurements if (notes := [run.not_read for run in m.runs if run.not_read])
+    ]
+
+
+def _ended_by_time(measurements: Sequence[Measurement]) -> list[str]:
+    """Tests whose runs ended by time: fewer windows are known less precisely."""
+    windows = {m.test: len(run.windows) for m in measurements for run in m.runs if run.ended_by_time}
+    if not windows:
+        return []
+    least = min(windows, key=windows.__getitem__)
+    return [
+        f"{counted(len(windows), 'test')} ended by time, before all steps: {least} after "
+        f"{counted(windows[least], 'window')}. Where its interval is too wide, give steps= (readings=) in the test, or "
+        "-o tfperf_max_time=SECONDS"
     ]
 
 

@@ -56,7 +56,12 @@ def test_reading_stops_when_enough_is_known_which_is_asked_every_ten_readings() 
 
 
 def test_timing_ends_after_the_longest_time() -> None:
-    assert len(measured(lines(100), Plan(steps=90, warmup_steps=1, max_seconds=5)).windows) == 5
+    run = measured(lines(100), Plan(steps=90, warmup_steps=1, max_seconds=5))
+    assert (len(run.windows), run.ended_by_time) == (5, True)
+
+
+def test_a_program_that_printed_all_readings_did_not_end_by_time() -> None:
+    assert not measured(lines(100), Plan(steps=5, warmup_steps=1, max_seconds=5)).ended_by_time
 
 
 def test_a_counter_is_timed_by_when_its_lines_arrive() -> None:

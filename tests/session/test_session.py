@@ -135,7 +135,17 @@ def announced(made: Session) -> str:
 
 
 def test_a_first_session_is_guessed(tmp_path: Path) -> None:
-    assert announced(session(tmp_path)) == "about 25 s (3 never timed here)"
+    assert announced(session(tmp_path)) == "about 25 s to 6 min (3 never timed here)"
+
+
+def test_a_first_recording_is_guessed(tmp_path: Path) -> None:
+    made = session(tmp_path, update_baselines=Update.ALL)
+    assert announced(made) == "about 2 min 5 s to 30 min (3 never timed here), up to 1 h 0 min if runs differ"
+
+
+def test_before_any_test_was_timed_no_time_is_left(tmp_path: Path) -> None:
+    made, known = session(tmp_path / "new"), timed(tmp_path / "known")
+    assert (seconds_left(made), seconds_left(known) > 0) == (0.0, True)
 
 
 def test_tests_that_were_never_timed_count_as_much_as_others_and_likely_confirmations_are_added(tmp_path: Path) -> None:
@@ -325,6 +335,18 @@ def test_a_baseline_whose_profile_failed_is_named_at_the_end(
     made = session(tmp_path, update_baselines=Update.ALL)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", recording=NOTHING, profile=profile))
     assert [line for line in closing(made, skips=False) if "profile" in line] == said
+
+
+def test_tests_that_ended_by_time_are_counted_at_the_end_with_the_fewest_windows(tmp_path: Path) -> None:
+    made = session(tmp_path)
+    slow = replace(run_at(10.0), ended_by_time=True)
+    slower = replace(slow, windows=slow.windows[:3])
+    for test, runs in (("a", [run_at(10.0)]), ("b", [slow]), ("c", [slow, slower])):
+        made.queue.keep(test, 0, measurement(test=test, runs=tuple(runs)))
+    assert [line for line in map(str, closing(made, skips=False)) if "ended by time" in line] == [
+        "2 tests ended by time, before all steps: c after 3 windows. Where its interval is too wide, give steps= "
+        "(readings=) in the test, or -o tfperf_max_time=SECONDS"
+    ]
 
 
 STRAGGLER = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="nodeb", slower=1.6))

@@ -14,7 +14,7 @@ from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.run import Plan, Run, Window
 from pytest_tfperf.core.throughput import window_statistics
 from pytest_tfperf.features.replay.tf_cnn_log import parse
-from pytest_tfperf.reports.progress_line import ProgressLine
+from pytest_tfperf.reports.progress_line import ProgressLine, progress
 
 BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, 0.61, cores=2)
 
@@ -153,6 +153,12 @@ def test_a_state_that_lasts_shows_no_time_that_is_left_of_the_run() -> None:
     terminal.seconds += 30
     terminal.line.tick()
     assert plain == ["tfperf: test_b[1], run 1, steps 40/100 for 30 s"]
+
+
+def test_a_run_that_ends_by_time_has_no_more_left_than_that() -> None:
+    plan = Plan(steps=100, max_seconds=30)
+    assert progress(run_of(40), plan)[2] == "6 s left"
+    assert progress(Run(tuple(Window(1, 6.0) for _ in range(3)), examples_per_step=64), plan)[2] == "12 s left"
 
 
 def test_a_terminal_shows_how_long_a_state_lasts() -> None:
