@@ -271,7 +271,8 @@ class CommandWindows:
         """What the program has printed, before its first reading."""
         silent = duration(self._patience.silent(now))
         if not self._reader.lines:
-            return f"the program has printed nothing for {silent}"
+            begun = "begun a line, then printed" if self._patience.has_output else "printed"
+            return f"the program has {begun} nothing for {silent}"
         if self._patience.has_paused(now):
             return f"the program printed {counted(self._reader.lines, 'line')}, then nothing for {silent}"
         return f"the program has printed for {self._patience.waited(now):.0f} s"

@@ -290,6 +290,9 @@ class Patience:
         now: when the program was started, in seconds.
         first_within: seconds from the first line in which a reading is expected; None for 40 s if it goes on printing,
             and two minutes if it falls silent.
+
+    Attributes:
+        has_output: the program has printed something, if only the beginning of a line.
     """
 
     def __init__(self, now: float, first_within: float | None) -> None:
@@ -298,10 +301,11 @@ class Patience:
         self._first_at: float | None = None
         self._bursts = 0
         self._is_buffered = False
+        self.has_output = False
 
     def printed(self, now: float, size: int, *, lines: int) -> None:
         """Note that the program has just printed `size` bytes; in all `lines` lines."""
-        since, self._printed_at = now - self._printed_at, now
+        since, self._printed_at, self.has_output = now - self._printed_at, now, True
         self._is_buffered |= since > _SILENCE and size >= _BUFFER
         if self._first_at is None and lines:
             self._first_at = now
