@@ -162,7 +162,8 @@ def small_cnn():
 BASELINES = """# Baselines
 
 One CSV for each machine, written by `pytest {tests} --update-baselines` on that machine. Commit them: a change is then
-reviewed as a diff of rows. `tfperf baselines list` shows what is here.
+reviewed as a diff of rows. `tfperf baselines list` shows what is here. Where two branches recorded, git may not merge
+their files: `tfperf baselines merge` does.
 """
 
 # The history, and the pages of `tfperf report` and of docs/history.md's `--tfperf-html=report.html`.
