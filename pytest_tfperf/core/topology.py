@@ -446,7 +446,9 @@ class Topology:
         notes = "".join(f" ({note})" for note in self.notes)
         needs = f"needs {n} {'GPU' if n == 1 else 'equal GPUs'}, and this machine has"
         if not self.gpus:
-            return NotEnoughDevices(f"{needs} none: {self.why_no_gpus or 'the reason is not known'}{notes}", wanted)
+            on_cpus = "" if self.driver_fault else "A test without the mark `gpu` takes CPUs here"
+            why = self.why_no_gpus or "the reason is not known"
+            return NotEnoughDevices(f"{needs} none: {why}{notes}", wanted, next_step=on_cpus)
         more = "`tfperf topology` shows them"
         if any(gpu.mig for gpu in self.gpus):
             more = "A process can use only one MIG device; turn MIG off to train on several GPUs"

@@ -38,9 +38,11 @@ class ThisMachine:
         return replace(here, most_nodes=nodes.most_nodes, node_link=nodes.link)
 
     def topology_for(self, *, cpu: bool, gpu: bool) -> Topology:
-        """The devices for a test with these marks: CPUs where it is marked `cpu` and GPUs don't serve it."""
+        """The devices for a test with these marks: those that its mark names; with both or neither what there is."""
         machine, name = self.topology, self._settings.machine
-        if cpu and not (gpu and machine.gpus):
+        # A driver that fails must not turn a test of GPUs into one of CPUs.
+        has_no_gpu = not machine.gpus and not machine.driver_fault
+        if has_no_gpu if cpu == gpu else cpu:
             return replace(machine.on_cpu(), machine_name=f"{name}-cpu" if name and machine.gpus else name)
         return machine.split() if self._settings.split_gpu and machine.gpus else machine
 

@@ -72,6 +72,35 @@ def test_tests_that_lack_gpus_or_data_or_are_faulty_are_left_out(
     assert [test.id for test in found] == runnable
 
 
+CPUS, GPUS = {"cpu": True, "gpu": False}, {"cpu": False, "gpu": True}
+BOTH, NEITHER = {"cpu": True, "gpu": True}, {"cpu": False, "gpu": False}
+FAILING = replace(NO_GPU, driver_fault=True)
+
+
+@pytest.mark.parametrize(
+    ("marks", "machine", "on_cpus"),
+    [
+        (CPUS, load("dgx1-p100"), True),
+        (CPUS, FAILING, True),
+        *((marks, load("dgx1-p100"), False) for marks in (GPUS, BOTH, NEITHER)),
+        (GPUS, NO_GPU, False),
+        *((marks, NO_GPU, True) for marks in (BOTH, NEITHER)),
+        *((marks, FAILING, False) for marks in (BOTH, NEITHER)),
+    ],
+    ids=[
+        *("cpu beside GPUs", "cpu beside a driver that fails"),
+        *(f"{marks} beside GPUs" for marks in ("gpu", "both", "neither")),
+        *("gpu without a GPU", "both without a GPU", "neither without a GPU"),
+        *(f"{marks} beside a driver that fails" for marks in ("both", "neither")),
+    ],
+)
+def test_the_marks_decide_between_cpus_and_gpus_and_without_one_the_machine_does(
+    marks: dict[str, bool], machine: Topology, on_cpus: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_found(monkeypatch, machine)
+    assert session(tmp_path).measuring.machine.topology_for(**marks).on_cpus == on_cpus
+
+
 # When a skip is an error
 
 
