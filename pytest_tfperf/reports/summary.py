@@ -257,7 +257,13 @@ _Published = tuple[Measurement, Baseline]
 
 
 def unrecorded(
-    group: UnrecordedTests, measurements: Sequence[Measurement], *, baselines: str, command: str, seconds: float
+    group: UnrecordedTests,
+    measurements: Sequence[Measurement],
+    *,
+    baselines: str,
+    command: str,
+    seconds: float,
+    measured_before: int = 0,
 ) -> list[Line]:
     """Return the paragraph about tests without a recorded baseline.
 
@@ -269,9 +275,10 @@ def unrecorded(
         baselines: the folder of the baselines, as it is shown.
         command: the command that records them.
         seconds: the time that this command will take.
+        measured_before: how many of the tests that were not judged an earlier session measured.
     """
     return [
-        Line(_fact(group, baselines)),
+        Line(_fact(group, baselines, measured_before)),
         *_noise_lines(group),
         *_documents(measurements),
         *_detectable(group),
@@ -285,9 +292,12 @@ def required(group: UnrecordedTests, *, baselines: str) -> str:
     return f"{group.tests} without a baseline: record them with --update-baselines, then commit {baselines}"
 
 
-def _fact(group: UnrecordedTests, baselines: str) -> str:
+def _fact(group: UnrecordedTests, baselines: str, measured_before: int) -> str:
     rest = group.tests - group.judged
     why = "no earlier session here gives a provisional baseline"
+    if measured_before:
+        was = "1 was" if measured_before == 1 else f"{measured_before} were"
+        why += f" ({was} measured before: `tfperf explain TEST` says why that does not count)"
     parts = [f"{rest} measured and not judged, because {why}"] if rest else []
     if group.judged:
         parts.append(f"{group.judged} judged against earlier sessions here (provisional), which warn and never fail")

@@ -229,9 +229,11 @@ def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> Sequen
         return []
     if settings.require_baseline:
         return [required(facts, baselines=settings.shown_baselines)]
+    timed = session.measuring.earlier.seconds
     return unrecorded(
         facts,
         measurements,
+        measured_before=sum(m.test in timed for m in measurements if m.outcome is Outcome.NO_BASELINE),
         baselines=settings.shown_baselines,
         command=settings.rerun.recording,
         seconds=settings.runs * math.fsum(seconds_of_each_run(session).values()),
