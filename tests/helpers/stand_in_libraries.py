@@ -20,16 +20,30 @@ _LIBRARIES = {"libnvidia-ml.so.1": "nvml.c", "libcuda.so.1": "cuda.c"}
 NvmlScenario = Callable[..., Path]
 
 
+BuildLibrary = Callable[[Path, Path], None]
+
+
 @pytest.fixture(scope="session")
-def driver_libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the libraries; for LD_LIBRARY_PATH."""
+def build_library() -> BuildLibrary:
+    """Compiles a C file into a shared library, whose name the file's name is."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
-        pytest.skip("there is no C compiler (cc, gcc or clang) to build the stand-ins for the driver's libraries")
+        pytest.skip("there is no C compiler (cc, gcc or clang) to build the stand-ins for NVIDIA's libraries")
+
+    def build(source: Path, library: Path) -> None:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        options = ["-std=gnu11", "-shared", "-fPIC", f"-Wl,-soname,{library.name}", "-x", "c"]
+        subprocess.run([compiler, *options, "-o", library, source], check=True)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def driver_libraries(build_library: BuildLibrary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the driver's libraries; for LD_LIBRARY_PATH."""
     folder = tmp_path_factory.mktemp("driver")
     for name, source in _LIBRARIES.items():
-        command = [compiler, "-std=gnu11", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", folder / name]
-        subprocess.run([*command, _SOURCES / source], check=True)
+        build_library(_SOURCES / source, folder / name)
     return folder
 
 
