@@ -38,6 +38,16 @@ _HINTS = (
         "nvidia-cudnn-cu12",
     ),
     (
+        # CUDA's runtime, also in PyTorch's errors.
+        r"CUDA driver version is insufficient",
+        "The NVIDIA driver is older than the installed CUDA libraries: CUDA 12 needs R525 or newer, CUDA 13 R580",
+    ),
+    (
+        # cuDNN from 9.11 on has none for GPUs before Turing, such as P100 and V100.
+        r"no kernel image is available|cudaErrorNoKernelImageForDevice|CUDNN_STATUS_\w*ARCH_MISMATCH",
+        "A CUDA library has no code for this GPU: `tfperf doctor` says whether it is cuDNN",
+    ),
+    (
         r"uncorrectable ECC|ECC_UNCORRECTABLE|fallen off the bus|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH",
         "The GPU or its driver is at fault: sudo dmesg | grep -i xid, and nvidia-smi -q -d ECC, say more",
     ),

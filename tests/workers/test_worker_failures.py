@@ -77,6 +77,8 @@ HOLDS = "nvidia-smi shows which"
 MODE = "-q -d COMPUTE"
 SHM = "--shm-size=1g --ulimit memlock=-1"
 XLA = "leave xla and jit_compile out"
+DRIVER = "CUDA 12 needs R525 or newer"
+NO_CODE = "has no code for this GPU"
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,12 @@ XLA = "leave xla and jit_compile out"
         ("cudaSetDevice() on GPU:0 failed. Status: out of memory", HOLDS),
         ("cudaSetDevice() on GPU:0 failed. Status: all CUDA-capable devices are busy or unavailable", MODE),
         ("CUDA-capable device(s) is/are busy or unavailable", MODE),
+        (
+            "cudaSetDevice() on GPU:0 failed. Status: CUDA driver version is insufficient for CUDA runtime version",
+            DRIVER,
+        ),
+        ("cudnnConvolutionForward: no kernel image is available for execution on the device", NO_CODE),
+        ("CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH in tensorflow/stream_executor/cuda/cuda_dnn.cc", NO_CODE),
         ("No BLAS support for stream", HOLDS),
         ("No DNN support in stream.", HOLDS),
         ("NCCL operation ncclAllReduce failed: unhandled cuda error", HOLDS),
@@ -97,7 +105,9 @@ XLA = "leave xla and jit_compile out"
 def test_a_known_cause_is_named_whether_the_worker_raised_or_died(tmp_path: Path, text: str, said: str | None) -> None:
     of_gpu = failures(tmp_path, f"{text}\n", on_cpus=False)
     for found in (of_gpu.raised(error(text), "steps"), of_gpu.died(-signal.SIGABRT, "steps")):
-        assert [cause for cause in (HOLDS, MODE, SHM, XLA) if cause in found.fact] == ([said] if said else [])
+        assert [cause for cause in (HOLDS, MODE, SHM, XLA, DRIVER, NO_CODE) if cause in found.fact] == (
+            [said] if said else []
+        )
 
 
 @pytest.mark.parametrize(
@@ -119,6 +129,7 @@ TOO_FEW = error("TensorFlow sees 0 GPU(s), and 1 are needed", ours=True, type="N
     [
         pytest.param(TOO_FEW, MeasurementError, id="no GPU"),
         pytest.param(error("CUDNN_STATUS_NOT_INITIALIZED"), MeasurementError, id="cuDNN"),
+        pytest.param(error("CUDA driver version is insufficient for CUDA runtime"), MeasurementError, id="driver"),
         pytest.param(
             error("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error"), MeasurementError, id="memory error"
         ),
