@@ -125,8 +125,8 @@ def _require_gpus(devices: Devices, needed: int, seen: int) -> None:
     built_for = ", ".join(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", [])) or "no GPU"
     raise NotEnoughDevices(
         f"TensorFlow {tf.__version__} sees {seen} GPU(s), and {needed} are needed ({', '.join(devices.gpu_uuids)})",
-        next_step=f"It was built for {built_for}, and ignores older GPUs without an error. `tfperf doctor` says whether "
-        "it is built for CUDA, and whether the driver or a CUDA library is missing or too old",
+        next_step=f"It was built for {built_for}, and ignores older GPUs without an error. `tfperf doctor` says "
+        "whether it is built for CUDA, and whether the driver or a CUDA library is missing or too old",
     )
 
 
