@@ -123,20 +123,20 @@ def handles_of(nvml: Any, uuids: Iterable[str]) -> Mapping[str, Any]:
 
 
 def read_gpus(
-    nvml: Any, handles: Mapping[str, Any], other_process: Callable[[int], str] | None
+    nvml: Any, handles: Mapping[str, Any], other_process: Callable[[int], str | None] | None
 ) -> tuple[GpuTelemetry, ...]:
     """The state of each GPU or MIG device; a fact that the driver does not report is None.
 
     Args:
         nvml: pynvml, initialised; None where there is no driver, so that no fact is known.
         handles: of the GPUs and MIG devices, by `handles_of`.
-        other_process: returns the name of a process; "" if it is ours or gone. None where NVML's pids can't be looked
-            up (`nvml.gives_our_pids`): then other processes are not known.
+        other_process: returns the name of a process; "" if it is ours, None if there is no such process. None instead
+            of it where NVML's pids can't be looked up (`nvml.gives_our_pids`): then other processes are not known.
     """
     return tuple(_read(nvml, uuid, handle, other_process) for uuid, handle in handles.items())
 
 
-def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str] | None) -> GpuTelemetry:
+def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str | None] | None) -> GpuTelemetry:
     if handle is None:
         return GpuTelemetry(uuid=uuid)
     mig = uuid.startswith("MIG-")
@@ -144,6 +144,9 @@ def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str]
     milliwatts = ask(nvml, "nvmlDeviceGetPowerUsage", gpu)
     limit_milliwatts = ask(nvml, "nvmlDeviceGetEnforcedPowerLimit", gpu)
     rates = ask(nvml, "nvmlDeviceGetUtilizationRates", gpu)
+    pids = _computing(nvml, handle)
+    others = None if pids is None or other_process is None else _other_processes(nvml, handle, pids, other_process)
+    of_all = _computing(nvml, gpu) if mig and others is not None else None
     return GpuTelemetry(
         uuid=uuid,
         temperature_celsius_max=ask(nvml, "nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
@@ -152,7 +155,9 @@ def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str]
         power_limit_watts_max=None if limit_milliwatts is None else round(limit_milliwatts / 1000),
         utilisation_fraction_mean=None if rates is None else rates.gpu / 100,
         throttled_fractions=_throttles(nvml, gpu),
-        other_processes=None if other_process is None else _other_processes(nvml, handle, other_process),
+        other_processes=others,
+        processes_max=None if pids is None else len(pids),
+        neighbours_max=None if of_all is None or pids is None else len(of_all - pids),
     )
 
 
@@ -163,19 +168,28 @@ def _throttles(nvml: Any, gpu: Any) -> Mapping[str, float] | None:
     return None if bits is None else {reason.value: 1.0 for i, reason in enumerate(Throttle) if bits & 1 << i}
 
 
-def _other_processes(nvml: Any, handle: Any, other_process: Callable[[int], str]) -> Mapping[str, float] | None:
-    """Other processes that compute on the GPU, without graphics (a desktop) and MPS' server.
-
-    The server computes for its clients, which NVML lists separately.
-    """
+def _computing(nvml: Any, handle: Any) -> set[int] | None:
+    """The processes that compute on a GPU or MIG device, without graphics (a desktop); None without a list of them."""
     computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if computing is None:  # drivers before R510 know the second version of the function
         computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
     if computing is None:
         return None
     clients = ask(nvml, "nvmlDeviceGetMPSComputeRunningProcesses", handle) or []
-    named = {pid: other_process(pid) for pid in {entry.pid for entry in [*computing, *clients]}}
+    return {entry.pid for entry in [*computing, *clients]}
+
+
+def _other_processes(
+    nvml: Any, handle: Any, pids: Collection[int], other_process: Callable[[int], str | None]
+) -> Mapping[str, float] | None:
+    """Other processes' shares of the GPU, without MPS' server: it computes for its clients, which NVML lists, too.
+
+    None where none is found, but not all pids could be looked up: they may be of another namespace after all.
+    """
+    named = {pid: other_process(pid) for pid in pids}
     others = {pid: name for pid, name in named.items() if name and not name.startswith(_MPS)}
+    if not others and None in named.values():
+        return None
     shares = _shares(nvml, handle) if others else None
     return {name: 1.0 if shares is None else shares.get(pid, 0.0) for pid, name in others.items()}
 

@@ -26,7 +26,7 @@ _LIMITS = DisturbanceLimits()
 def gpu_findings(
     root: Path = ROOT,
     nvml: Any = None,
-    other_process: Callable[[int], str] | None = process_name,
+    other_process: Callable[[int], str | None] | None = process_name,
     environ: Mapping[str, str] = os.environ,
     find_tensorflow: Callable[[], Installed | None] = lambda: None,
     settle_seconds: float = 1.5,
@@ -36,7 +36,8 @@ def gpu_findings(
     Args:
         root: the folder above sys and dev.
         nvml: pynvml or a stand-in; None imports pynvml.
-        other_process: returns the name of a process; "" where it can't be seen. None where NVML's pids are not valid.
+        other_process: returns the name of a process; None for one that is gone, and instead of it where NVML's pids are
+            not valid.
         environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter; CUDA_CACHE_PATH and HOME lead to
             the driver's compiled code.
         find_tensorflow: called where there are GPUs; returns None where TensorFlow is not installed.
@@ -70,20 +71,16 @@ def gpu_findings(
 
 
 def _states(
-    nvml: Any, uuids: Sequence[str], other_process: Callable[[int], str] | None, settle_seconds: float
+    nvml: Any, uuids: Sequence[str], other_process: Callable[[int], str | None] | None, settle_seconds: float
 ) -> Sequence[GpuTelemetry]:
     """The state of a GPU, or of its MIG devices."""
     handles = handles_of(nvml, uuids)
     states = read_gpus(nvml, handles, other_process)
-    if any(map(_is_in_use_unseen, states)):
+    if any(now.use_by_unknown > _LIMITS.gpu_utilisation_fraction for now in states):
         # Without persistence mode this query wakes it, and it seems to be in use for a moment.
         time.sleep(settle_seconds)
         states = read_gpus(nvml, handles, other_process)
     return states
-
-
-def _is_in_use_unseen(now: GpuTelemetry) -> bool:
-    return now.other_processes is None and (now.utilisation_fraction_mean or 0.0) > _LIMITS.gpu_utilisation_fraction
 
 
 def _of_card(nvml: Any, card: Card, states: Sequence[GpuTelemetry]) -> Iterator[Finding]:
@@ -152,16 +149,18 @@ def _clocks(nvml: Any, handle: Any, index: int, now: GpuTelemetry) -> Iterator[F
 
 
 def _processes(index: int, now: GpuTelemetry) -> Iterator[Finding]:
-    if _is_in_use_unseen(now):
-        used = (now.utilisation_fraction_mean or 0.0) * 100
-        fact = f"GPU {index}: {used:.0f} % in use, by processes that can't be seen here"
+    if now.use_by_unknown > _LIMITS.gpu_utilisation_fraction:
+        fact = f"GPU {index}: {now.use_by_unknown * 100:.0f} % in use, by processes that can't be seen here"
         fix = "look from the host (nvidia-smi), or start the container with docker run --pid=host"
         yield Finding(Check.GPU_PROCESSES, Level.UNFIT, fact, fix)
         return
     if now.other_processes is None:
-        fact = (
-            f"GPU {index}: not known; NVML gives the host's process ids, and a container has its own without --pid=host"
+        why = (
+            "this driver has no list of them"
+            if now.processes_max is None
+            else "NVML gives the host's process ids, and a container has its own without --pid=host"
         )
+        fact = f"GPU {index}: not known; {why}. A GPU in use before a run counts as shared"
         yield Finding(Check.GPU_PROCESSES, Level.UNKNOWN, fact)
         return
     if not now.other_processes:

@@ -283,6 +283,12 @@ def test_processes_are_unknown_in_a_container_but_not_their_use_of_a_gpu(
     assert (found.level, said in found.fact) == (level, True)
 
 
+def test_a_driver_without_a_list_of_processes_is_not_called_a_container() -> None:
+    without = {"GetComputeRunningProcesses": None, "GetComputeRunningProcesses_v2": None}
+    (found,) = [one for one in gpus(**without, now=Now(utilisation=0)) if one.subject is Check.GPU_PROCESSES]
+    assert (found.level, "this driver has no list of them" in found.fact) == (Level.UNKNOWN, True)
+
+
 def test_a_gpu_that_seems_to_be_in_use_only_while_it_wakes_is_not_in_use() -> None:
     looks = iter([100, 0])
     rates = {"nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=next(looks))}
