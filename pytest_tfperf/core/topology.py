@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
@@ -270,6 +270,7 @@ class Topology:
         why_no_gpus: the reason why there are no GPUs.
         driver_fault: whether the reason is an installed driver that fails.
         notes: hidden, lost or unusable GPUs.
+        lost: the notes on GPUs that the driver counts and that no longer answer.
         gpu_key: the GPU part of the machine's key, where `gpus` are not all of the machine's.
         machine_name: replaces the key (`--tfperf-machine`).
     """
@@ -286,6 +287,7 @@ class Topology:
     why_no_gpus: str = ""
     driver_fault: bool = False
     notes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     gpu_key: str = ""
     machine_name: str = ""
 
@@ -403,6 +405,19 @@ class Topology:
         if not indices:
             return replace(shown, why_no_gpus=why)
         return replace(shown, notes=(*self.notes, why) if why else self.notes)
+
+    def named_as_whole(self, is_known: Callable[[str], bool]) -> Topology:
+        """Return it with the key from before it lost GPUs, so that its tests on one GPU keep their baselines.
+
+        Which GPUs were lost, and how they were linked, is not known. So the key is the one that is known, of those
+        that another GPU like the others gives; the key stays if there is none, or more than one.
+        """
+        host = host_part(self.host.cpu_model, self.host.usable_cores)
+        names = [gpu.name for gpu in self.gpus]
+        links = ["", "nvlink", *(kind.lower() for kind in LinkKind)]
+        parts = {gpu_part([*names, *[name] * len(self.lost)], link) for name in names for link in links}
+        known = [part for part in sorted(parts) if is_known(joined([part, host]))]
+        return replace(self, gpu_key=known[0]) if len(known) == 1 else self
 
     def describe(self) -> str:
         """Describe it shortly: "8x Tesla P100-SXM2-16GB", "2 of 2 cores of AMD EPYC", "2 nodes, each with ..."."""

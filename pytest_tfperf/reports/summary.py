@@ -11,6 +11,7 @@ from itertools import combinations
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
+from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line
@@ -98,6 +99,12 @@ def refused(faults: Mapping[str, Sequence[TfperfError]], tests: int, *, in_brief
     for text, (first, *others) in grouped.items():
         lines.append(f"  {first}{f' and {len(others)} more' if others else ''}: {text}")
     return lines
+
+
+def lost_gpus(machine: Topology) -> list[str]:
+    """Return the line on GPUs that no longer answer; nothing without any."""
+    judged = f"Tests on the others are judged by the baselines of {machine.machine} (others: --tfperf-machine=NAME)"
+    return [". ".join([*machine.lost, judged])] if machine.lost else []
 
 
 def skips(reasons: Mapping[str, int]) -> list[str]:

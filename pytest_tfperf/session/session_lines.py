@@ -57,7 +57,8 @@ def header(session: Session) -> list[str]:
         inject_slowdown=settings.inject_slowdown,
         against=other.announcement if (other := measuring.launchers.other_side) else (),
     )
-    said = [f"tfperf: {line}" for line in session.remarks_of_features(in_brief=True)]
+    lost = summary.lost_gpus(measuring.machine.topology)
+    said = [f"tfperf: {line}" for line in [*lost, *session.remarks_of_features(in_brief=True)]]
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
@@ -107,6 +108,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
             f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
             for test, why in session.measuring.judge.reference_failures
         ),
+        *summary.lost_gpus(session.measuring.machine.topology),
         *session.remarks_of_features(in_brief=False),
         *skipped,
     ]

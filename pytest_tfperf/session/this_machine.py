@@ -25,6 +25,7 @@ class ThisMachine:
     """
 
     def __init__(self, context: SessionContext, nodes: Nodes | None) -> None:
+        self._context = context
         self._settings = context.settings
         self._selection = context.selection
         self._nodes = nodes
@@ -32,10 +33,19 @@ class ThisMachine:
     @cached_property
     def topology(self) -> Topology:
         """The machine, discovered once."""
-        here, nodes = replace(discover(), machine_name=self._settings.machine), self._nodes
+        here, nodes = replace(discover(is_known=self._is_known), machine_name=self._settings.machine), self._nodes
         if nodes is None:
             return replace(here, most_nodes=MOST_LOCAL_NODES, node_link=LOCAL_LINK)
         return replace(here, most_nodes=nodes.most_nodes, node_link=nodes.link)
+
+    def _is_known(self, machine: str) -> bool:
+        """Whether this machine has baselines, committed or of earlier sessions."""
+        context = self._context
+        if machine in context.baselines.machines():
+            return True
+        with context.noting_history_faults():
+            return any(context.history.earlier_measurements(machine, before=context.id, most=1))
+        return False
 
     def topology_for(self, *, cpu: bool, gpu: bool) -> Topology:
         """The devices for a test with these marks: those that its mark names; with both or neither what there is."""

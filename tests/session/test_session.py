@@ -42,7 +42,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_found(monkeypatch: pytest.MonkeyPatch, topology: Topology) -> None:
-    monkeypatch.setattr("pytest_tfperf.session.this_machine.discover", lambda: topology)
+    monkeypatch.setattr("pytest_tfperf.session.this_machine.discover", lambda **_: topology)
 
 
 def session(folder: Path, **settings: Any) -> Session:

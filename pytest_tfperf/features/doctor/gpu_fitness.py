@@ -49,7 +49,7 @@ def gpu_findings(
     try:
         with session(nvml, root) as opened:
             version = ask(opened, "nvmlSystemGetDriverVersion") or "unknown"
-            cards, notes = read_cards(opened, root)
+            cards, notes, _ = read_cards(opened, root)
             findings = [Finding(Check.DRIVER, Level.UNFIT, note, "nvidia-smi -q") for note in notes]
             findings = findings or [Finding(Check.DRIVER, Level.OK, f"version {version}, {counted(len(cards), 'GPU')}")]
             visible = visible_gpus(cards, environ)
