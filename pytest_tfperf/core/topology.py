@@ -63,6 +63,8 @@ class Gpu:
         numa_node: the nearest node of the host's memory.
         cpu_affinity: the nearest CPUs of the host, "0-19,40-59".
         mig_profile: "1g.18gb" on a MIG device.
+        cuda_index: its index in CUDA_VISIBLE_DEVICES under CUDA_DEVICE_ORDER=PCI_BUS_ID; None where only the UUID is
+            sure to name it: with a GPU in MIG mode, or a lost one, on the machine.
     """
 
     index: int
@@ -80,6 +82,7 @@ class Gpu:
     numa_node: int | None = None
     cpu_affinity: str | None = None
     mig_profile: str | None = None
+    cuda_index: int | None = None
 
     @property
     def mig(self) -> bool:
@@ -222,12 +225,14 @@ class Devices:
         kind: CPU or GPU.
         count: logical devices (replicas) per node; 0 until `Topology.take` sets it.
         gpu_uuids: the physical GPUs to make visible, in this order; empty on CPUs.
+        gpu_indices: their `Gpu.cuda_index`; empty where one has none.
         split: whether one physical GPU is split into `count` logical GPUs.
     """
 
     kind: DeviceKind
     count: int
     gpu_uuids: tuple[str, ...] = ()
+    gpu_indices: tuple[int, ...] = ()
     split: bool = False
 
 
@@ -371,8 +376,7 @@ class Topology:
         chosen = best_linked(self.gpus, self.links, groups, n)
         if chosen is None:
             raise self._too_few(n, wanted=n)
-        uuids = tuple(self.gpus[i].uuid for i in chosen)
-        return self._only(chosen, Devices(kind=DeviceKind.GPU, count=n, gpu_uuids=uuids))
+        return self._only(chosen, self._gpus_taken(chosen, n))
 
     def _take_parts(self, n: int) -> Topology:
         """Return GPUs for several processes of this machine, each of which stands for a node."""
@@ -396,8 +400,7 @@ class Topology:
         chosen = best_linked(self.gpus, self.links, self._groups(), 1)
         if chosen is None:
             raise self._too_few(1)
-        uuids = tuple(self.gpus[i].uuid for i in chosen)
-        return self._only(chosen, Devices(kind=DeviceKind.GPU, count=0, gpu_uuids=uuids, split=True))
+        return self._only(chosen, replace(self._gpus_taken(chosen, 0), split=True))
 
     def showing(self, indices: Sequence[int], why: str = "") -> Topology:
         """Return only these GPUs, in this order, with the whole machine's key; `why` says why the others are hidden."""
@@ -441,6 +444,16 @@ class Topology:
     @property
     def _gpu_key(self) -> str:
         return self.gpu_key or gpu_part([gpu.name for gpu in self.gpus], link_class(self.links))
+
+    def _gpus_taken(self, chosen: Sequence[int], count: int) -> Devices:
+        gpus = [self.gpus[i] for i in chosen]
+        indices = tuple(gpu.cuda_index for gpu in gpus if gpu.cuda_index is not None)
+        return Devices(
+            kind=DeviceKind.GPU,
+            count=count,
+            gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+            gpu_indices=indices if len(indices) == len(gpus) else (),
+        )
 
     def _only(self, indices: Sequence[int], devices: Devices | None) -> Topology:
         return replace(

@@ -121,6 +121,10 @@ def read_cards(nvml: Any, root: Path) -> tuple[list[Card], list[str], list[str]]
             create = "create one (`nvidia-smi mig -cgi ... -C`) or turn MIG off"
             notes.append(f"GPU {index} is in MIG mode without a MIG device: {create}")
         cards.append(Card(handle, gpu, usable))
+    if not lost and all(card.usable == (card.gpu,) for card in cards):
+        # NVML has them in the order of the PCI bus; CUDA sees no GPU that it has no permission for.
+        numbered = [replace(card.gpu, cuda_index=number) for number, card in enumerate(cards)]
+        cards = [Card(card.handle, gpu, (gpu,)) for card, gpu in zip(cards, numbered, strict=True)]
     return cards, notes, lost
 
 

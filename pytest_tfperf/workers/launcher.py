@@ -74,6 +74,17 @@ def gpus_shown(devices: Devices) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": "-1"} if devices.kind is DeviceKind.CPU else {}
 
 
+def gpus_of_program(devices: Devices) -> dict[str, str]:
+    """As `gpus_shown`, for a program on this machine: by index where possible.
+
+    DeepSpeed, vLLM and others call int() on each entry (microsoft/DeepSpeed#5278, vllm-project/vllm#13815).
+    """
+    if not devices.gpu_indices:
+        return gpus_shown(devices)
+    indices = ",".join(map(str, devices.gpu_indices))
+    return {"CUDA_VISIBLE_DEVICES": indices, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
 class Launcher(Protocol):
     """Starts workers of one kind; a session has one for each Python."""
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_tfperf
-from pytest_tfperf.errors import FunctionMissing, Hung, MeasurementError, OutOfMemory, UserCodeFailed
+from pytest_tfperf.errors import DeviceFailed, FunctionMissing, Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import plain
 from pytest_tfperf.workers.failures import Failures, describe_exit, first_line, last_lines, read_end, user_frames
 
@@ -128,12 +128,12 @@ TOO_FEW = error("TensorFlow sees 0 GPU(s), and 1 are needed", ours=True, type="N
     ("sent", "kind"),
     [
         pytest.param(TOO_FEW, MeasurementError, id="no GPU"),
-        pytest.param(error("CUDNN_STATUS_NOT_INITIALIZED"), MeasurementError, id="cuDNN"),
-        pytest.param(error("CUDA driver version is insufficient for CUDA runtime"), MeasurementError, id="driver"),
-        pytest.param(
-            error("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error"), MeasurementError, id="memory error"
-        ),
-        pytest.param(error("CUDA_ERROR_INVALID_PTX", hint=". Is the GPU newer"), MeasurementError, id="no code"),
+        pytest.param(error("CUDNN_STATUS_NOT_INITIALIZED"), DeviceFailed, id="cuDNN"),
+        pytest.param(error("CUDA driver version is insufficient for CUDA runtime"), DeviceFailed, id="driver"),
+        pytest.param(error("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error"), DeviceFailed, id="memory error"),
+        pytest.param(error("CUDA_ERROR_INVALID_PTX", hint=". Is the GPU newer"), DeviceFailed, id="no code"),
+        pytest.param(error("CUDNN_STATUS_EXECUTION_FAILED"), DeviceFailed, id="a status of cuDNN"),
+        pytest.param(error("failed: CUDA_ERROR_ILLEGAL_ADDRESS"), DeviceFailed, id="a status of CUDA"),
         pytest.param(error("No DNN in stream: out of memory", out_of_memory=True), OutOfMemory, id="memory"),
         pytest.param(error("no such function", ours=True, missing=True), FunctionMissing, id="missing"),
         pytest.param(error("shapes do not fit"), UserCodeFailed, id="user"),
