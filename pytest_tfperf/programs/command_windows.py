@@ -198,6 +198,8 @@ class CommandWindows:
     def _require_recent_rates(self) -> None:
         """Refuse rates that disagree with the clock, or look like averages unless the user says what they are."""
         printed, per_step = self._aggregator, self._command.counted_per_step
+        with self._failures():
+            printed.require_means_of_equal_work()
         if self._command.reads.rate_is is None and is_running_average(printed.rates, printed.units_per_step):
             raise self._program.failure(
                 "its rates look like averages since the first one, which hide most of a change",
@@ -316,7 +318,9 @@ class CommandWindows:
             return self._program.failure("it printed nothing at all", "let it print its rate to stdout or stderr")
         if self._reader.saw_steps:
             return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
-        step = f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows what each line is read as"
+        step = (
+            f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows what each line is read as, and what reads it"
+        )
         step += self._patience.buffering
         return self._program.failure(f"{fact}: {self._reader.nothing_read()}", step, *self._first_lines())
 

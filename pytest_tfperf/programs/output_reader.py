@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
 from pytest_tfperf.programs.formats import FORMATS, FormatLines
-from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_field
+from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_fields
 from pytest_tfperf.programs.progress_lines import Bars, KerasLines, looks_like_progress
 from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable, counters_in, shown, step_in
 from pytest_tfperf.programs.series import FirstSeries, form_of
-from pytest_tfperf.programs.unit_lines import StepLines, UnitLines
+from pytest_tfperf.programs.unit_lines import StepLines, UnitLines, counts_steps
 
 SHOWN_LINES = 5
 _MOST_UNREAD_SHARE = 0.1
@@ -231,10 +231,12 @@ class Reader:
 
     def _search_another_unit(self, line: str) -> None:
         """Note the unit, or the field of a JSON line, in which this line has a rate."""
-        self._rate_field = self._rate_field or rate_field(line)
+        self._rate_field = self._rate_field or next(iter(rate_fields(line)), "")
         if self._rate_field or self._others is None or self.lines > _MOST_SEARCHED:
             return
-        for unit in {mention["unit"] for mention in _ANY_UNIT.finditer(line)} - {self._command.unit}:
+        for unit in dict.fromkeys(mention["unit"] for mention in _ANY_UNIT.finditer(line)):
+            if unit == self._command.unit or counts_steps(unit):
+                continue
             if unit not in self._others:
                 self._others[unit] = Reader(replace(self._command, unit=unit), self._devices, searches=False)
             reader = self._others[unit]
