@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 from pytest_tfperf.core.command import STEPS, RateIs, Reads
 from pytest_tfperf.programs.own_formats import json_object, rate_fields
 from pytest_tfperf.programs.reading import number_in
+from pytest_tfperf.programs.recent_rates import is_running_average
 from pytest_tfperf.programs.unit_lines import AVERAGES, NO_RATES
 
 _MOST_LINES = 2000
@@ -53,6 +54,8 @@ _RATE_WORDS = {
     "tps": "tokens",
     **dict.fromkeys(("sps", "ips", "qps", "throughput", "speed"), "examples"),
 }
+_MORE_NUMBERS_BEHIND = re.compile(r"[\s/;,|]{1,4}\d|\s?(?:-|\.\.|\u2013|to)\s?\d|\s?(?:\u00b1|\+)")
+_EVALUATION = re.compile(r"eval|valid|val$|test|predict|infer")
 _COUNTED_BEHIND = re.compile(rf"\s(?P<word>{'|'.join(_OTHER_WORDS)})s?\b(?!\s?(?:/|per\b))", re.IGNORECASE)
 _RATE_BEHIND = re.compile(rf"\s?(?P<word>{'|'.join(_RATE_WORDS)})\b", re.IGNORECASE)
 _COUNTED_IN_NAME = re.compile(r"([a-z]{2,20})s?_?(?:per_|/)s", re.IGNORECASE)
@@ -104,6 +107,10 @@ class _Column:
         return not self.words
 
     @property
+    def is_of_evaluation(self) -> bool:
+        return any(_EVALUATION.match(word) for word in self.words)
+
+    @property
     def word(self) -> str:
         return self.words[-1] if self.words else ""
 
@@ -134,7 +141,9 @@ def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
         printed: when each line came, in seconds, and the line.
     """
     lines = [(at, line[:_MOST_OF_A_LINE]) for at, line in printed[-_MOST_LINES:] if not _OTHER_WORK.search(line)]
-    columns = [column for column in _columns(lines) if len(column.texts) >= _LEAST_LINES]
+    columns = [
+        column for column in _columns(lines) if len(column.texts) >= _LEAST_LINES and not column.is_of_evaluation
+    ]
     header = _header([line for _, line in lines])
     counters = [(counted, column) for column in columns if (counted := _counted(column, header))]
     for counted, column in sorted(counters, key=lambda each: (each[0] != "step", -len(each[1].texts))):
@@ -152,12 +161,13 @@ def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:
 
 
 def _rates(reads: Reads, unit: str, values: Sequence[float]) -> Iterator[Proposal]:
-    """The rates as recent ones where they are steady, and as averages: those that drift may be averages."""
+    """The rates, if it is plain whether they are recent: those that drift may be averages."""
     third = max(1, len(values) // 3)
     first, last = statistics.median(values[:third]), statistics.median(values[-third:])
-    if _STEADY[0] * first < last < _STEADY[1] * first:
+    if min(values) > 0 and is_running_average(values):
+        yield Proposal(replace(reads, rate_is=RateIs.AVERAGE), unit)
+    elif _STEADY[0] * first < last < _STEADY[1] * first:
         yield Proposal(reads, unit)
-    yield Proposal(replace(reads, rate_is=RateIs.AVERAGE), unit)
 
 
 def _columns(lines: Sequence[tuple[float, str]]) -> Iterator[_Column]:
@@ -250,6 +260,9 @@ def _counted(column: _Column, header: str) -> str:
 
 
 def _rate_name(column: _Column) -> str:
+    """The word that names the rate; "" if it is none, or not plain."""
+    if _MORE_NUMBERS_BEHIND.match(column.behind):
+        return ""
     if behind := _RATE_BEHIND.match(column.behind):
         return behind["word"]
     if _TIME_BEHIND.match(column.behind) or _OTHER_UNIT_BEHIND.match(column.behind):

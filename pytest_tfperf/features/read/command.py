@@ -186,24 +186,17 @@ def _is_described(command: Command) -> bool:
 
 def _advice(read: _Read, printed: Printed, given: argparse.Namespace) -> list[str]:
     """The next step where nothing is read: what would read it, as tried on this very output."""
-    ways = (
-        []
-        if _is_described(read.command)
-        else tried(read.command, printed, read.devices, unit_is_given=given.unit is not None)
-    )
-    if ways:
+    if read.refusal is not None:
+        return []  # it has its own next step
+    if not _is_described(read.command) and (
+        ways := tried(read.command, printed, read.devices, unit_is_given=given.unit is not None)
+    ):
         return [
             "  next    give what reads it; each of these commands was tried on what it printed",
             *(text for way in ways for text in ("", _command_line(way, given), f"    {_worded(way)}")),
         ]
-    if read.refusal is not None:
-        return []
-    waits = (
-        ""
-        if printed.is_whole
-        else f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
-    )
-    return [f"  next    {read.reader.next_step()}{waits}"]
+    longer = f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
+    return [f"  next    {read.reader.next_step()}{'' if printed.is_whole else longer}"]
 
 
 def _command_line(way: Tried, given: argparse.Namespace) -> str:

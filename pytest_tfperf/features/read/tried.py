@@ -39,14 +39,15 @@ def tried(command: Command, printed: Printed, devices: int, *, unit_is_given: bo
 def _that_read(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> Iterator[Tried]:
     kept = set()
     for proposal in islice(proposals(printed.lines()), _MOST_TRIED):
+        if proposal.counts in kept:
+            continue
         way = _command(command, proposal, unit_is_given=unit_is_given)
         # To its end, because some programs print a few lines in the seconds of a trial.
         to_the_end = replace(way, reads=replace(way.reads, until_end=True))
         with suppress(MeasurementError):
             result = measure(to_the_end, printed, devices)
-            if proposal.counts not in kept:
-                kept.add(proposal.counts)
-                yield Tried(way, proposal.counts, result)
+            kept.add(proposal.counts)
+            yield Tried(way, proposal.counts, result)
 
 
 def _command(command: Command, proposal: Proposal, *, unit_is_given: bool) -> Command:
