@@ -3,9 +3,9 @@
     python -m tools.gpu_architectures            # what changed in constraints.txt, written to tests/data/gpu_code.json
     python -m tools.gpu_architectures FILE...    # what wheels and libraries have, printed
 
-For each `nvidia-*-cu12` that constraints.txt pins and the file does not know in that version, it downloads the wheel and
-scans the libraries in it: 3 GB and two minutes for all of them, nothing where the file is complete. A test holds that
-the file is complete, and that all packages have code for the GPUs for which TensorFlow is built.
+For each `nvidia-*-cu12` that constraints.txt pins and the file does not know in that version, it downloads the wheel
+and scans the libraries in it: 3 GB and two minutes for all of them, nothing where the file is complete. A test holds
+that the file is complete, and that all packages have code for the GPUs for which TensorFlow is built.
 
 A library holds its code for GPUs in fat binaries: a header, and entries for one compute capability each, of PTX, which
 a driver compiles for later GPUs, or of finished code (SASS). NVIDIA does not document the format; the offsets are those

@@ -319,7 +319,7 @@ class CommandWindows:
         if self._reader.saw_steps:
             return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
         step = (
-            f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows what each line is read as, and what reads it"
+            f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows how each line is read"
         )
         step += self._patience.buffering
         return self._program.failure(f"{fact}: {self._reader.nothing_read()}", step, *self._first_lines())
