@@ -150,6 +150,11 @@ def wholes_of(ids: Collection[str]) -> Select[Any]:
     return select(_M.id, as_it_is(_M.whole)).where(_M.id.in_(ids))
 
 
+def test_of(id: object) -> Select[Any]:
+    """Select test and session of a measurement."""
+    return select(_M.test, _M.session).where(_M.id == id)
+
+
 def as_result(row: Iterable[Any], figure: Figure | None = None) -> PastResult:
     """Make a PastResult from a row of `results`, or of `figure_results` without the figure's name.
 
