@@ -109,6 +109,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
             for test, why in session.measuring.judge.reference_failures
         ),
         *summary.lost_gpus(session.measuring.machine.topology),
+        *(f"ranks: {refusal}" for refusal in (session.nodes.refusals if session.nodes else ())),
         *session.remarks_of_features(in_brief=False),
         *skipped,
     ]

@@ -130,6 +130,10 @@ class Nodes(Protocol):
     def launcher(self, local: Launcher, interpreter: Interpreter) -> Launcher:
         """A launcher that starts jobs on several nodes under a Python, and all other jobs by `local`."""
 
+    @property
+    def refusals(self) -> Sequence[str]:
+        """What called in a rank's place and was refused: each reason, with the number of calls."""
+
     def close(self) -> None:
         """Stop waiting for ranks."""
 
