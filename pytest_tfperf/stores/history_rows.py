@@ -126,12 +126,15 @@ def utc(when: str) -> str:
     return moment(when).astimezone(UTC).isoformat(timespec="seconds")
 
 
-def unpacked(whole: bytes, row: str) -> Any:
-    """Return the JSON that a row keeps.
+def unpacked(whole: bytes | None, row: str) -> Any:
+    """Return the JSON that a row keeps; None stands for one that is too long to be read.
 
     Raises:
         TfperfError: it is damaged; names `row`.
     """
+    if whole is None:
+        most = bounded_decoding.MOST_ZIPPED_BYTES / 2**20
+        raise TfperfError(f"{row} is damaged: it has more than {most:g} MiB, compressed")
     try:
         return bounded_decoding.from_json(bounded_decoding.unzipped(whole))
     except (TypeError, ValueError) as error:

@@ -71,7 +71,16 @@ COMMANDS = (
 
 BOMB = zlib.compress(b'{"runs": [' + b"[]," * 400_000 + b"[]]}")
 HUGE = zlib.compress(b" " * (bounded_decoding.MOST_BYTES + 1))
-DAMAGED = [b"x", "x", b"", zlib.compress(b"{}"), zlib.compress(b"[" * 100_000), BOMB, HUGE]
+DAMAGED = [
+    b"x",
+    "x",
+    b"",
+    zlib.compress(b"{}"),
+    zlib.compress(b"[" * 100_000),
+    BOMB,
+    HUGE,
+    bytes(bounded_decoding.MOST_ZIPPED_BYTES + 1),
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
