@@ -578,6 +578,9 @@ def _throughput(log_rates: Sequence[float]) -> Throughput:
         low=middle,
         high=middle,
         runs=_values(log_rates),
+        mean_examples_per_sec=middle,
+        uncertainty=0.0,
+        jitter=0.0,
         steps=100 * len(log_rates),
         examples_per_step=1,
     )

@@ -63,6 +63,9 @@ class Throughput:
         low, high: 95 % confidence interval. For a single run it covers within-run noise only; for several runs also the
             differences between them.
         runs: the value of each run, in order.
+        mean_examples_per_sec, uncertainty, jitter: as tf_cnn_benchmarks defines them, but over windows where it has
+            steps (scripts/tf_cnn_benchmarks, `log_fn`): images / mean seconds, std(speeds) / sqrt(n),
+            1.4826 * MAD(speeds).
         steps: the number of timed steps in all runs.
         examples_per_step: batch size times replicas, in units.
         unit: as in `Run`.
@@ -75,6 +78,9 @@ class Throughput:
     low: float
     high: float
     runs: tuple[RunValue, ...]
+    mean_examples_per_sec: float
+    uncertainty: float
+    jitter: float
     steps: int
     examples_per_step: int
     unit: str = "images"
@@ -100,11 +106,15 @@ def summarise(runs: Sequence[Run]) -> Throughput:
     half = _half_interval(values)
     windows = [(w, run.examples_per_step) for run in runs for w in run.windows]
     loss = worst_loss(w.loss for w, _ in windows)
+    mean, uncertainty, jitter = window_statistics([w for w, _ in windows], windows[0][1])
     return Throughput(
         examples_per_sec=math.exp(centre),
         low=math.exp(centre - half),
         high=math.exp(centre + half),
         runs=values,
+        mean_examples_per_sec=mean,
+        uncertainty=uncertainty,
+        jitter=jitter,
         steps=sum(w.steps for w, _ in windows),
         examples_per_step=windows[0][1],
         unit=runs[0].unit,
@@ -171,10 +181,7 @@ def robust_mean(values: Sequence[float]) -> tuple[float, float]:
 
 
 def window_statistics(windows: Sequence[Window], examples_per_step: int) -> tuple[float, float, float]:
-    """Return mean rate, uncertainty and jitter as tf_cnn_benchmarks defines them, with windows in place of steps.
-
-    They are images / mean seconds, std(speeds) / sqrt(n) and 1.4826 * MAD(speeds) (its `log_fn`).
-    """
+    """Return mean rate, uncertainty and jitter by tf_cnn_benchmarks' formulas, with windows in place of steps."""
     speeds = [examples_per_step * w.steps / w.seconds for w in windows]
     mean = examples_per_step * sum(w.steps for w in windows) / sum(w.seconds for w in windows)
     return mean, statistics.pstdev(speeds) / math.sqrt(len(speeds)), scatter(speeds)

@@ -52,6 +52,9 @@ def throughput(*examples_per_sec: float, error: float = 0.001, **more: Any) -> T
         "low": centre * 0.995,
         "high": centre * 1.005,
         "runs": runs,
+        "mean_examples_per_sec": centre,
+        "uncertainty": 1.5,
+        "jitter": 2.5,
         "steps": 100 * len(runs),
         "examples_per_step": 64,
     }
