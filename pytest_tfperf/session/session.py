@@ -256,11 +256,13 @@ class Session:
 
     @property
     def newest_log(self) -> Path | None:
-        """The log that a worker or a program of this session wrote last; None without any."""
+        """The log that a worker or a program of this session wrote last, or the fork server's; None without any."""
         began = time.time() - self.elapsed_seconds
-        with suppress(OSError):  # another session may remove old ones
-            logs = [(path.stat().st_mtime, path) for path in (self.settings.dir / "logs").glob("worker-*.log")]
-            return max(((at, path) for at, path in logs if at >= began), default=(0.0, None))[1]
+        for kind in ("worker", "server"):
+            with suppress(OSError):  # another session may remove old ones
+                logs = {path: path.stat().st_mtime for path in (self.settings.dir / "logs").glob(f"{kind}-*.log")}
+                if recent := [path for path, written in logs.items() if written >= began]:
+                    return max(recent, key=logs.__getitem__)
         return None
 
     @property

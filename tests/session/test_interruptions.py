@@ -113,7 +113,8 @@ def test_no_fresh_worker_is_left(played_project: Project) -> None:
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL], ids=lambda by: by.name)
 def test_no_server_is_left_that_imports_tensorflow(project: Project, by: signal.Signals) -> None:
-    interrupted(project, by, when=".tfperf/logs/server-*.log")
+    finished = interrupted(project, by, when=".tfperf/logs/server-*.log")
+    assert by is signal.SIGKILL or re.search(r"interrupted in \S+: its log is \S+/server-", finished.text)
     assert wait_for(lambda: not project.processes()), project.processes()
 
 
