@@ -318,9 +318,7 @@ class CommandWindows:
             return self._program.failure("it printed nothing at all", "let it print its rate to stdout or stderr")
         if self._reader.saw_steps:
             return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
-        step = (
-            f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows how each line is read"
-        )
+        step = f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows how each line is read"
         step += self._patience.buffering
         return self._program.failure(f"{fact}: {self._reader.nothing_read()}", step, *self._first_lines())
 
