@@ -16,7 +16,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.reports.table import Columns, paragraphs, table
 from pytest_tfperf.revisions.lock import unrepeatable
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -74,7 +74,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show_json(plain(machines))
     else:
-        show("\n".join(machine_table(machines, width())) or f"no baselines in {arguments.baselines}/")
+        show(*machine_table(machines, width()) or [f"no baselines in {arguments.baselines}/"])
     return EXIT_GREEN
 
 
@@ -99,7 +99,7 @@ def _stale(arguments: argparse.Namespace) -> int:
     else:
         unknown = [f"{name}: the history has no session of this machine" for name, keys in measured.items() if not keys]
         lines = stale_table(stale, width()) or [f"none of {len(wanted)} measured rows is out of date"]
-        show("\n".join([*lines, "", *unknown] if unknown else lines))
+        show(*paragraphs(lines, unknown))
     return EXIT_GREEN
 
 

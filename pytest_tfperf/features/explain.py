@@ -26,7 +26,7 @@ from pytest_tfperf.reports.figures import figure_fact, figure_lines, figures_to_
 from pytest_tfperf.reports.measurement_table import measurement_json, outcome
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
-from pytest_tfperf.reports.table import Columns, aligned, shown_names, table
+from pytest_tfperf.reports.table import Columns, aligned, paragraphs, shown_names, table
 
 _MOST_NAMED: Final = 10
 
@@ -66,7 +66,8 @@ def _run(arguments: argparse.Namespace) -> int:
         # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
         show_json([measurement_json(m) for m in measurements])
     else:
-        show("\n\n\n".join("\n".join(rendered(explained(m), width())) for m in measurements))
+        texts = (rendered(explained(m), width()) for m in measurements)
+        show(*paragraphs(*texts, gap=2))
     return EXIT_GREEN
 
 
@@ -93,9 +94,9 @@ def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tu
             "`tfperf history --csv` lists sessions and tests"
         )
     if len(tests) > 1:
-        more = f"\n  and {len(tests) - _MOST_NAMED} more" if len(tests) > _MOST_NAMED else ""
-        names = "".join(f"\n  {test}" for test in tests[:_MOST_NAMED])
-        raise TfperfError(f"{text!r} is a part of {len(tests)} tests; give more of the id:{names}{more}")
+        more = [f"  and {len(tests) - _MOST_NAMED} more"] if len(tests) > _MOST_NAMED else []
+        names = [f"  {test}" for test in tests[:_MOST_NAMED]]
+        raise TfperfError(f"{text!r} is a part of {len(tests)} tests; give more of the id:", *names, *more)
     return tests[0], matches[-1].session
 
 

@@ -182,7 +182,7 @@ class ProgressLine:
             state,
             session_left or left,
         )
-        self.write_plain(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}")
+        self.write_plain(one_line(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}"))
 
     def _session(self) -> tuple[str, str]:
         """Return "3/15" and "1 min 20 s left"; "" where unknown."""
