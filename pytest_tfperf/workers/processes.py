@@ -182,7 +182,8 @@ class ForkServer:
 
     def _gone(self, seconds: float = 5.0) -> MeasurementError:
         status = self.process.exit_status(seconds)  # its connection closes before it has ended
-        fact = f"the fork server {'does not answer and was killed' if status is None else describe_exit(status)}"
+        silent = f"did not answer for {self._silence_seconds:g} s and was killed"
+        fact = f"the fork server {silent if status is None else describe_exit(status)}"
         log = read_end(self._log)
         return MeasurementError(
             f"{fact}; the end of its log ({self._log}):",

@@ -231,7 +231,7 @@ def test_a_server_that_is_stopped_while_it_starts_is_killed(
     """It held a session for five minutes."""
     monkeypatch.setattr(processes, "_LEAST_ANSWER_SECONDS", 1.0)
     script = f"{call}\nopen('pid', 'w').write(str(os.getpid()))\nos.kill(os.getpid(), signal.SIGSTOP)"
-    with pytest.raises(MeasurementError, match="the fork server does not answer and was killed"):
+    with pytest.raises(MeasurementError, match="the fork server did not answer for 1 s and was killed"):
         workers.server(fake_python(Path(), script), silence_seconds=1.0)
     assert not runs(int(Path("pid").read_text()))
 
