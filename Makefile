@@ -19,6 +19,15 @@ $(error $(NVIDIACTL) exists, but nvidia-smi shows no GPU: see what `nvidia-smi` 
 endif
 endif
 endif
+# Its 3 GB of CUDA libraries would be useless beside a TensorFlow for CPUs.
+MACHINE := $(shell uname -m)
+ifneq ($(filter-out 0,$(GPU)),)
+ifneq ($(MACHINE),x86_64)
+$(error PyPI has no TensorFlow for GPUs on $(MACHINE): measure the CPU with `make $(or $(MAKECMDGOALS),perf) GPU=0`, or \
+  install pytest-tfperf beside a build for GPUs, such as the TensorFlow of NVIDIA's container, and run \
+  `pytest perf_tests -m gpu`)
+endif
+endif
 $(info make: measuring $(if $(filter-out 0,$(GPU)),$(GPU) NVIDIA GPU(s),the CPU: no NVIDIA GPU is used))
 endif
 EXTRA := $(if $(filter-out 0,$(GPU)),gpu,tensorflow)

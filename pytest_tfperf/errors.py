@@ -123,6 +123,10 @@ class OutOfMemory(MeasurementError):
     """A worker ran out of memory: its devices', the host's, or the part that a limit leaves."""
 
 
+class DeviceFailed(MeasurementError):
+    """A GPU, its driver or one of its libraries failed; no side of a comparison is to blame."""
+
+
 class UserCodeFailed(MeasurementError):
     """The user's own model, pipeline or program raised or ended badly; the machine is not to blame."""
 

@@ -124,7 +124,10 @@ def input_pipeline(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def gpu_topology(request: pytest.FixtureRequest) -> Topology:
-    """The machine; `gpu_topology.take(n)` picks n devices: GPUs, or virtual CPU devices in tests marked `cpu`."""
+    """The machine; `gpu_topology.take(n)` picks n devices: GPUs, or virtual CPU devices.
+
+    A test marked `gpu` takes GPUs, one marked `cpu` CPUs; with both marks or neither GPUs where there are any.
+    """
     marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
     return request.config.stash[SESSION].measuring.machine.topology_for(**marks)
 
@@ -147,9 +150,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Judge software and machine as a whole when all tests have run."""
-    result = yield
-    pytest_reports.report_session_verdicts(session)
+    """Show progress by the clock, and judge software and machine as a whole when all tests have run."""
+    with terminal.progress_by_the_clock(session.config.stash[SESSION]):
+        result = yield
+        pytest_reports.report_session_verdicts(session)
     return result
 
 

@@ -8,8 +8,18 @@ from hypothesis import HealthCheck, Phase, settings
 
 from tests.helpers.expected import same_texts
 from tests.helpers.projects import played, played_project, project, shared
+from tests.helpers.stand_in_libraries import build_library, driver_libraries, nvml_scenario
 
-__all__ = ["played", "played_project", "project", "same_texts", "shared"]
+__all__ = [
+    "build_library",
+    "driver_libraries",
+    "nvml_scenario",
+    "played",
+    "played_project",
+    "project",
+    "same_texts",
+    "shared",
+]
 
 # A session that a test starts is no worker of the xdist that runs the test; pytest-benchmark would take it for one.
 os.environ.pop("PYTEST_XDIST_WORKER", None)

@@ -19,6 +19,7 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.errors import (
+    DeviceFailed,
     FailsHereOnly,
     FailsThere,
     FunctionMissing,
@@ -179,7 +180,8 @@ def _take_pairs(
             is_first = not (pairs or discarded)
             if is_of_commits and is_first and source.failed_side == "a" and isinstance(error, UserCodeFailed):
                 raise _lacking(error) from error
-            if is_of_commits and source.failed_side == "b" and source.only_b_fails():
+            is_of_code = not isinstance(error, DeviceFailed)
+            if is_of_commits and is_of_code and source.failed_side == "b" and source.only_b_fails():
                 raise FailsHereOnly(f"fails here only, and not at the base: {error.headline}", *error.below) from error
             raise
         discarded += bad

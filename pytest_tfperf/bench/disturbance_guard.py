@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry, Throttle
-from pytest_tfperf.hardware.nvml import gives_our_pids
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.judging.validity import busiest, disturbance_in
 
-# NVML averages a GPU's use over up to a second, so the first look may still see our own last worker.
-_LOOKS = (0.15, 1.5)
+# NVML averages a GPU's use over up to a second and shows it for another, so the first looks may still see our own last
+# worker. Each look is shorter than the sampler's interval, so that it sees one value and no mean.
+_LOOKS = (0.15, *[0.6] * 5)
+_LOW_LOOKS = 2  # in a row, after a first look at which the GPU was in use
 
 TRIES = 3
 """How many runs or pairs are tried until one is undisturbed."""
@@ -52,32 +53,30 @@ class DisturbanceGuard:
     Args:
         limits: above which a disturbance counts.
         sampler: makes a sampler for GPU UUIDs and the pids of our processes that pytest did not start.
-        knows_pids: whether NVML's process ids can be looked up here.
-        looks: seconds that `before` watches, and watches once more if a GPU is in use.
+        looks: seconds of each look of `before`; the first one alone decides if no GPU is in use.
     """
 
     def __init__(
         self,
         limits: DisturbanceLimits,
         sampler: Callable[[Sequence[str], Collection[int]], Sampler] = Sampler,
-        knows_pids: Callable[[], bool] = gives_our_pids,
         looks: Sequence[float] = _LOOKS,
     ) -> None:
         self.limits = limits
         self._sampler = sampler
-        self._knows_pids = knows_pids
         self._looks = looks
 
     def before(self, gpu_uuids: Iterable[str]) -> Disturbance | None:
         """Return other work on GPUs where its processes can't be told from ours: any use before our worker starts."""
         uuids = tuple(gpu_uuids)
-        if not uuids or self._knows_pids():
+        if not uuids:
             return None
-        disturbance = None
+        disturbance, low = None, 0
         for seconds in self._looks:
-            disturbance = self._in_use(uuids, seconds)
-            if disturbance is None:
-                break
+            now = self._in_use(uuids, seconds)
+            disturbance, low = now or disturbance, 0 if now else low + 1
+            if disturbance is None or low == _LOW_LOOKS:
+                return None
         return disturbance
 
     def _in_use(self, uuids: Sequence[str], seconds: float) -> Disturbance | None:
@@ -85,7 +84,7 @@ class DisturbanceGuard:
         sampler.start()
         time.sleep(seconds)
         telemetry = sampler.stop()
-        uses = {gpu.uuid: gpu.utilisation_fraction_mean or 0.0 for gpu in telemetry.gpus} if telemetry else {}
+        uses = {gpu.uuid: gpu.use_by_unknown for gpu in telemetry.gpus} if telemetry else {}
         uuid, used = busiest(uses)
         is_shared = used > self.limits.gpu_utilisation_fraction
         return Disturbance(DisturbanceKind.GPU_SHARED, used, gpu=uuid) if is_shared else None
@@ -110,9 +109,10 @@ class DisturbanceGuard:
 
 
 def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, str]:
-    """Return `gpu_power_limit` ("300W") and `gpu_power_capped` ("yes" or "no"), as far as the driver reports them.
+    """Return `gpu_power_limit` ("300W"), `gpu_power_capped` and `mig_neighbours` ("yes" or "no"), as far as known.
 
-    A power cap belongs to the machine's setup and is no disturbance. The cap is recorded, so that a change of it shows.
+    A power cap belongs to the machine's setup and is no disturbance, and so do neighbours on a MIG GPU, who take some
+    of its power. Both are recorded, so that a change of them shows.
     """
     facts = {}
     watts = {gpu.power_limit_watts_max for gpu in telemetry.gpus if gpu.power_limit_watts_max is not None}
@@ -125,6 +125,9 @@ def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, st
     ]
     if capped:
         facts["gpu_power_capped"] = "yes" if any(capped) else "no"
+    neighbours = [gpu.neighbours_max for gpu in telemetry.gpus if gpu.neighbours_max is not None]
+    if neighbours:
+        facts["mig_neighbours"] = "yes" if any(neighbours) else "no"
     return facts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -64,10 +65,8 @@ class BaselineRecorder:
             except BaselineError as error:
                 refusals.append(error.of_type(BaselineRefused).at(" ".join(filter(None, row.key))))
         self._recorded.append((measurement, load))
-        self.changes += self._store.update(machine, {row.key: row for row in completed})
-        if self._references is not None and completed:
-            rows_now = [*self._store.load(machine).values(), *self._store.figures(machine).values()]
-            self.warnings |= dict.fromkeys(self._references.recorded(completed[0], rows_now))
+        if completed:  # else the files stay as they are
+            self._write(machine, completed)
         if refusals:
             first, *others = refusals
             raise first.and_below(*(line for error in others for line in (Line(""), *error.lines)))
@@ -91,11 +90,20 @@ class BaselineRecorder:
         ]
 
     def _completed(self, row: Baseline, note: str, old: Baseline | None) -> Baseline:
-        """Return a new row with its note, its lock, and the bounds of the row that it replaces."""
+        """Return a new row with its note, and the bounds of the row that it replaces."""
         row = replace(row, note="; ".join(filter(None, (note, row.note))))
         if old is not None and old.is_measured:
             row = replace(row, lower=old.lower, upper=old.upper)
-        return row if self._references is None else self._references.lock(row)
+        return row
+
+    def _write(self, machine: str, rows: Sequence[Baseline]) -> None:
+        """Write the rows, and the lock that they name; forget locks that no row names any more."""
+        if self._references is not None:
+            rows = [self._references.lock(row) for row in rows]
+        self.changes += self._store.update(machine, {row.key: row for row in rows})
+        if self._references is not None:
+            rows_now = [*self._store.load(machine).values(), *self._store.figures(machine).values()]
+            self.warnings |= dict.fromkeys(self._references.recorded(rows[0], rows_now))
 
     @property
     def apart(self) -> tuple[int, int]:

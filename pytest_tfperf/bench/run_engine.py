@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
 from pytest_tfperf.bench.step_profile import StepProfiler
-from pytest_tfperf.bench.supported import require_supported
+from pytest_tfperf.bench.supported import require_memory, require_supported
 from pytest_tfperf.bench.windows import interleave, time_windows, with_figures
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
@@ -23,7 +23,7 @@ from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.topology import Devices, Topology, gib
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
-from pytest_tfperf.hardware.sampler import ProcessMemory
+from pytest_tfperf.hardware import memory
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import CommandWindows
@@ -118,33 +118,37 @@ class RunEngine:
         self._observer.begin(label)
         nodes = topology.node_count
         before = self._before(topology.devices) if nodes == 1 else None
+        peak = None
+        has_peak = nodes == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also)
         with ExitStack() as opened:
             opened.enter_context(self._named(topology, side))
+            if has_peak and topology.gpus:
+                require_memory(topology)
+                peak = opened.enter_context(memory.on_gpus(topology.devices.gpu_uuids))
             prepared = side.launcher.prepare_command(command, topology.devices, nodes)
             program = opened.enter_context(closing(CommandRun(prepared)))
             opened.enter_context(prepared.proof(program.pid))
-            memory = None
-            if nodes == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also):
-                memory = opened.enter_context(ProcessMemory(program.pid, topology.devices.gpu_uuids))
-            self._observer.phase("first reading")
+            if has_peak and not topology.gpus:
+                peak = opened.enter_context(memory.of_children(program.pid))
+            self._observer.phase("first reading" if command.reads.examples is None else "its whole run")
             windows = CommandWindows(
                 program,
                 command,
                 devices=topology.devices.count * nodes,
                 slowdown=side.slowdown,
                 also=plan.also,
-                phase=self._observer.phase,
+                notice=self._observer.notice,
             )
             windows.warm_up(plan)
             self._observer.phase("readings")
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as observation:
                 run = windows.time(plan, self._observer, enough)
-            peak = None if memory is None else memory.peak_bytes()
+            peak_bytes = None if peak is None else peak.peak_bytes()
             printed = windows.figures(required=not side.may_lack_figures)
             figures = {name: figure.value for name, figure in printed.items()}
             places = {name: figure.place for name, figure in printed.items() if figure.place}
-            figures |= {} if peak is None else {PEAK_MEMORY: float(peak)}
+            figures |= {} if peak_bytes is None else {PEAK_MEMORY: float(peak_bytes)}
             return self._observed(replace(run, figures=figures, figure_places=places), observation, before)
 
     def pair(
@@ -288,7 +292,9 @@ class RunEngine:
             names = " against ".join(dict.fromkeys(side.shown for side in sides))
             where = f"{names} on {topology.describe()}"
             if isinstance(error, OutOfMemory):
-                raise explained(error, where, topology, *(side.workload for side in sides)) from error
+                uuids = topology.devices.gpu_uuids if topology.devices else ()
+                held = memory.held(uuids) if uuids else ()
+                raise explained(error, where, topology, *(side.workload for side in sides), held=held) from error
             raise error.at(where) from error
         finally:
             self._observer.done()
@@ -308,7 +314,9 @@ def undisturbed(take: Callable[[], Run], *, tries: int = TRIES) -> tuple[Run | N
     return None, tuple(discarded)
 
 
-def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Subject) -> OutOfMemory:
+def explained(
+    error: OutOfMemory, where: str, topology: Topology, *workloads: Subject, held: Sequence[memory.Held] = ()
+) -> OutOfMemory:
     """Return the out-of-memory error of a worker or a program, with the batch size and the memory before it.
 
     Args:
@@ -316,14 +324,22 @@ def explained(error: OutOfMemory, where: str, topology: Topology, *workloads: Su
         where: workloads and devices, for the message.
         topology: what the workloads ran on.
         workloads: the measured workload, or those of both sides of a comparison.
+        held: the memory of the GPUs that is in use now, without our workers.
     """
+    others = [line for each in held for line in _held(each)]
     batches = " and ".join(dict.fromkeys(str(work.batch_size) for work in workloads if isinstance(work, Workload)))
     batch = f" with batch_size {batches}" if batches else ""
     each = f" on each of {topology.devices.count} devices" if topology.devices and topology.devices.count > 1 else ""
     return OutOfMemory(
         f"out of memory{batch}{each}",
         Line(_memory(topology), "memory"),
-        Line(f"use a smaller {'batch_size' if batches else 'batch'}, or a machine with more memory", "next"),
+        *others,
+        Line(
+            "end the processes that hold the GPU's memory, or choose another GPU with CUDA_VISIBLE_DEVICES"
+            if others
+            else f"use a smaller {'batch_size' if batches else 'batch'}, or a machine with more memory",
+            "next",
+        ),
         error.text,
         *error.below,
         where=where,
@@ -340,3 +356,17 @@ def _memory(topology: Topology) -> str:
         return host
     split = f", split into {topology.devices.count}" if topology.devices and topology.devices.split else ""
     return " + ".join(gib(gpu.memory_bytes) for gpu in topology.gpus) + f" of the GPUs{split}; {host}"
+
+
+# A driver and a desktop keep less.
+_HELD_FRACTION = 0.1
+
+
+def _held(gpu: memory.Held) -> Iterator[Line]:
+    """Yield a line about the memory that others hold, where it is more than a tenth of the GPU's."""
+    if gpu.used_bytes <= _HELD_FRACTION * gpu.total_bytes:
+        return
+    sizes = sorted(gpu.processes.items(), key=lambda item: -(item[1] or 0))
+    names = ", ".join(name if size is None else f"{name} {gib(size)}" for name, size in sizes)
+    who = names or "processes that can't be seen here (in a container: docker run --pid=host)"
+    yield Line(f"{gib(gpu.used_bytes)} of {gib(gpu.total_bytes)} on {gpu.uuid} are in use by {who}", "held")

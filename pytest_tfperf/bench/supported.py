@@ -12,7 +12,7 @@ from pytest_tfperf.core.workload import (
     VariableUpdate,
     Workload,
 )
-from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.errors import MeasurementError, WorkloadError
 
 
 def require_supported(workload: Workload, topology: Topology) -> None:
@@ -24,6 +24,19 @@ def require_supported(workload: Workload, topology: Topology) -> None:
     """
     if fault := _fault(workload, topology):
         raise WorkloadError(f"{workload.id}: {fault}")
+
+
+def require_memory(topology: Topology) -> None:
+    """Check that the peak memory of a program can be measured on these GPUs.
+
+    Raises:
+        MeasurementError: the driver does not report the memory of one, as of a GB10, whose memory is the host's.
+    """
+    if missing := [gpu.name for gpu in topology.gpus if gpu.memory_bytes is None]:
+        raise MeasurementError(
+            f"peak_memory can't be measured: the driver does not report the memory in use on {missing[0]}",
+            next_step="Leave peak_memory out of also= (ini tfperf_also) on this machine",
+        )
 
 
 def _fault(workload: Workload, topology: Topology) -> str:

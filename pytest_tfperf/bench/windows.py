@@ -65,7 +65,8 @@ def interleave(a: TrainingRun, b: TrainingRun, plan: Plan, progress: Progress, *
         progress(f"window {number + 1} of {rounds}")
         for side in order if number % 2 == 0 else reversed(order):
             side.windows.append(side.window(side.steps))
-        if any(side.seconds >= plan.max_seconds for side in order):
+        is_spent = any(side.seconds >= plan.max_seconds for side in order)
+        if is_spent and number + 1 >= MIN_WINDOWS_FOR_ERROR:
             break
     run_a, run_b = side_a.run(), side_b.run()
     # Each round has a ratio of its own.
@@ -100,7 +101,7 @@ class _TimedRun:
 
     def warm_up(self) -> None:
         self._warmup.append(self.window(first_window_steps(self._plan)))
-        while sum(w.steps for w in self._warmup) < self._plan.warmup_steps:
+        while not _is_warmed_up(self._warmup, self._plan):
             self._warmup.append(self.window(self.steps))
 
     def window(self, steps: int) -> Window:
@@ -134,7 +135,7 @@ def time_windows(
     warmup.append(training.receive())
     observer.phase("steps")
     windows: list[Window] = []
-    seconds = 0.0
+    seconds, ended_by_time = 0.0, False
     most = max(1, plan.steps // steps)
     while len(windows) < most:
         if len(windows) + 1 < most:
@@ -143,11 +144,12 @@ def time_windows(
         run = run_of(training, warmup, windows)
         observer.window(run, plan)
         seconds += windows[-1].seconds
-        if seconds >= plan.max_seconds and len(windows) >= MIN_WINDOWS_FOR_ERROR:
+        if seconds >= plan.max_seconds and MIN_WINDOWS_FOR_ERROR <= len(windows) < most:
+            ended_by_time = True
             break
         if len(windows) >= MIN_WINDOWS and len(windows) % 10 == 0 and enough(in_steady_state(run)):
             break
-    run = in_steady_state(run)
+    run = in_steady_state(replace(run, ended_by_time=ended_by_time))
     observer.ended(run)
     return run
 
@@ -188,10 +190,15 @@ def _warm_up(training: TrainingRun, plan: Plan, is_warm: Callable[[], bool]) -> 
     """
     warmup: list[Window] = []
     training.request(first_window_steps(plan))
-    while not warmup or sum(w.steps for w in warmup) < plan.warmup_steps or not is_warm():
+    while not warmup or not _is_warmed_up(warmup, plan) or not is_warm():
         training.request(window_steps(warmup, plan) if warmup else 1)
         warmup.append(training.receive())
     return warmup
+
+
+def _is_warmed_up(warmup: Sequence[Window], plan: Plan) -> bool:
+    has_steps = sum(w.steps for w in warmup) >= plan.warmup_steps
+    return has_steps or sum(w.seconds for w in warmup) >= plan.max_warmup_seconds
 
 
 def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:

@@ -56,8 +56,8 @@ class Reads:
         until_end: read until the program ends; a single printed rate is then enough.
         examples: units that the program processes in all; its whole run is then timed, and nothing is read.
         timed_from: the beginning of that time: "start" or "first output".
-        first_within: seconds in which the first reading is expected once the program prints; None: 40 s, while lines
-            keep coming.
+        first_within: seconds in which the first reading is expected once the program prints; None: 40 s while it goes
+            on printing, two minutes where it falls silent, and no limit with `until_end`.
 
     Raises:
         WorkloadError: an argument that is not allowed; says what to write.

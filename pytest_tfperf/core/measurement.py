@@ -204,7 +204,7 @@ class InvalidMeasurement(MeasurementError):
 UNSET_BY_DEFAULT = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
 """Names that an environment lacks unless the user sets them, so that their presence is a change."""
 
-OUTSIDE = {"driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_power_capped"}
+OUTSIDE = {"driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_power_capped", "mig_neighbours"}
 """Names in an environment that belong to the machine, which a reference environment does not restore."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import StrEnum, auto
 from functools import lru_cache
 from typing import Final, Self
 
@@ -13,7 +13,7 @@ from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better, Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import Against, Outcome
+from pytest_tfperf.core.verdict import NOTHING, Against, Outcome
 
 _PROVISIONAL: Final = " (provisional)"
 
@@ -211,6 +211,38 @@ class EarlierMeasurement:
             environment=measurement.environment,
             commit=measurement.commit,
         )
+
+
+class NotProvisional(StrEnum):
+    """The reasons why no provisional baseline rests on a measurement."""
+
+    SLOWED_ON_PURPOSE = auto()
+    REFUSED = auto()
+    """As a recorded baseline, or the recording did not come to its end."""
+    UNDECIDED = auto()
+    REGRESSED = auto()
+    INVALID = auto()
+    DISTURBED = auto()
+    """Each of its runs was."""
+
+
+def not_provisional(m: Measurement) -> NotProvisional | None:
+    """Return why no later session's provisional baseline rests on a measurement; None where it may.
+
+    `stores.history.History.earlier_measurements` decides alike, without building whole measurements.
+    """
+    if "injected_slowdown" in m.environment:
+        return NotProvisional.SLOWED_ON_PURPOSE
+    if m.is_refused or m.recording not in (None, NOTHING):
+        return NotProvisional.REFUSED
+    if not all(verdict.is_decided for verdict in m.verdicts[:1]):
+        return NotProvisional.UNDECIDED
+    match m.verdict.outcome if m.verdict else None:
+        case Outcome.REGRESSED:
+            return NotProvisional.REGRESSED
+        case Outcome.INVALID:
+            return NotProvisional.INVALID
+    return None if any(run.disturbance is None for run in m.runs) else NotProvisional.DISTURBED
 
 
 class ChangeKind(StrEnum):

@@ -7,6 +7,7 @@ JSON has no infinity and no NaN, so they are the strings "inf", "-inf" and "nan"
 from __future__ import annotations
 
 import math
+import reprlib
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -35,7 +36,7 @@ def build(cls: type[T], value: object, where: str, *, newer: bool = False) -> T:
         TfperfError: not an object, an unknown or missing field, or a value of the wrong type; names the path.
     """
     if not isinstance(value, dict):
-        raise TfperfError(f"{where}: expected an object with the fields of {cls.__name__}, found {value!r:.60}")
+        raise TfperfError(f"{where}: expected an object with the fields of {cls.__name__}, found {_shown(value)}")
     hints, known = _fields(cls)  # type: ignore[arg-type]  # mypy takes no class of any kind for hashable
     for name in value:
         if name not in known and not newer:
@@ -130,4 +131,11 @@ def _plain(hint: Any, value: object, where: str) -> Any:
         if hint is not float and isinstance(hint, type) and isinstance(value, hint):
             return value
     expected = getattr(hint, "__name__", str(hint))
-    raise TfperfError(f"{where}: expected {'list' if expected == 'tuple' else expected}, found {value!r:.60}")
+    raise TfperfError(f"{where}: expected {'list' if expected == 'tuple' else expected}, found {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    """Show the begin of a value that is nested as deep, or as long, as its writer liked."""
+    begin = reprlib.Repr()
+    begin.maxstring = begin.maxother = begin.maxlong = 60
+    return f"{begin.repr(value):.60}"

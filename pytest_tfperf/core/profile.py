@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 MOST_KEPT = 50
 """The most operations that a measurement keeps; a large model has thousands."""
@@ -91,6 +92,10 @@ def _by_name(ops: Sequence[OpTime]) -> dict[str, float]:
     for op in ops:
         seconds[op.name] = seconds.get(op.name, 0.0) + op.seconds
     return seconds
+
+
+MOST_XSPACE_BYTES: Final = 256 * 2**20
+"""The most bytes of an XSpace message that is sent; compressed, a message of the wire could hold gigabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

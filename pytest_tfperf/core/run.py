@@ -23,6 +23,7 @@ class Plan:
         steps: the most steps that are timed (`num_batches` of tf_cnn_benchmarks).
         warmup_steps: the least steps before them that are not timed (its `num_warmup_batches`).
         max_seconds: the time after which timing ends early, though not before three windows: fewer have no error.
+        max_warmup_seconds: the time after which the steps before end early.
         counts_readings: whether `steps` counts the readings of a user's command.
         until_end: whether a user's command is read to its end, whatever `steps` says.
         also: the figures that a run measures beside its throughput.
@@ -34,6 +35,7 @@ class Plan:
     steps: int = 100
     warmup_steps: int = 10
     max_seconds: float = math.inf
+    max_warmup_seconds: float = math.inf
     counts_readings: bool = False
     until_end: bool = False
     also: tuple[Figure, ...] = ()
@@ -87,6 +89,7 @@ class Run:
         step_profile: the parts of a step; None where the worker was not asked.
         fetches: whether each step fetches its batch from an input pipeline, so that a stall and the batches that were
             ready after it belong together.
+        ended_by_time: whether timing ended by `Plan.max_seconds`, before all steps of the plan.
         not_read: for a user's command, the lines with a rate that were not read, and why; "" for none.
         figures: the values of the figures beside the throughput, by name, without those that the run did not give.
         figure_ranks: for several ranks, the rank that a figure's value is of: the largest memory, the slowest first
@@ -109,6 +112,7 @@ class Run:
     unit: str = "images"
     polls: tuple[Telemetry, ...] = ()
     not_read: str = ""
+    ended_by_time: bool = False
     figures: Mapping[str, float] = field(default_factory=dict)
     figure_ranks: Mapping[str, str] = field(default_factory=dict)
     figure_places: Mapping[str, str] = field(default_factory=dict)
@@ -179,6 +183,9 @@ class Observer(WindowObserver, Protocol):
 
     def phase(self, name: str) -> None:
         """Note that a phase of the worker begins: "start", "model", ..., "warm-up", "steps"."""
+
+    def notice(self, text: str) -> None:
+        """Note what a user's command has been seen to do, while its first reading is late; called again and again."""
 
     def disturbed(self, disturbance: Disturbance) -> None:
         """Note that the run that has ended was disturbed."""

@@ -11,9 +11,14 @@ from typing import Any, Final
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.setting import Setting, T
 from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
+
+MAX_SECONDS: Final = 30.0
+"""The most seconds that a run is warmed up, and that it is timed, in tests that set no steps."""
 
 
 class Update(StrEnum):
@@ -132,10 +137,10 @@ class Settings:
         10, parse.count(0), "the least steps that run untimed first, in tests that set no warmup_steps"
     )
     runs: int = _ini(5, parse.count(5), "fresh runs that --update-baselines measures, at least 5")
-    max_time: float = _ini(
-        math.inf,
+    max_time: float | None = _ini(
+        None,
         parse.seconds_or_inf,
-        "the most seconds that a run is timed, except for baselines; inf for no limit",
+        "the most seconds that a run is timed; by default 30 in tests that set no steps; inf for no limit",
         of_one_session=True,
     )
     timeout: float = _ini(600.0, parse.seconds, "seconds of silence after which a worker is killed as hung")
@@ -153,6 +158,27 @@ class Settings:
         parse.share,
         "share of samples with a GPU slowed by heat or power above which a run is disturbed; 1 switches the check off",
     )
+
+    def plan(
+        self,
+        steps: int | None = None,
+        warmup_steps: int | None = None,
+        also: tuple[Figure, ...] = (),
+    ) -> Plan:
+        """Return the extent of a run; None where a test gives no steps of its own.
+
+        A slow model is timed for half a minute and not for all steps, unless a test asks for its steps, or for a figure
+        that compares only runs of equal length.
+        """
+        bound = MAX_SECONDS if self.max_time is None else self.max_time
+        is_bounded = self.max_time is not None or (steps is None and not any(figure.grows for figure in also))
+        return Plan(
+            steps=self.steps if steps is None else steps,
+            warmup_steps=self.warmup_steps if warmup_steps is None else warmup_steps,
+            max_seconds=bound if is_bounded else math.inf,
+            max_warmup_seconds=MAX_SECONDS if warmup_steps is None else math.inf,
+            also=also,
+        )
 
     def of(self, setting: Setting[T]) -> T:
         """Return the value of a feature's setting."""

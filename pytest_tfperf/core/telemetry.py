@@ -44,7 +44,10 @@ class GpuTelemetry:
         utilisation_fraction_mean: fraction of the time in which any kernel ran.
         throttled_fractions: `Throttle` -> fraction of the time in which it held, harmless reasons included.
         other_processes: "python (pid 4711)" -> fraction of the time in which a process that is not ours used this GPU;
-            1 while the process exists, where the driver does not report its use.
+            1 while the process exists, where the driver does not report its use. None where they can't be told from
+            ours: the driver has no list of them (WSL2, some vGPUs), or gives other process ids than a container's.
+        processes_max: the number of processes that compute on it, ours included.
+        neighbours_max: the number of processes that compute on the other MIG devices of its GPU.
     """
 
     uuid: str
@@ -55,6 +58,20 @@ class GpuTelemetry:
     utilisation_fraction_mean: float | None = None
     throttled_fractions: Mapping[str, float] | None = None
     other_processes: Mapping[str, float] | None = None
+    processes_max: int | None = None
+    neighbours_max: int | None = None
+
+    @property
+    def use_by_unknown(self) -> float:
+        """The fraction of the time in which it was in use, by us or others, where others can't be told; else 0.
+
+        A MIG device has no utilisation, so there any process on it counts as using all of it.
+        """
+        if self.other_processes is not None:
+            return 0.0
+        if self.utilisation_fraction_mean is not None:
+            return self.utilisation_fraction_mean
+        return 1.0 if self.processes_max else 0.0
 
     def slowed_down_by(self, over: float = 0.0) -> Throttle | None:
         """Return the reason of heat or power that held for more than this fraction of the time; None for no reason."""

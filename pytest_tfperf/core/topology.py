@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
@@ -63,6 +63,8 @@ class Gpu:
         numa_node: the nearest node of the host's memory.
         cpu_affinity: the nearest CPUs of the host, "0-19,40-59".
         mig_profile: "1g.18gb" on a MIG device.
+        cuda_index: its index in CUDA_VISIBLE_DEVICES under CUDA_DEVICE_ORDER=PCI_BUS_ID; None where only the UUID is
+            sure to name it: with a GPU in MIG mode, or a lost one, on the machine.
     """
 
     index: int
@@ -80,6 +82,7 @@ class Gpu:
     numa_node: int | None = None
     cpu_affinity: str | None = None
     mig_profile: str | None = None
+    cuda_index: int | None = None
 
     @property
     def mig(self) -> bool:
@@ -222,12 +225,14 @@ class Devices:
         kind: CPU or GPU.
         count: logical devices (replicas) per node; 0 until `Topology.take` sets it.
         gpu_uuids: the physical GPUs to make visible, in this order; empty on CPUs.
+        gpu_indices: their `Gpu.cuda_index`; empty where one has none.
         split: whether one physical GPU is split into `count` logical GPUs.
     """
 
     kind: DeviceKind
     count: int
     gpu_uuids: tuple[str, ...] = ()
+    gpu_indices: tuple[int, ...] = ()
     split: bool = False
 
 
@@ -270,6 +275,7 @@ class Topology:
         why_no_gpus: the reason why there are no GPUs.
         driver_fault: whether the reason is an installed driver that fails.
         notes: hidden, lost or unusable GPUs.
+        lost: the notes on GPUs that the driver counts and that no longer answer.
         gpu_key: the GPU part of the machine's key, where `gpus` are not all of the machine's.
         machine_name: replaces the key (`--tfperf-machine`).
     """
@@ -286,6 +292,7 @@ class Topology:
     why_no_gpus: str = ""
     driver_fault: bool = False
     notes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     gpu_key: str = ""
     machine_name: str = ""
 
@@ -369,8 +376,7 @@ class Topology:
         chosen = best_linked(self.gpus, self.links, groups, n)
         if chosen is None:
             raise self._too_few(n, wanted=n)
-        uuids = tuple(self.gpus[i].uuid for i in chosen)
-        return self._only(chosen, Devices(kind=DeviceKind.GPU, count=n, gpu_uuids=uuids))
+        return self._only(chosen, self._gpus_taken(chosen, n))
 
     def _take_parts(self, n: int) -> Topology:
         """Return GPUs for several processes of this machine, each of which stands for a node."""
@@ -394,8 +400,7 @@ class Topology:
         chosen = best_linked(self.gpus, self.links, self._groups(), 1)
         if chosen is None:
             raise self._too_few(1)
-        uuids = tuple(self.gpus[i].uuid for i in chosen)
-        return self._only(chosen, Devices(kind=DeviceKind.GPU, count=0, gpu_uuids=uuids, split=True))
+        return self._only(chosen, replace(self._gpus_taken(chosen, 0), split=True))
 
     def showing(self, indices: Sequence[int], why: str = "") -> Topology:
         """Return only these GPUs, in this order, with the whole machine's key; `why` says why the others are hidden."""
@@ -403,6 +408,19 @@ class Topology:
         if not indices:
             return replace(shown, why_no_gpus=why)
         return replace(shown, notes=(*self.notes, why) if why else self.notes)
+
+    def named_as_whole(self, is_known: Callable[[str], bool]) -> Topology:
+        """Return it with the key from before it lost GPUs, so that its tests on one GPU keep their baselines.
+
+        Which GPUs were lost, and how they were linked, is not known. So the key is the one that is known, of those
+        that another GPU like the others gives; the key stays if there is none, or more than one.
+        """
+        host = host_part(self.host.cpu_model, self.host.usable_cores)
+        names = [gpu.name for gpu in self.gpus]
+        links = ["", "nvlink", *(kind.lower() for kind in LinkKind)]
+        parts = {gpu_part([*names, *[name] * len(self.lost)], link) for name in names for link in links}
+        known = [part for part in sorted(parts) if is_known(joined([part, host]))]
+        return replace(self, gpu_key=known[0]) if len(known) == 1 else self
 
     def describe(self) -> str:
         """Describe it shortly: "8x Tesla P100-SXM2-16GB", "2 of 2 cores of AMD EPYC", "2 nodes, each with ..."."""
@@ -427,6 +445,16 @@ class Topology:
     def _gpu_key(self) -> str:
         return self.gpu_key or gpu_part([gpu.name for gpu in self.gpus], link_class(self.links))
 
+    def _gpus_taken(self, chosen: Sequence[int], count: int) -> Devices:
+        gpus = [self.gpus[i] for i in chosen]
+        indices = tuple(gpu.cuda_index for gpu in gpus if gpu.cuda_index is not None)
+        return Devices(
+            kind=DeviceKind.GPU,
+            count=count,
+            gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+            gpu_indices=indices if len(indices) == len(gpus) else (),
+        )
+
     def _only(self, indices: Sequence[int], devices: Devices | None) -> Topology:
         return replace(
             self,
@@ -446,7 +474,9 @@ class Topology:
         notes = "".join(f" ({note})" for note in self.notes)
         needs = f"needs {n} {'GPU' if n == 1 else 'equal GPUs'}, and this machine has"
         if not self.gpus:
-            return NotEnoughDevices(f"{needs} none: {self.why_no_gpus or 'the reason is not known'}{notes}", wanted)
+            on_cpus = "" if self.driver_fault else "A test without the mark `gpu` takes CPUs here"
+            why = self.why_no_gpus or "the reason is not known"
+            return NotEnoughDevices(f"{needs} none: {why}{notes}", wanted, next_step=on_cpus)
         more = "`tfperf topology` shows them"
         if any(gpu.mig for gpu in self.gpus):
             more = "A process can use only one MIG device; turn MIG off to train on several GPUs"

@@ -10,7 +10,8 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Final
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history, session_id
 from pytest_tfperf.console.output import show, show_json, width
@@ -27,6 +28,10 @@ from pytest_tfperf.reports.measurement_table import measurement_json, outcome
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.table import Columns, aligned, paragraphs, shown_names, table
+from pytest_tfperf.reports.without_baseline import without_baseline
+
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.history import History
 
 _MOST_NAMED: Final = 10
 
@@ -66,9 +71,19 @@ def _run(arguments: argparse.Namespace) -> int:
         # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
         show_json([measurement_json(m) for m in measurements])
     else:
-        texts = (rendered(explained(m), width()) for m in measurements)
-        show(*paragraphs(*texts, gap=2))
+        earlier = _before(history, test, session) if any(map(_lacks_baseline, measurements)) else []
+        show(*paragraphs(*(rendered(explained(m, earlier), width()) for m in measurements), gap=2))
     return EXIT_GREEN
+
+
+def _lacks_baseline(m: Measurement) -> bool:
+    return m.verdict is not None and m.verdict.outcome is Outcome.NO_BASELINE
+
+
+def _before(history: History, test: str, session: str) -> list[Measurement]:
+    """Return the test's measurements before a session, latest first."""
+    measured = history.measurements(test=test, is_interleaved=False)
+    return list(takewhile(lambda m: m.session != session, measured))[::-1]
 
 
 def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tuple[str, str]:
@@ -130,13 +145,16 @@ def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measur
 _SMALLEST_SHOWN = 0.0005  # a smaller change is 0.0 % in a text
 
 
-def explained(m: Measurement) -> list[str]:
-    """Explain a measurement's verdict in paragraphs with headings; figures other than the throughput come last."""
-    first, *further = [*_paragraphs(m), *(_figure(m, verdict) for verdict in m.figures)]
+def explained(m: Measurement, earlier: Sequence[Measurement] = ()) -> list[str]:
+    """Explain a measurement's verdict in paragraphs with headings; figures other than the throughput come last.
+
+    `earlier` are the test's measurements of earlier sessions, latest first.
+    """
+    first, *further = [*_paragraphs(m, earlier), *(_figure(m, verdict) for verdict in m.figures)]
     return [*first, *(line for paragraph in further for line in ("", *paragraph))]
 
 
-def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
+def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequence[str]]:
     verdict, figures = m.verdict, figures_to_blame(m)
     about = headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"
     yield (f"{outcome(m)}: {figure_fact(figures[0])}.", *about) if figures else about
@@ -148,7 +166,7 @@ def _paragraphs(m: Measurement) -> Iterator[Sequence[str]]:
         yield (f"A straggler: {text}.",)
     row, decision = verdict.baseline, verdict.decision
     if decision is None or row is None:
-        yield (_without_figures(verdict),)
+        yield list(without_baseline(m, earlier)) if _lacks_baseline(m) else [_without_figures(verdict)]
         return
     yield _section("What was it held against?", _baseline(m, verdict, row, decision))
     yield _section("Why this outcome?", _steps(verdict, decision, has_figures=bool(m.figures)))
@@ -172,11 +190,8 @@ def _kind(verdict: Verdict) -> str:
 
 
 def _without_figures(verdict: Verdict) -> str:
-    match verdict.outcome:
-        case Outcome.NO_BASELINE:
-            return "Record one with --update-baselines, or measure again: earlier sessions then serve as a baseline."
-        case Outcome.INVALID:
-            return "An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine."
+    if verdict.outcome is Outcome.INVALID:
+        return "An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine."
     return "The tolerance accepts any slowdown, so there is no threshold."
 
 

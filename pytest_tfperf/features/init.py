@@ -120,14 +120,15 @@ def _git_ignores(root: Path) -> str:
 
 
 def _edited_git_ignores(root: Path, text: str) -> str:
-    """Have git ignore the history; outside of a git repository do nothing."""
+    """Have git ignore the history and reports; outside of a git repository do nothing."""
     path = root / ".gitignore"
-    if not (root / ".git").exists() or GITIGNORE in text.split():
+    missing = [name for name in _IGNORED if name not in text.split()]
+    if not (root / ".git").exists() or not missing:
         return ""
     done = "edited" if path.exists() else "wrote "
     with path.open("a", encoding="utf-8") as file:
-        file.write(("" if not text or text.endswith("\n") else "\n") + GITIGNORE + "\n")
-    return f"{done}  .gitignore: {GITIGNORE}"
+        file.write(("" if not text or text.endswith("\n") else "\n") + "".join(f"{name}\n" for name in missing))
+    return f"{done}  .gitignore: {', '.join(missing)}"
 
 
 TEST = '''"""How fast do our models train? `pytest {tests}` measures."""
@@ -161,10 +162,12 @@ def small_cnn():
 BASELINES = """# Baselines
 
 One CSV for each machine, written by `pytest {tests} --update-baselines` on that machine. Commit them: a change is then
-reviewed as a diff of rows. `tfperf baselines list` shows what is here.
+reviewed as a diff of rows. `tfperf baselines list` shows what is here. Where two branches recorded, git may not merge
+their files: `tfperf baselines merge` does.
 """
 
-GITIGNORE = ".tfperf/"
+# The history, and the pages of `tfperf report` and of docs/history.md's `--tfperf-html=report.html`.
+_IGNORED: Final = (".tfperf/", "tfperf-report.html", "/report.html")
 
 GITHUB = """\
 # The nightly gate of training throughput. It needs a runner of your own, whose Python has pytest-tfperf and TensorFlow.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,12 @@ from pytest_tfperf.hardware.nvml import (
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
-def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: Any = None) -> Topology:
+def discover(
+    environ: Mapping[str, str] = os.environ,
+    root: Path = ROOT,
+    nvml: Any = None,
+    is_known: Callable[[str], bool] = lambda _: False,
+) -> Topology:
     """The host and its GPUs; opens no CUDA context, and works without driver, GPU or permission.
 
     The GPUs stay awake as long as this process lives, so that no run has to wait for them.
@@ -33,6 +38,7 @@ def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: A
         environ: environment variables, of which CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read.
         root: the folder above proc, sys and dev.
         nvml: pynvml or a stand-in; None imports pynvml.
+        is_known: whether a machine of this name was measured before; asked if GPUs are lost.
     """
     host = read_host(root)
     if driver_hangs(root):
@@ -40,7 +46,7 @@ def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: A
         return Topology(host=host, why_no_gpus=why, driver_fault=True)
     try:
         with session(nvml, root) as opened:
-            cards, notes = read_cards(opened, root)
+            cards, notes, lost = read_cards(opened, root)
             links = read_links(opened, [card.handle for card in cards])
             driver = ask(opened, "nvmlSystemGetDriverVersion") or ""
             cuda = ask(opened, "nvmlSystemGetCudaDriverVersion")
@@ -58,7 +64,10 @@ def discover(environ: Mapping[str, str] = os.environ, root: Path = ROOT, nvml: A
         cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
         why_no_gpus="" if gpus else "; ".join(notes) or f"the NVIDIA driver {driver} finds no GPU",
         notes=tuple(notes) if gpus else (),
+        lost=tuple(lost) if gpus else (),
+        driver_fault=bool(lost) and not gpus,
     )
+    whole = whole.named_as_whole(is_known) if whole.lost else whole
     shown = [gpus.index(gpu) for gpu in visible_gpus(cards, environ)]
     if shown == list(range(len(gpus))):
         return whole
@@ -88,20 +97,22 @@ class Card:
     usable: tuple[Gpu, ...]
 
 
-def read_cards(nvml: Any, root: Path) -> tuple[list[Card], list[str]]:
-    """All cards in NVML's order, and a note for each that cannot be used.
+def read_cards(nvml: Any, root: Path) -> tuple[list[Card], list[str], list[str]]:
+    """All cards in NVML's order, a note for each that cannot be used, and those of the notes that are on a lost GPU.
 
     Args:
         nvml: pynvml, initialised.
         root: the folder above sys.
     """
-    cards, notes = [], []
+    cards, notes, lost = [], [], []
     for index in range(nvml.nvmlDeviceGetCount()):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             gpu = read_gpu(nvml, handle, index, root)
         except nvml.NVMLError as error:
             notes.append(f"GPU {index} cannot be used: {cause(nvml, error)}")
+            if error.value != nvml.NVML_ERROR_NO_PERMISSION:  # as in a Slurm job that was given the other GPUs
+                lost.append(notes[-1])
             continue
         mode = ask(nvml, "nvmlDeviceGetMigMode", handle)
         in_mig_mode = bool(mode) and mode[0] == nvml.NVML_DEVICE_MIG_ENABLE
@@ -110,7 +121,11 @@ def read_cards(nvml: Any, root: Path) -> tuple[list[Card], list[str]]:
             create = "create one (`nvidia-smi mig -cgi ... -C`) or turn MIG off"
             notes.append(f"GPU {index} is in MIG mode without a MIG device: {create}")
         cards.append(Card(handle, gpu, usable))
-    return cards, notes
+    if not lost and all(card.usable == (card.gpu,) for card in cards):
+        # NVML has them in the order of the PCI bus; CUDA sees no GPU that it has no permission for.
+        numbered = [replace(card.gpu, cuda_index=number) for number, card in enumerate(cards)]
+        cards = [Card(card.handle, gpu, (gpu,)) for card, gpu in zip(cards, numbered, strict=True)]
+    return cards, notes, lost
 
 
 def read_gpu(nvml: Any, handle: Any, index: int, root: Path) -> Gpu:

@@ -77,8 +77,8 @@ class HostUsage:
         self._last = read_counters(self._cpus, our_processes(self._root, before.ours))
         return usage_between(before, self._last, len(self._cpus), self._quota)
 
-    def other_process(self, pid: int) -> str:
-        """The name of a process; "" if it is ours, or can't be seen."""
+    def other_process(self, pid: int) -> str | None:
+        """The name of a process; "" if it is ours, None if there is no such process."""
         return "" if pid in self._last.ours else process_name(pid)
 
 
@@ -197,12 +197,23 @@ def our_processes(root: int, besides: Collection[int] = ()) -> frozenset[int]:
     return frozenset(ours)
 
 
-def process_name(pid: int) -> str:
-    """ "python (pid 4711)"; "" for a process that is gone or can't be seen."""
+def process_name(pid: int) -> str | None:
+    """ "python (pid 4711)"; None for a process that is gone."""
     try:
         return f"{psutil.Process(pid).name()} (pid {pid})"
     except psutil.Error:
-        return ""
+        return f"another user's process (pid {pid})" if _is_hidden(pid) else None
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether a process runs that /proc hides (mount option hidepid); a signal tells it from one that is gone."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def pid_in(name: str) -> str:

@@ -24,6 +24,8 @@ _CAUSES = {
     "DRIVER_NOT_LOADED": "the NVIDIA library is installed, but its kernel module is not loaded or finds no GPU: "
     "see `modprobe nvidia` and `dmesg | grep -i nvrm`",
     "NO_PERMISSION": "no permission to open the GPUs' device files: see `ls -l /dev/nvidia*` and `id`",
+    "GPU_IS_LOST": "the driver has lost it; `dmesg | grep -i xid` may show why, and a reboot often brings it back",
+    "RESET_REQUIRED": "it must be reset (`sudo nvidia-smi --gpu-reset -i INDEX`), or the machine rebooted",
     "LIB_RM_VERSION_MISMATCH": "the NVIDIA library and kernel module have different versions, as after a driver "
     "update: reboot, or reload the module (`rmmod nvidia_uvm nvidia; modprobe nvidia`)",
 }

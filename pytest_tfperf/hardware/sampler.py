@@ -5,17 +5,12 @@ Of a GPU it reads temperature, clocks, power, throttle reasons, and its use by o
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
-
-import psutil
+from typing import Any
 
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.hardware.host_usage import HostUsage
@@ -94,7 +89,7 @@ class Sampler:
         with ExitStack() as stack:
             stack.callback(self._found.set)  # even where this thread fails: `stop` must not wait for it
             host = HostUsage(besides=self._ours)
-            nvml, handles = _opened(stack, self._nvml, self._uuids)
+            nvml, handles = opened(stack, self._nvml, self._uuids)
             self._found.set()
             other_process = host.other_process if self._knows_pids() else None
             ended = False
@@ -104,13 +99,13 @@ class Sampler:
                 self._polls.append(replace(poll, gpus=read_gpus(nvml, handles, other_process)))
 
 
-def _opened(stack: ExitStack, nvml: Any, uuids: Collection[str]) -> tuple[Any, Mapping[str, Any]]:
+def opened(stack: ExitStack, nvml: Any, uuids: Collection[str]) -> tuple[Any, Mapping[str, Any]]:
     """NVML, initialised until the stack ends, and the handles of `handles_of`; None for NVML without a driver."""
-    opened = None
+    known = None
     if uuids:
         with suppress(NvmlError):
-            opened = stack.enter_context(session(nvml))
-    return opened, handles_of(opened, uuids)
+            known = stack.enter_context(session(nvml))
+    return known, handles_of(known, uuids)
 
 
 def handles_of(nvml: Any, uuids: Iterable[str]) -> Mapping[str, Any]:
@@ -123,20 +118,20 @@ def handles_of(nvml: Any, uuids: Iterable[str]) -> Mapping[str, Any]:
 
 
 def read_gpus(
-    nvml: Any, handles: Mapping[str, Any], other_process: Callable[[int], str] | None
+    nvml: Any, handles: Mapping[str, Any], other_process: Callable[[int], str | None] | None
 ) -> tuple[GpuTelemetry, ...]:
     """The state of each GPU or MIG device; a fact that the driver does not report is None.
 
     Args:
         nvml: pynvml, initialised; None where there is no driver, so that no fact is known.
         handles: of the GPUs and MIG devices, by `handles_of`.
-        other_process: returns the name of a process; "" if it is ours or gone. None where NVML's pids can't be looked
-            up (`nvml.gives_our_pids`): then other processes are not known.
+        other_process: returns the name of a process; "" if it is ours, None if there is no such process. None instead
+            of it where NVML's pids can't be looked up (`nvml.gives_our_pids`): then other processes are not known.
     """
     return tuple(_read(nvml, uuid, handle, other_process) for uuid, handle in handles.items())
 
 
-def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str] | None) -> GpuTelemetry:
+def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str | None] | None) -> GpuTelemetry:
     if handle is None:
         return GpuTelemetry(uuid=uuid)
     mig = uuid.startswith("MIG-")
@@ -144,6 +139,9 @@ def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str]
     milliwatts = ask(nvml, "nvmlDeviceGetPowerUsage", gpu)
     limit_milliwatts = ask(nvml, "nvmlDeviceGetEnforcedPowerLimit", gpu)
     rates = ask(nvml, "nvmlDeviceGetUtilizationRates", gpu)
+    pids = _computing(nvml, handle)
+    others = None if pids is None or other_process is None else _other_processes(nvml, handle, pids, other_process)
+    of_all = _computing(nvml, gpu) if mig and others is not None else None
     return GpuTelemetry(
         uuid=uuid,
         temperature_celsius_max=ask(nvml, "nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
@@ -152,7 +150,9 @@ def _read(nvml: Any, uuid: str, handle: Any, other_process: Callable[[int], str]
         power_limit_watts_max=None if limit_milliwatts is None else round(limit_milliwatts / 1000),
         utilisation_fraction_mean=None if rates is None else rates.gpu / 100,
         throttled_fractions=_throttles(nvml, gpu),
-        other_processes=None if other_process is None else _other_processes(nvml, handle, other_process),
+        other_processes=others,
+        processes_max=None if pids is None else len(pids),
+        neighbours_max=None if of_all is None or pids is None else len(of_all - pids),
     )
 
 
@@ -163,19 +163,28 @@ def _throttles(nvml: Any, gpu: Any) -> Mapping[str, float] | None:
     return None if bits is None else {reason.value: 1.0 for i, reason in enumerate(Throttle) if bits & 1 << i}
 
 
-def _other_processes(nvml: Any, handle: Any, other_process: Callable[[int], str]) -> Mapping[str, float] | None:
-    """Other processes that compute on the GPU, without graphics (a desktop) and MPS' server.
-
-    The server computes for its clients, which NVML lists separately.
-    """
+def _computing(nvml: Any, handle: Any) -> set[int] | None:
+    """The processes that compute on a GPU or MIG device, without graphics (a desktop); None without a list of them."""
     computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
     if computing is None:  # drivers before R510 know the second version of the function
         computing = ask(nvml, "nvmlDeviceGetComputeRunningProcesses_v2", handle)
     if computing is None:
         return None
     clients = ask(nvml, "nvmlDeviceGetMPSComputeRunningProcesses", handle) or []
-    named = {pid: other_process(pid) for pid in {entry.pid for entry in [*computing, *clients]}}
+    return {entry.pid for entry in [*computing, *clients]}
+
+
+def _other_processes(
+    nvml: Any, handle: Any, pids: Collection[int], other_process: Callable[[int], str | None]
+) -> Mapping[str, float] | None:
+    """Other processes' shares of the GPU, without MPS' server: it computes for its clients, which NVML lists, too.
+
+    None where none is found, but not all pids could be looked up: they may be of another namespace after all.
+    """
+    named = {pid: other_process(pid) for pid in pids}
     others = {pid: name for pid, name in named.items() if name and not name.startswith(_MPS)}
+    if not others and None in named.values():
+        return None
     shares = _shares(nvml, handle) if others else None
     return {name: 1.0 if shares is None else shares.get(pid, 0.0) for pid, name in others.items()}
 
@@ -191,88 +200,3 @@ def _shares(nvml: Any, handle: Any) -> dict[int, float] | None:
     # Some drivers add entries without a process, old entries, or thousands of per cent.
     valid = [entry for entry in entries if entry.pid and entry.smUtil <= 100 and entry.timeStamp >= since]
     return {entry.pid: entry.smUtil / 100 for entry in sorted(valid, key=lambda entry: entry.timeStamp)}
-
-
-class ProcessMemory:
-    """The peak memory of a program: polls once a second while its block runs, and at its begin and end.
-
-    On the host it is the sum of the processes' proportional sets (PSS, in which shared pages count once), or the peak
-    that the kernel keeps of a single process where that is more. So a spike between two polls is missed only if several
-    processes share it, or its process has ended before the next poll. On GPUs it is the processes' memory as NVML has
-    it, of the GPU with the most; spikes between two polls are missed there.
-
-    Args:
-        parent: pid of the program's parent, whose own memory does not count.
-        gpu_uuids: the GPUs that the program runs on; empty for its memory on the host.
-        nvml: pynvml or a stand-in; None imports pynvml.
-    """
-
-    def __init__(self, parent: int, gpu_uuids: Sequence[str] = (), *, nvml: Any = None) -> None:
-        self._parent = parent
-        self._uuids = tuple(gpu_uuids)
-        self._nvml = nvml
-        self._peak: int | None = None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tfperf-memory", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.peak_bytes()
-
-    def peak_bytes(self) -> int | None:
-        """End the polls and return the peak; None where neither the kernel nor NVML reports it."""
-        self._ended.set()
-        self._thread.join(_STOP_SECONDS)
-        return self._peak
-
-    def _run(self) -> None:
-        with ExitStack() as stack:
-            nvml, handles = _opened(stack, self._nvml, self._uuids)
-            is_last = False
-            while True:
-                pids = _children_of(self._parent)
-                now = _on_gpus(nvml, handles, pids) if self._uuids else _on_host(pids)
-                if now is not None:
-                    self._peak = max(now, self._peak or 0)
-                if is_last:
-                    return
-                is_last = self._ended.wait(_INTERVAL_SECONDS)
-
-
-def _children_of(pid: int) -> Sequence[int]:
-    with suppress(psutil.Error):
-        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    return []
-
-
-def _on_host(pids: Collection[int]) -> int | None:
-    """The sum of their proportional sets, or the highest peak of one of them; None where none can be read."""
-    now = [size for pid in pids if (size := _kib(pid, "smaps_rollup", "Pss") or _kib(pid, "status", "VmRSS"))]
-    peaks = [size for pid in pids if (size := _kib(pid, "status", "VmHWM"))]
-    return max(sum(now), max(peaks, default=0)) * 1024 if now else None
-
-
-def _kib(pid: int, file: str, field: str) -> int | None:
-    """A field of a file of /proc; None where the process is gone, or not ours."""
-    with suppress(OSError):
-        text = Path(f"/proc/{pid}/{file}").read_text(errors="replace")
-        if line := re.search(rf"^{field}:\s+(\d+) kB$", text, re.MULTILINE):
-            return int(line[1])
-    return None
-
-
-def _on_gpus(nvml: Any, handles: Mapping[str, Any], pids: Collection[int]) -> int | None:
-    """The memory of these processes on the GPU with the most of it; None where NVML shows none of them.
-
-    In a container NVML may give the host's pids, which can't be matched.
-    """
-    used: list[int] = []
-    for handle in handles.values():
-        entries = ask(nvml, "nvmlDeviceGetComputeRunningProcesses", handle) if handle is not None else None
-        ours = [entry.usedGpuMemory for entry in entries or () if entry.pid in pids]
-        known = [size for size in ours if size is not None]
-        used += [sum(known)] if known else []
-    return max(used, default=None)

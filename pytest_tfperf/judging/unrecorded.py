@@ -10,7 +10,7 @@ from dataclasses import replace
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement
+from pytest_tfperf.core.past import EarlierMeasurement, not_provisional
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.verdict import Against, Outcome, Tolerance
 from pytest_tfperf.judging.evidence import Evidence
@@ -86,10 +86,9 @@ def _as_target(m: Measurement) -> Target | None:
     """Return the measurement's target, else the target that it makes for the next session; None for neither."""
     if m.verdict is not None and m.verdict.against is Against.EARLIER_SESSIONS:
         return Target(m.verdict.baseline, noise=m.verdict.noise)
-    today = EarlierMeasurement.of(m)
-    if not today.runs or "injected_slowdown" in m.environment:
+    if not_provisional(m) is not None:
         return None
-    rows = {m.key: provisional_baseline(m.machine, m.key, [today])}
+    rows = {m.key: provisional_baseline(m.machine, m.key, [EarlierMeasurement.of(m)])}
     return target_for({}, (), m.machine, m.key, gpu_fp32_tflops=None, provisional=rows)
 
 

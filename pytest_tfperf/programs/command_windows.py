@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, TimedFrom
@@ -22,7 +23,7 @@ from pytest_tfperf.programs.output_reader import Patience, Reader
 from pytest_tfperf.programs.reading import LINE_END, Kind, LineSplitter, Reading, Unreadable
 from pytest_tfperf.programs.recent_rates import is_running_average
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
-from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.workers.failures import SHOWN_LINES, log_lines
 
 WARMUP_READINGS = 1
@@ -30,6 +31,9 @@ WARMUP_READINGS = 1
 
 LOSS_READING = WARMUP_READINGS + MIN_WINDOWS_FOR_ERROR
 """The reading whose loss is judged where programs are ended early: each run has at least so many."""
+
+_POLL_SECONDS = 1.0
+_NOTICE_SECONDS = 20.0  # from the program's start: the progress shows it in its next line, after 30 s
 
 _LEAST, _MOST = 1e-12, 1e15  # a printed number outside this range is no rate, and no time of a step
 
@@ -43,7 +47,7 @@ class CommandWindows:
         devices: the number of devices that it runs on, over all nodes.
         slowdown: fraction of the throughput to take off on purpose.
         also: figures to read beside the throughput.
-        phase: called with a text for the user on what it waits for.
+        notice: called again and again with what it waits for, while the first reading is late.
         clock: returns the time in seconds.
     """
 
@@ -55,7 +59,7 @@ class CommandWindows:
         devices: int = 1,
         slowdown: float = 0.0,
         also: Sequence[Figure] = (),
-        phase: Callable[[str], None] = lambda _: None,
+        notice: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._program = program
@@ -68,7 +72,9 @@ class CommandWindows:
         self._first_at: float | None = None
         self._started_at = clock()
         self._aggregator = WindowAggregator(clock(), command.counted_per_step or 1, WINDOW_SECONDS)
-        self._patience = Patience(clock(), command.reads.first_within, phase)
+        first_within = math.inf if command.reads.reads_to_the_end else None  # it may print its rate as its last line
+        self._patience = Patience(clock(), command.reads.first_within or first_within)
+        self._notice = notice
         self._windows = self._read() if command.reads.examples is None else self._whole_run(command.reads.examples)
         self._warmup: list[Window] = []
         self._advanced_at = clock()  # the time of the last reading that was no repetition
@@ -90,7 +96,7 @@ class CommandWindows:
             as `warm_up`, and if it ended before its throughput could be known.
         """
         windows: list[Window] = []
-        started = self._clock()
+        started, ended_by_time = self._clock(), False
         for window in self._windows:
             windows.append(window)
             observer.window(run := self._run(self._warmup, windows), plan)
@@ -99,6 +105,7 @@ class CommandWindows:
             spent = self._clock() - started >= plan.max_seconds
             if len(windows) >= plan.steps or (spent and len(windows) >= MIN_WINDOWS_FOR_ERROR):
                 if not self._figures.are_ahead:
+                    ended_by_time = len(windows) < plan.steps
                     break
             elif len(windows) % 10 == 0 and self._figures.are_complete and enough(in_steady_state(run)):
                 break
@@ -108,7 +115,7 @@ class CommandWindows:
             if not windows:  # better than none, although it contains start and compilation
                 warmup, windows = [], warmup
         self._require_recent_rates()
-        run = in_steady_state(self._run(warmup, windows))
+        run = in_steady_state(replace(self._run(warmup, windows), ended_by_time=ended_by_time))
         observer.ended(run)
         return run
 
@@ -191,6 +198,8 @@ class CommandWindows:
     def _require_recent_rates(self) -> None:
         """Refuse rates that disagree with the clock, or look like averages unless the user says what they are."""
         printed, per_step = self._aggregator, self._command.counted_per_step
+        with self._failures():
+            printed.require_means_of_equal_work()
         if self._command.reads.rate_is is None and is_running_average(printed.rates, printed.units_per_step):
             raise self._program.failure(
                 "its rates look like averages since the first one, which hide most of a change",
@@ -220,11 +229,14 @@ class CommandWindows:
         """
         program, splitter = self._program, LineSplitter()
         printed_at = read_at = -math.inf
-        while (data := program.read(self._advanced_at + program.silence_seconds - self._clock())) != b"":
+        while (data := program.read(min(_POLL_SECONDS, self._silence_left))) != b"":
             before, now = printed_at, self._clock()
-            if data is None or now - self._advanced_at > program.silence_seconds:
+            if self._silence_left <= 0:
                 printed, read = printed_at > self._advanced_at, read_at > self._advanced_at
                 raise self._silent(printed=printed, read=read)
+            if data is None:
+                self._require_reading(now, has_read=read_at > -math.inf)
+                continue
             # "\r12 images/s" and "\n12 images/s" are complete long before the next line ends them.
             end = LINE_END.match(data)
             if end and (readings := self._readings(splitter.feed(end[0]), "")):
@@ -233,11 +245,39 @@ class CommandWindows:
             readings = self._readings(splitter.feed(data[end.end() :] if end else data), splitter.unfinished)
             printed_at = now
             read_at = now if readings else read_at
-            if self._patience.is_over(now, len(data), self._reader.lines, has_read=read_at > -math.inf):
-                raise self._nothing(f"the program has printed for {self._patience.waited(now):.0f} s, and was ended")
+            self._patience.printed(now, len(data), lines=self._reader.lines)
+            self._require_reading(now, has_read=read_at > -math.inf)
             yield now, readings
         if last := self._readings([splitter.unfinished], ""):
             yield printed_at, last
+
+    @property
+    def _silence_left(self) -> float:
+        return self._advanced_at + self._program.silence_seconds - self._clock()
+
+    def _require_reading(self, now: float, *, has_read: bool) -> None:
+        """Say that the first reading is late, or give up on it."""
+        if has_read:
+            return
+        left = self._patience.left(now)
+        if left <= 0:
+            raise self._nothing(f"{self._printed(now)}, and was ended")
+        if now - self._started_at < _NOTICE_SECONDS:
+            return
+        seen = self._printed(now)
+        if self._reader.first_lines:
+            seen += f": {self._reader.nothing_read()}; {self._reader.next_step()}"
+        self._notice(f"{seen}; it is ended in {duration(min(left, self._silence_left))} without a reading")
+
+    def _printed(self, now: float) -> str:
+        """What the program has printed, before its first reading."""
+        silent = duration(self._patience.silent(now))
+        if not self._reader.lines:
+            begun = "begun a line, then printed" if self._patience.has_output else "printed"
+            return f"the program has {begun} nothing for {silent}"
+        if self._patience.has_paused(now):
+            return f"the program printed {counted(self._reader.lines, 'line')}, then nothing for {silent}"
+        return f"the program has printed for {self._patience.waited(now):.0f} s"
 
     def _readings(self, lines: Sequence[str], unfinished: str) -> list[Reading]:
         readings = []
@@ -278,7 +318,7 @@ class CommandWindows:
             return self._program.failure("it printed nothing at all", "let it print its rate to stdout or stderr")
         if self._reader.saw_steps:
             return self._program.failure("it prints steps and no rate", SAY_HOW_MANY)
-        step = f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows what each line is read as"
+        step = f"{self._reader.next_step()}; `tfperf read -- COMMAND` shows how each line is read"
         step += self._patience.buffering
         return self._program.failure(f"{fact}: {self._reader.nothing_read()}", step, *self._first_lines())
 

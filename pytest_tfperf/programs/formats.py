@@ -29,6 +29,7 @@ class Format:
         unit: the unit of its rate; "" for the user's unit.
         of_examples: its rate counts whole examples, and so no tokens.
         per_device: its rate is that of a single device.
+        of_steps: its examples are steps of an environment, as reinforcement learning counts them.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Format:
     unit: str = ""
     of_examples: bool = False
     per_device: bool = False
+    of_steps: bool = False
 
     def can_serve(self, unit: str) -> bool:
         """Whether its rate may be in this unit."""
@@ -139,6 +141,56 @@ FORMATS = (
         rf"'train_samples_per_second': '?(?P<rate>{NUMBER})'?",
         of_examples=True,
     ),
+    Format(
+        "MMEngine",
+        "open-mmlab/mmengine, mmengine/runner/log_processor.py, get_log_after_iter",
+        # Its `time` is of the last ten steps only, however many a line stands for.
+        r"\b(?:Epoch|Iter)(?:\(train\))?\s{1,9}(?:\[\s*\d+\])?\[\s*(?P<step>\d+)/\d+\]\s.*\bdata_time: ",
+    ),
+    Format(
+        "torchvision's references",
+        "pytorch/vision, references/detection/utils.py, MetricLogger; DETR, DeiT, MAE, DINO and Swin print alike",
+        r"\b(?:Epoch|Train): \[\d+(?:/\d+)?\]\s{0,9}\[\s*(?P<step>\d+)/\d+\]\s{1,9}eta:? ",
+    ),
+    Format(
+        "Stable-Baselines3",
+        "DLR-RM/stable-baselines3, stable_baselines3/common/logger.py, HumanOutputFormat",
+        # Its `fps` is a mean since the start.
+        r"^\|\s+total_timesteps\s+\|\s(?P<examples>\d+)\s+\|",
+        of_examples=True,
+        of_steps=True,
+    ),
+    Format(
+        "CleanRL",
+        "vwxyzjn/cleanrl, cleanrl/ppo.py and others",
+        # Its `SPS` is a mean since the start.
+        r"^global_step=(?P<examples>\d+), (?:avg_)?episodic_return=",
+        of_examples=True,
+        of_steps=True,
+    ),
+    Format(
+        "fairseq",
+        "facebookresearch/fairseq, fairseq/logging/progress_bar.py, SimpleProgressBar and JsonProgressBar",
+        rf"\| train_inner \|.*\bwps(?:=|\": \")(?P<rate>{NUMBER})",
+        unit="tokens",
+    ),
+    Format(
+        "fairseq's updates",
+        "facebookresearch/fairseq, fairseq/logging/progress_bar.py, SimpleProgressBar and JsonProgressBar",
+        r"\| train_inner \|.*\bnum_updates(?:=|\": \")(?P<step>\d+)",
+    ),
+    Format(
+        "XGBoost or LightGBM",
+        "dmlc/xgboost, python-package/xgboost/callback.py, EvaluationMonitor; "
+        "lightgbm-org/LightGBM, python-package/lightgbm/callback.py, log_evaluation",
+        rf"^\[(?P<step>\d+)\](?:\t(?:\S+-[^:\s]+:|\S+'s [^:]+: ){NUMBER}(?:\s?\+\s?{NUMBER})?)+\s*$",
+    ),
+    Format(
+        "CatBoost",
+        "catboost/catboost, catboost/libs/loggers/logger.cpp, Log",
+        # Its `total` is the time since the start.
+        r"^(?P<step>\d+):\t(?:.*\t)?total: [^\t]{2,30}\tremaining: ",
+    ),
 )
 
 
@@ -157,6 +209,7 @@ class FormatLines:
         self._pattern = re.compile(pattern, re.ASCII | re.IGNORECASE)
         self._unit = unit
         self._devices = devices if of.per_device else 1
+        self._of_steps = of.of_steps
         self._takes_batch = not counts_batches and unit.rstrip("s") in ("example", "sample", "sequence", "image")
 
     def read(self, line: str) -> Reading | None:
@@ -167,7 +220,7 @@ class FormatLines:
         groups = {name: text for name, text in match.groupdict().items() if text is not None}
         loss = to_float(groups["loss"]) if "loss" in groups else loss_in(line)
         values = {name: to_float(text) for name, text in groups.items() if name != "loss"}
-        if self._unit == STEPS and not values.keys().isdisjoint(("rate", "examples")):
+        if self._unit == STEPS and not self._of_steps and not values.keys().isdisjoint(("rate", "examples")):
             return None  # it counts something else
         step = int(values.get("step", 0))
         match values:

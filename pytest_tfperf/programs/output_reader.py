@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
 from pytest_tfperf.programs.formats import FORMATS, FormatLines
-from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_field
+from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_fields
 from pytest_tfperf.programs.progress_lines import Bars, KerasLines, looks_like_progress
 from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable, counters_in, shown, step_in
 from pytest_tfperf.programs.series import FirstSeries, form_of
-from pytest_tfperf.programs.unit_lines import StepLines, UnitLines
+from pytest_tfperf.programs.unit_lines import StepLines, UnitLines, counts_steps
 
 SHOWN_LINES = 5
 _MOST_UNREAD_SHARE = 0.1
@@ -177,7 +178,11 @@ class Reader:
             return f"give unit='{self.likely_unit}/s', which {self._unit_rates[self.likely_unit]} of its lines have"
         if self._rate_field and not self._is_described:
             return f"give reads=Reads(field={self._rate_field!r}), which its JSON lines have"
-        return "give reads=Reads(pattern=...), field=... or parse=..., or examples=N for a program that prints no rate"
+        bars = "" if self._command.terminal else "; terminal=True if it draws a bar in a terminal only"
+        return (
+            "give reads=Reads(pattern=...), field=... or parse=..., or examples=N for a program that prints no rate"
+            f"{bars}"
+        )
 
     @property
     def likely_unit(self) -> str:
@@ -226,10 +231,12 @@ class Reader:
 
     def _search_another_unit(self, line: str) -> None:
         """Note the unit, or the field of a JSON line, in which this line has a rate."""
-        self._rate_field = self._rate_field or rate_field(line)
+        self._rate_field = self._rate_field or next(iter(rate_fields(line)), "")
         if self._rate_field or self._others is None or self.lines > _MOST_SEARCHED:
             return
-        for unit in {mention["unit"] for mention in _ANY_UNIT.finditer(line)} - {self._command.unit}:
+        for unit in dict.fromkeys(mention["unit"] for mention in _ANY_UNIT.finditer(line)):
+            if unit == self._command.unit or counts_steps(unit):
+                continue
             if unit not in self._others:
                 self._others[unit] = Reader(replace(self._command, unit=unit), self._devices, searches=False)
             reader = self._others[unit]
@@ -268,54 +275,63 @@ class Reader:
             )
 
 
-# After so many lines, or so many seconds with lines, the user learns that no line could be read.
-_NOTICE_LINES = 20
-_NOTICE_SECONDS = 10.0
-_ENDS_SECONDS = 30.0  # from that notice to the program's end, if lines still come
+_START_SECONDS = 10.0  # from the first line; a program may say at its start what it does, and pause as long
+_PRINTING_SECONDS = 40.0  # from the first line, for a program that goes on printing
+_SILENT_SECONDS = 120.0  # for one that fell silent: it may still load its data and compile
+_LEAST_BURSTS = 5
+_PAUSE = 0.5  # between two bursts
 
-_LEAST_BURSTS = 5  # a long start may print its settings at once, and compile for minutes
 _BUFFER = 4096
 _SILENCE = 2.0
 
 
 class Patience:
-    """Decides when to give up on a program whose lines can't be read.
+    """Decides by the clock when to give up on a program whose lines can't be read.
 
     Args:
         now: when the program was started, in seconds.
-        first_within: seconds from the first line in which a reading is expected; None for 30 s after the notice.
-        phase: called with the notice for the user.
+        first_within: seconds from the first line in which a reading is expected; None for 40 s if it goes on printing,
+            and two minutes if it falls silent.
+
+    Attributes:
+        has_output: the program has printed something, if only the beginning of a line.
     """
 
-    def __init__(self, now: float, first_within: float | None, phase: Callable[[str], None]) -> None:
+    def __init__(self, now: float, first_within: float | None) -> None:
         self._printed_at = now
         self._first_within = first_within
-        self._phase = phase
         self._first_at: float | None = None
-        self._noticed_at: float | None = None
         self._bursts = 0
         self._is_buffered = False
+        self.has_output = False
 
-    def is_over(self, now: float, size: int, lines: int, *, has_read: bool) -> bool:
-        """Whether to end the program, which has just printed `size` bytes, in all `lines` lines."""
-        since, self._printed_at = now - self._printed_at, now
+    def printed(self, now: float, size: int, *, lines: int) -> None:
+        """Note that the program has just printed `size` bytes; in all `lines` lines."""
+        since, self._printed_at, self.has_output = now - self._printed_at, now, True
         self._is_buffered |= since > _SILENCE and size >= _BUFFER
-        if has_read or lines == 0:
-            return False
-        if self._first_at is None:
+        if self._first_at is None and lines:
             self._first_at = now
-        if self._noticed_at is None and (lines >= _NOTICE_LINES or now - self._first_at >= _NOTICE_SECONDS):
-            self._noticed_at = now
-            self._phase(f"none of {lines} lines can be read yet")
-        self._bursts += self._noticed_at is not None and since >= 0.5
-        if self._first_within is not None:
-            return now - self._first_at > self._first_within
-        waited_enough = self._noticed_at is not None and now - self._noticed_at >= _ENDS_SECONDS
-        return waited_enough and self._bursts >= _LEAST_BURSTS
+        self._bursts += self.waited(now) >= _START_SECONDS and since >= _PAUSE
 
     def waited(self, now: float) -> float:
         """Seconds since the first line."""
         return 0.0 if self._first_at is None else now - self._first_at
+
+    def silent(self, now: float) -> float:
+        """Seconds since the program last printed, or since its start."""
+        return now - self._printed_at
+
+    def has_paused(self, now: float) -> bool:
+        """Whether the program has been silent for longer than between the lines of most programs."""
+        return self.silent(now) >= _START_SECONDS
+
+    def left(self, now: float) -> float:
+        """Seconds until the program is ended without a reading; inf for a program that has printed nothing."""
+        if self._first_at is None:
+            return math.inf
+        goes_on = self._bursts >= _LEAST_BURSTS and not self.has_paused(now)
+        limit = _PRINTING_SECONDS if goes_on else _SILENT_SECONDS
+        return (limit if self._first_within is None else self._first_within) - self.waited(now)
 
     @property
     def buffering(self) -> str:

@@ -146,10 +146,10 @@ def value_of(fields: object, field: str) -> object:
     return ABSENT
 
 
-def rate_field(line: str) -> str:
-    """The field of a JSON line that seems to hold a rate; "" for none."""
-    names = [name for name, value in (json_object(line) or {}).items() if number_in(value) is not None]
-    return next((name for name in names if _LIKE_A_RATE.search(name)), "")
+def rate_fields(line: str) -> list[str]:
+    """The fields of a JSON line that seem to hold a rate."""
+    fields = json_object(line) or {}
+    return [name for name, value in fields.items() if number_in(value) is not None and _LIKE_A_RATE.search(name)]
 
 
 class ParsedLines:

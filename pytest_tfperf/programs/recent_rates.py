@@ -16,6 +16,8 @@ _MOST_KEPT = 1000
 _LEAST_TIMES = 5
 _MOST_OVER_THE_CLOCK = 1.25  # times are rounded, and lines are read a little late
 _LATE_SECONDS = 1.0
+_LEAST_OF_A_THIRD = 3  # readings
+_MOST_OF_ANOTHER = 1.25
 
 
 class Clock:
@@ -35,6 +37,37 @@ class Clock:
         self._step: int | None = None
         self._times, self._stated = 0, 0.0
         self.units_per_step: list[float] = []
+        self._means: list[tuple[float, float]] = []
+
+    def compare_mean(self, now: float, seconds: float) -> None:
+        """Note the time since the start that an average states, up to a factor."""
+        if self._means and now - self._means[-1][0] < self._least_seconds:
+            self._means[-1] = (self._means[-1][0], seconds)
+        elif len(self._means) < _MOST_KEPT:
+            self._means.append((now, seconds))
+
+    def forget_means(self) -> None:
+        """Begin anew: these averages are over another first step."""
+        self._means = []
+
+    def require_means_of_equal_work(self) -> None:
+        """Refuse averages that are not over as much work for each line, so that undoing them goes wrong.
+
+        Raises:
+            Unreadable: a line stands for other work at the end than at first, by the time between lines.
+        """
+        third = len(self._means) // 3
+        if third < _LEAST_OF_A_THIRD:
+            return
+        first, last = self._means[: third + 1], self._means[-third - 1 :]
+        # A pause changes the time of all lines, and rounding that of each line.
+        changes = [of(last) / of(first) for of in (_seconds_of_all, _seconds_of_most) if of(first) > 0]
+        if all(change < 1 / _MOST_OF_ANOTHER or change > _MOST_OF_ANOTHER for change in changes):
+            raise Unreadable(
+                f"if its rates are averages, its last lines stand for {changes[0]:.2g} times the work of the first",
+                "the first lines may stand for steps that were not printed: read a counter, as by "
+                r"reads=Reads(pattern=r'step (?P<step>\d+)', examples_per_step=N)",
+            )
 
     def compare_rate(self, now: float, rate: float, line: str) -> None:
         """Note the units in a step by this rate."""
@@ -73,10 +106,22 @@ class Clock:
             )
 
 
+def _seconds_of_all(means: Sequence[tuple[float, float]]) -> float:
+    """Seconds that passed for each that is stated."""
+    stated = means[-1][1] - means[0][1]
+    return (means[-1][0] - means[0][0]) / stated if stated > 0 else math.inf
+
+
+def _seconds_of_most(means: Sequence[tuple[float, float]]) -> float:
+    """The same of the median line."""
+    return statistics.median((b[0] - a[0]) / (b[1] - a[1]) if b[1] > a[1] else math.inf for a, b in pairwise(means))
+
+
 _LEAST_READINGS = 80  # to recognise a running average by its noise
-_LEAST_OF_A_START = 10  # readings, to recognise it by the time that the program's start took
+LEAST_OF_A_START = 10
+"""Readings that are needed to recognise a running average by the time that the program's start took."""
+
 _LEAST_CHANGE = 0.03
-_LEAST_OF_A_THIRD = 3  # readings
 _ERRORS = 3.0
 _CLOCKS = 0.01  # deviation of the units in a step by recent rates, because lines are read a little late
 _ALIKE = (0.6, 1.6)  # ratio of the later half's slope to the slope of all
@@ -117,7 +162,7 @@ def contains_a_start(rates: Sequence[float]) -> bool:
 
 
 def _falls_like_one_over_k(times: Sequence[float]) -> bool:
-    if len(times) < _LEAST_OF_A_START:
+    if len(times) < LEAST_OF_A_START:
         return False
     shares = [1 / k for k in range(1, len(times) + 1)]
     line = statistics.linear_regression(shares, times)

@@ -37,14 +37,17 @@ _COUNTER_BEFORE = re.compile(
 )
 # ... but "85.3 ms/it | 750.2 samples/s" has a number of its own before it.
 _QUANTITY_BEFORE = re.compile(r"\d\s?[mun\u00b5]?s(?:ec)?\s?/\s?\w{2,10}\W{0,3}$", re.IGNORECASE)
-_AVERAGES = ("avg", "average", "mean", "overall")
-# Values that may stay the same while the program becomes slower.
-_NO_RATES = (
+AVERAGES = ("avg", "average", "mean", "overall")
+"""Words for averages, which may be of all steps since the first."""
+
+NO_RATES = (
     *("max", "maximum", "peak", "best", "min", "minimum", "std", "sd"),
     *("target", "goal", "limit", "expected", "theoretical"),
 )
+"""Words for values that may stay the same while the program becomes slower."""
+
 _OTHER_MEASURE = re.compile(
-    rf"(?:\b|_)(?P<measure>{'|'.join((*_AVERAGES, *_NO_RATES))}|median|p\d\d)"
+    rf"(?:\b|_)(?P<measure>{'|'.join((*AVERAGES, *NO_RATES))}|median|p\d\d)"
     r"(?:\s(?:throughput|speed|rate))?\W{0,3}$",
     _FLAGS,
 )
@@ -57,6 +60,11 @@ _LABEL_AFTER = re.compile(
     _FLAGS,
 )
 _STEP = r"(?:(?:global_)?steps?|it|iters?|iterations?|batch(?:es)?)"
+
+
+def counts_steps(unit: str) -> bool:
+    """Whether a unit is a name for steps."""
+    return re.fullmatch(_STEP, unit, _FLAGS) is not None
 
 
 def _per_second(words: str) -> re.Pattern[str]:
@@ -133,13 +141,13 @@ def _read(line: str, unit: re.Pattern[str], kind: Kind, devices: int = 1) -> Rea
     # "12 images/s (3 images/s/gpu, average 11.9 images/s)": the first is the program's rate.
     values = [value for value in values if not value.per_device] or values
     values = [value for value in values if not value.other_measure] or values
-    if values[0].other_measure in _NO_RATES:
+    if values[0].other_measure in NO_RATES:
         return LeftOut(f"{values[0].other_measure!r} names no rate of these steps")
     numbers = {value.value * (devices if value.per_device else 1) for value in values}
     if len(numbers) > 1:
         what = "times" if kind is Kind.SECONDS else "rates"
         return Unread(f"it has {len(numbers)} {what}, {' and '.join(f'{number:g}' for number in sorted(numbers))}")
-    is_average = values[0].other_measure in _AVERAGES
+    is_average = values[0].other_measure in AVERAGES
     return Reading(kind, numbers.pop(), loss=loss_in(line), is_named_average=is_average)
 
 

@@ -48,6 +48,10 @@ class WindowAggregator:
         """As in `Clock`."""
         return self._clock.units_per_step
 
+    def require_means_of_equal_work(self) -> None:
+        """As in `Clock`."""
+        self._clock.require_means_of_equal_work()
+
     def take(self, now: float, reading: Reading) -> bool:
         """Add a reading; returns whether it advances.
 
@@ -67,9 +71,9 @@ class WindowAggregator:
                 self._add(now, value * per_step, reading.line)
                 self._clock.require_time(now, 1 / value, reading.line)
             case Kind.MEAN_RATE:
-                self._undo_mean(reading.step, value)
+                self._undo_mean(now, reading.step, value)
             case Kind.MEAN_SECONDS:
-                self._undo_mean(reading.step, per_step / value)
+                self._undo_mean(now, reading.step, per_step / value)
             case Kind.STEP | Kind.EXAMPLES:
                 step = value / (per_step if reading.kind is Kind.EXAMPLES else 1)
                 timed = self._counter.take(now, step, reading.line, is_of_training=reading.is_of_training)
@@ -113,14 +117,16 @@ class WindowAggregator:
         if len(self.rates) < _MOST_RATES_KEPT:
             self.rates.append(rate)
 
-    def _undo_mean(self, step: int, rate: float) -> None:
+    def _undo_mean(self, now: float, step: int, rate: float) -> None:
         """Add a rate that is the mean since the first step, less the steps and the time of the lines before."""
         before, self._mean = self._mean, (step, rate)
         if before is None or step <= before[0]:  # a new measurement begins
             steps, each = step, step / rate
+            self._clock.forget_means()
         else:
             steps = step - before[0]
             each = step / rate - before[0] / before[1]
+        self._clock.compare_mean(now, step / rate)
         if each > 0:
             self._steps += steps
             self._seconds += each * self._examples_per_step

@@ -15,12 +15,11 @@ from pytest_tfperf.core.verdict import WORST_FIRST, Against, Consequence, Outcom
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.breakdown import bound_by
 from pytest_tfperf.reports.figures import figures_to_blame
-from pytest_tfperf.reports.numbers import change, percent, rate
+from pytest_tfperf.reports.numbers import change, interval, percent, rate
 from pytest_tfperf.reports.table import Columns, cells, joined, shown_names
 
-_LEAST_WINDOWS = 3  # for tf_cnn_benchmarks' +/-
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
-_OPTIONAL = ("baseline", "fails at", "confirmed", "detectable", "bound", "document", "+/-")
+_OPTIONAL = ("baseline", "fails at", "confirmed", "95 % CI", "detectable", "bound", "document")
 
 ACT_FIRST = (*WORST_FIRST, None)
 """The outcomes in the order of a table's rows: those that need action first, None (not judged) last."""
@@ -163,7 +162,7 @@ def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
         "workload": name,
         "topology": m.topology,
         heading: rate_cell(t, heading) if is_valid else None,
-        "+/-": rate(t.uncertainty) if is_valid and t.windows >= _LEAST_WINDOWS else None,
+        "95 % CI": interval(t.low, t.high) if is_valid else None,
         "baseline": rate(baseline.value) if baseline else None,
         "change": _written(verdict.change if verdict else None, change),
         "confirmed": _written(verdict.confirmed_change if verdict else None, change),

@@ -25,7 +25,7 @@ from pytest_tfperf.reports.invalid import (
     disturbed_pairs,
     invalid_measurement,
 )
-from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, counted, interval, percent, rate
 from pytest_tfperf.reports.telemetry import telemetry_lines
 
 _WORTH_SHOWING = 0.001
@@ -100,8 +100,8 @@ def headline(measurement: Measurement) -> str:
     if verdict is not None and verdict.outcome is Outcome.INVALID:  # a reader would take its throughput for a result
         return f"{where}: {invalid_measurement(measurement, verdict)}"
     text = f"{where}: {rate(t.examples_per_sec)} {t.unit}/s"
-    if t.low > 0 and t.high < math.inf:
-        text += f" (95 % CI {rate(t.low)} to {rate(t.high)})"
+    if known := interval(t.low, t.high):
+        text += f" (95 % CI {known})"
     if verdict is None:
         return text
     if verdict.baseline is None or verdict.change is None:

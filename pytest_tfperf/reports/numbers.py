@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def rate(examples_per_sec: float) -> str:
     """Write examples per second: "1,612", "640.3", "7.25"; below 1 with four significant digits, "0.09551"."""
@@ -10,6 +12,11 @@ def rate(examples_per_sec: float) -> str:
     if examples_per_sec >= 0.99995:
         return f"{examples_per_sec:.1f}" if examples_per_sec >= 99.995 else f"{examples_per_sec:.2f}"
     return f"{examples_per_sec:.4g}"
+
+
+def interval(low: float, high: float) -> str:
+    """Write an interval of rates: "1,464 to 1,563"; "" where it is not known."""
+    return f"{rate(low)} to {rate(high)}" if low > 0 and math.isfinite(high) else ""
 
 
 def percent(fraction: float) -> str:

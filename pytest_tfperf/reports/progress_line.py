@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -62,6 +63,34 @@ PLAIN_SECONDS = 30.0
 _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
 
 
+_AGED_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The state that is shown.
+
+    Args:
+        text: the phase, or the steps so far.
+        since: when it began.
+        speed, left: of the steps so far.
+        is_phase: the worker is at work on it.
+        is_notice: the user should know it at once; its text says how long it has lasted.
+    """
+
+    text: str
+    since: float
+    speed: str = ""
+    left: str = ""
+    is_phase: bool = False
+    is_notice: bool = False
+
+    def age(self, now: float) -> str:
+        """How long it has lasted, "for 35 s"; "" for a short time."""
+        seconds = now - self.since
+        return f"for {duration(seconds)}" if seconds >= _AGED_SECONDS and not self.is_notice else ""
+
+
 @dataclass(kw_only=True)
 class ProgressLine:
     """Shows the progress of session and run, to the right of pytest's own output; an `Observer`.
@@ -69,11 +98,15 @@ class ProgressLine:
     Args:
         write: writes to the terminal without changing pytest's count of columns; None without a terminal.
         write_line: writes a permanent line; None unless tf_cnn_benchmarks' lines are wanted (-v).
-        write_plain: writes a permanent line, for at most one every `PLAIN_SECONDS`; None where there is a terminal.
+        write_plain: writes a permanent line, at most one every `PLAIN_SECONDS`: in a pipe for any state, in a terminal
+            for what its user should know at once; None for neither.
         room: returns the columns between the cursor and the right edge.
         test: the node id of the test that is measured.
         why: the reason why this test runs again; "" in its first run.
         clock: returns the present time in seconds.
+
+    Attributes:
+        lock: held while something is shown, because `tick` is called by another thread.
     """
 
     write: Callable[[str], None] | None = None
@@ -83,6 +116,7 @@ class ProgressLine:
     test: str = ""
     why: str = ""
     clock: Callable[[], float] = time.monotonic
+    lock: threading.RLock = field(default_factory=threading.RLock, init=False)
     _begun: set[str] = field(default_factory=set, init=False)
     _tests: int = field(default=0, init=False)
     _left: Callable[[], float] = field(default_factory=lambda: lambda: 0.0, init=False)
@@ -92,6 +126,7 @@ class ProgressLine:
     _disturbed: tuple[str, str] = field(default=("", ""), init=False)
     _why: str = field(default="", init=False)
     _plain_after: float = field(default=math.inf, init=False)
+    _shown: _Shown | None = field(default=None, init=False)
     _timed: Run | None = field(default=None, init=False)
     _printed_steps: int = field(default=0, init=False)
 
@@ -115,7 +150,11 @@ class ProgressLine:
 
     def phase(self, name: str) -> None:
         """Show that a phase of the worker begins."""
-        self._show(name, is_phase=True)
+        self._show(_Shown(name, self.clock(), is_phase=True))
+
+    def notice(self, text: str) -> None:
+        """Show what a user's command does, in a terminal as a permanent line, too."""
+        self._show(_Shown(text, self.clock(), is_notice=True))
 
     def window(self, run: Run, plan: Plan) -> None:
         """Show a timed window; `run` holds all windows so far."""
@@ -124,8 +163,15 @@ class ProgressLine:
         self._timed = run
         if crosses_display_step(run):
             self._print_step(run)
-        if self.write is not None or self._wants_plain:
-            self._show(*progress(run, plan))
+        if self.write is not None or self.write_plain is not None:
+            state, speed, left = progress(run, plan)
+            self._show(_Shown(state, self.clock(), speed, left))
+
+    def tick(self) -> None:
+        """Show the latest state again, with how long it has lasted; called by the clock, in a thread of its own."""
+        with self.lock:
+            if self._shown is not None and self.clock() >= self._shown.since + 1:
+                self._show(self._shown)
 
     def ended(self, run: Run) -> None:
         """Print the total; in `run`, windows before the steady state count as warm-up."""
@@ -140,49 +186,53 @@ class ProgressLine:
 
     def done(self) -> None:
         """Remove the progress line."""
-        if self.write is not None:
-            self.write(_CLEAR_TO_END)
+        with self.lock:
+            self._shown = None
+            if self.write is not None:
+                self.write(_CLEAR_TO_END)
 
-    def _show(self, state: str, speed: str = "", left: str = "", *, is_phase: bool = False) -> None:
+    def _show(self, shown: _Shown) -> None:
         """Show session and run, without the least important parts where they do not fit."""
-        if self._wants_plain:
-            self._show_plain(state, left)
-        if self.write is None:
-            return
+        with self.lock:
+            self._shown = shown
+            if self.write_plain is not None and self.clock() >= self._plain_after:
+                self._show_plain(self.write_plain, shown)
+            if self.write is not None:
+                self._show_in_terminal(self.write, shown)
+
+    def _show_in_terminal(self, write: Callable[[str], None], shown: _Shown) -> None:
         session, session_left = self._session()
         parts = {
             "session": f"[{session}, {session_left}]" if session_left else session and f"[{session}]",
             "test": self.test.rpartition("::")[2],
             "run": self._label,
-            "state": f"{state} ..." if is_phase else state,
-            "speed": speed,
-            "left": "" if session_left else left,  # two remaining times would confuse
+            "state": f"{shown.text} ..." if shown.is_phase else shown.text,
+            "age": shown.age(self.clock()),
+            "speed": shown.speed,
+            "left": "" if session_left else shown.left,  # two remaining times would confuse
             "why": f"({self._why})" if self._why else "",
         }
         room = self.room() - 3  # a wrapped line can't be removed
-        for least_important in ("why", "left", "test", "run", "session", "speed", "state"):
+        for least_important in ("why", "left", "test", "run", "session", "speed", "age"):
             if len(_joined(parts)) <= room:
                 break
             parts[least_important] = ""
-        self.write(f"{_SAVE}  {_joined(parts)}{_CLEAR_TO_END}{_RESTORE}")
+        write(f"{_SAVE}  {_joined(parts)[: max(room, 0)]}{_CLEAR_TO_END}{_RESTORE}")
 
-    @property
-    def _wants_plain(self) -> bool:
-        return self.write_plain is not None and self.clock() >= self._plain_after
-
-    def _show_plain(self, state: str, left: str) -> None:
+    def _show_plain(self, write: Callable[[str], None], shown: _Shown) -> None:
         """Write session and run as a line of a log."""
-        assert self.write_plain is not None, "only a pipe wants plain lines"
+        if self.write is not None and not shown.is_notice:
+            return
         self._plain_after = self.clock() + PLAIN_SECONDS
         session, session_left = self._session()
         parts = (
             session and f"test {session}",
             self.test.rpartition("::")[2],
             self._label,
-            state,
-            session_left or left,
+            " ".join(filter(None, (shown.text, aged := shown.age(self.clock())))),
+            session_left or ("" if aged else shown.left),
         )
-        self.write_plain(one_line(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}"))
+        write(one_line(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}"))
 
     def _session(self) -> tuple[str, str]:
         """Return "3/15" and "1 min 20 s left"; "" where unknown."""
@@ -211,7 +261,7 @@ def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
     speed = f"{rate(run.examples_per_step * steps(run) / seconds)} {run.unit}/s"
     if plan.until_end:  # their number is not known in advance
         return f"{what} {done}", speed, ""
-    left = seconds / done * max(plan.steps - done, 0)
+    left = min(seconds / done * max(plan.steps - done, 0), max(plan.max_seconds - seconds, 0.0))
     return f"{what} {done}/{plan.steps}", speed, f"{duration(left)} left"
 
 

@@ -11,6 +11,7 @@ from itertools import combinations
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
+from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line
@@ -33,6 +34,7 @@ def before(
     seconds: float,
     never_timed: int,
     *,
+    seconds_if_slow: float = 0.0,
     most_seconds: float = 0.0,
     recording: int = 0,
     controls: int = 0,
@@ -48,6 +50,7 @@ def before(
         tests: the number of throughput tests.
         seconds: the expected time.
         never_timed: the number of tests whose time the history does not know.
+        seconds_if_slow: the time that slow tests would take, where no test was ever timed here; 0 where it is known.
         most_seconds: the expected time where a test is in doubt, or where runs of a recording differ.
         recording: the number of fresh runs of each test under --update-baselines; 0 without it.
         controls: the number of other workloads that run beside these tests.
@@ -55,7 +58,9 @@ def before(
         against: further lines, about the other side.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
-    time = f"about {duration(seconds)}{unknown}{_at_most(seconds, most_seconds, is_recording=bool(recording))}"
+    if_slow = f" to {duration(seconds_if_slow)}" if seconds_if_slow > seconds else ""
+    most = _at_most(max(seconds, seconds_if_slow), most_seconds, is_recording=bool(recording))
+    time = f"about {duration(seconds)}{if_slow}{unknown}{most}"
     lines = [f"{machine}, {counted(tests, 'throughput test')}, {time}"]
     if recording:
         lines.append(f"recording baselines, {recording} fresh runs of each test, into {baselines}")
@@ -94,6 +99,12 @@ def refused(faults: Mapping[str, Sequence[TfperfError]], tests: int, *, in_brief
     for text, (first, *others) in grouped.items():
         lines.append(f"  {first}{f' and {len(others)} more' if others else ''}: {text}")
     return lines
+
+
+def lost_gpus(machine: Topology) -> list[str]:
+    """Return the line on GPUs that no longer answer; nothing without any."""
+    judged = f"Tests on the others are judged by the baselines of {machine.machine} (others: --tfperf-machine=NAME)"
+    return [". ".join([*machine.lost, judged])] if machine.lost else []
 
 
 def skips(reasons: Mapping[str, int]) -> list[str]:
@@ -253,7 +264,13 @@ _Published = tuple[Measurement, Baseline]
 
 
 def unrecorded(
-    group: UnrecordedTests, measurements: Sequence[Measurement], *, baselines: str, command: str, seconds: float
+    group: UnrecordedTests,
+    measurements: Sequence[Measurement],
+    *,
+    baselines: str,
+    command: str,
+    seconds: float,
+    measured_before: int = 0,
 ) -> list[Line]:
     """Return the paragraph about tests without a recorded baseline.
 
@@ -265,9 +282,10 @@ def unrecorded(
         baselines: the folder of the baselines, as it is shown.
         command: the command that records them.
         seconds: the time that this command will take.
+        measured_before: how many of the tests that were not judged an earlier session measured.
     """
     return [
-        Line(_fact(group, baselines)),
+        Line(_fact(group, baselines, measured_before)),
         *_noise_lines(group),
         *_documents(measurements),
         *_detectable(group),
@@ -281,9 +299,12 @@ def required(group: UnrecordedTests, *, baselines: str) -> str:
     return f"{group.tests} without a baseline: record them with --update-baselines, then commit {baselines}"
 
 
-def _fact(group: UnrecordedTests, baselines: str) -> str:
+def _fact(group: UnrecordedTests, baselines: str, measured_before: int) -> str:
     rest = group.tests - group.judged
     why = "no earlier session here gives a provisional baseline"
+    if measured_before:
+        was = "1 was" if measured_before == 1 else f"{measured_before} were"
+        why += f" ({was} measured before: `tfperf explain TEST` says why that does not count)"
     parts = [f"{rest} measured and not judged, because {why}"] if rest else []
     if group.judged:
         parts.append(f"{group.judged} judged against earlier sessions here (provisional), which warn and never fail")

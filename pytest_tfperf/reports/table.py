@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
-from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import one_line
 
 _GAP = 2
@@ -134,11 +134,41 @@ Named = tuple[str, str]
 def shown_names(workloads: Iterable[Named]) -> dict[Named, str]:
     """Return the name of each workload in reports; workloads whose names would be equal are shown by their ids.
 
+    Functions of the same name are shown with as much of their modules as tells them apart.
+
     >>> shown_names([("acme.nets:small_cnn-b32-replicated-device", "")])
     {('acme.nets:small_cnn-b32-replicated-device', ''): 'small_cnn-b32-replicated-device'}
     """
-    short = {(id, name): shown_name(id, name) for id, name in workloads}
+    named = dict.fromkeys(workloads)
+    modules = _modules(id for id, name in named if not name)
+    short = {(id, name): name or "-".join(_short(word, modules) for word in id.split("-")) for id, name in named}
     ids: dict[str, set[str]] = {}
     for (id, _), text in short.items():
         ids.setdefault(text, set()).add(id)
     return {named: text if len(ids[text]) == 1 else named[0] for named, text in short.items()}
+
+
+def _modules(ids: Iterable[str]) -> dict[str, set[str]]:
+    """Return the modules of each function in the ids; a word without one, such as a shipped model, has "" as its."""
+    modules: dict[str, set[str]] = {}
+    for word in {word for id in set(ids) for word in id.split("-")}:
+        module, _, function = word.rpartition(":")
+        modules.setdefault(function, set()).add(module)
+    return modules
+
+
+def _short(word: str, modules: Mapping[str, set[str]]) -> str:
+    """Return a word of an id, of a function's module only the end that no other function of the name has."""
+    module, _, function = word.rpartition(":")
+    others = modules[function] - {module}
+    if not module or not others:
+        return function
+    path = module.split(".")
+    told = path[-1 - max(_ends_alike(path, other.split(".")) for other in others) :]
+    return f"{'.'.join(told)}:{function}"
+
+
+def _ends_alike(path: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many parts at the end of two paths are equal."""
+    pairs = zip(reversed(path), reversed(other), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

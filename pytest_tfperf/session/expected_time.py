@@ -15,9 +15,11 @@ from pytest_tfperf.judging.pairs import MOST_PAIRS
 from pytest_tfperf.judging.target import MOST_RUNS
 from pytest_tfperf.session.session import Session
 
-# Where the history knows no test: mostly the start, compilation, and the step's profile.
+# Where the history knows no test, at least: mostly the start, compilation, and the step's profile.
 _GUESSED_SECONDS = 15.0
 _GUESSED_SECONDS_ON_CPU = 5.0
+# And at most, for most tests: half a minute each of warm-up and timed steps, and as much of the rest.
+_MOST_GUESSED_SECONDS = 120.0
 # Further runs of a test, before there is a history of confirmations: a test in twenty wants two.
 _PRIOR_RUNS, _PRIOR_MEASUREMENTS = 0.1, 20
 _RUNS_OF_A_COMPARISON = 6  # of most comparisons: two in each of the least pairs that decide
@@ -41,10 +43,20 @@ def most_seconds(session: Session, each: Mapping[str, float]) -> float:
     if (other := session.measuring.launchers.other_side) is not None:
         return max(expected, len(each) * other.terms.effort.max_seconds)
     if settings.update_baselines:
-        return 2 * expected  # new_baselines.wants: at most twice as many
+        return 2 * max(expected, seconds_if_slow(session))  # new_baselines.wants: at most twice as many
     # A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
     longest = max((session.measuring.earlier.longest_seconds.get(test, 0.0) for test in each), default=0.0)
     return expected + (_most_runs(session) - 1) * longest
+
+
+def seconds_if_slow(session: Session) -> float:
+    """Seconds of a session of slow tests, where none was ever timed here; 0 where earlier sessions tell."""
+    settings, tests = session.settings, len(session.measuring.machine.runnable)
+    if settings.smoke or known_seconds(session):
+        return 0.0
+    if (other := session.measuring.launchers.other_side) is not None:
+        return tests * other.terms.effort.max_seconds
+    return tests * (settings.runs if settings.update_baselines else 1) * _MOST_GUESSED_SECONDS
 
 
 def seconds_of_controls(session: Session) -> float:
@@ -80,7 +92,12 @@ def has_time_for(session: Session, test: str) -> bool:
 
 
 def seconds_left(session: Session) -> float:
-    """How long the session will probably still take: tests that have not begun, and the runs that others want."""
+    """How long the session will probably still take: tests that have not begun, and the runs that others want.
+
+    0 before any test was timed, here or in an earlier session.
+    """
+    if not (session.settings.smoke or known_seconds(session) or list(session.queue.results)):
+        return 0.0
     queue, each, share = session.queue, seconds_of_each_run(session), 1 + _confirmations(session)
     left = 0.0
     for test, seconds in each.items():

@@ -74,7 +74,7 @@ class ThroughputFixture:
             BaselineError: the machine's file can't be read.
         """
         self._require_open(on)
-        plan = replace(self._plan(steps, warmup_steps), also=self._figures(also, of_a_program=False))
+        plan = self._plan(steps, warmup_steps, self._figures(also, of_a_program=False))
         return self._calls.check(workload, on, _accepted(tolerance), plan, name)
 
     def check_command(
@@ -123,7 +123,7 @@ class ThroughputFixture:
         figures = self._figures(also, of_a_program=True)
         with_caches = with_cold_caches(figures, env)
         command = self._command(argv, name, unit, reads, cwd, with_caches, terminal, ranks_per_node)
-        plan = replace(self._plan_of(command, readings), also=figures)
+        plan = self._plan_of(command, readings, figures)
         return self._calls.check(command, on, _accepted(tolerance), plan)
 
     def measure(
@@ -169,7 +169,7 @@ class ThroughputFixture:
             MeasurementError: a worker died, hung or raised.
         """
         self._require_open(on)
-        plan = replace(self._plan(steps, warmup_steps), also=self._figures(also, of_a_program=False, of_suite=False))
+        plan = self._plan(steps, warmup_steps, self._figures(also, of_a_program=False, of_suite=False))
         effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
         return self._calls.compare(a, b, on, _accepted(tolerance), plan, effort)
 
@@ -209,7 +209,7 @@ class ThroughputFixture:
         one, another = (
             self._command(argv, name, unit, reads, cwd, env, terminal) for argv, name in zip((a, b), names, strict=True)
         )
-        plan = replace(self._plan_of(one, readings), also=figures)
+        plan = self._plan_of(one, readings, figures)
         effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
         return self._calls.compare(one, another, on, _accepted(tolerance), plan, effort)
 
@@ -321,16 +321,16 @@ class ThroughputFixture:
             terminal=terminal,
         )
 
-    def _plan_of(self, command: Command, readings: int | None) -> Plan:
-        settings = self._session.settings
-        readings = max(MIN_WINDOWS_FOR_ERROR, settings.steps) if readings is None else readings
-        plan = self._plan(readings, WARMUP_READINGS, counts_readings=True)
-        if not settings.smoke and plan.steps < MIN_WINDOWS_FOR_ERROR:
+    def _plan_of(self, command: Command, readings: int | None, also: tuple[Figure, ...]) -> Plan:
+        if readings is not None and readings < MIN_WINDOWS_FOR_ERROR and not self._session.settings.smoke:
             raise WorkloadError(
                 f"{command.name}: readings={readings}: give at least {MIN_WINDOWS_FOR_ERROR}, because fewer have no "
                 "error estimate, or reads=Reads(until_end=True) without readings for a program that prints less"
             )
-        return replace(plan, until_end=command.reads.reads_to_the_end)
+        plan = self._plan(readings, WARMUP_READINGS, also)
+        if readings is None and not self._session.settings.smoke:
+            plan = replace(plan, steps=max(MIN_WINDOWS_FOR_ERROR, plan.steps))
+        return replace(plan, counts_readings=True, until_end=command.reads.reads_to_the_end)
 
     def _figures(self, also: Also, *, of_a_program: bool, of_suite: bool = True) -> tuple[Figure, ...]:
         """The figures of a call, with the suite's where it is a check; a smoke run measures none."""
@@ -339,15 +339,10 @@ class ThroughputFixture:
         default = first(hook(settings) for hook in hooks) or ()
         return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
-    def _plan(self, steps: int | None, warmup_steps: int | None, *, counts_readings: bool = False) -> Plan:
+    def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...] = ()) -> Plan:
         settings = self._session.settings
-        plan = Plan(
-            steps=settings.steps if steps is None else steps,
-            warmup_steps=settings.warmup_steps if warmup_steps is None else warmup_steps,
-            max_seconds=settings.max_time,
-            counts_readings=counts_readings,
-        )
-        return replace(ONE_WINDOW, counts_readings=counts_readings) if settings.smoke else plan
+        plan = settings.plan(steps, warmup_steps, also=also)
+        return ONE_WINDOW if settings.smoke else plan
 
 
 def _accepted(tolerance: AnyTolerance | None) -> Tolerance | None:

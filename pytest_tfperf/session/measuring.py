@@ -128,8 +128,7 @@ class Measuring:
     def controls(self) -> Controls:
         """Control runs beside a recording of few rows."""
         settings = self._context.settings
-        plan = Plan(steps=settings.steps, warmup_steps=settings.warmup_steps, max_seconds=settings.max_time)
-        return Controls(self.engine, self._context.baselines.load, self.machine.runnable_on, plan)
+        return Controls(self.engine, self._context.baselines.load, self.machine.runnable_on, settings.plan())
 
     @cached_property
     def bench(self) -> Bench:

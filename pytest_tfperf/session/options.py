@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
-from pytest_tfperf.core.settings import OF_THE_SPINE, Settings, Update
+from pytest_tfperf.core.settings import MAX_SECONDS, OF_THE_SPINE, Settings, Update
 from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
 from pytest_tfperf.session.rerun_options import rerun_command
 from pytest_tfperf.workers import catalogue
@@ -60,7 +60,7 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
     if update and config.getoption("numprocesses", None):
         raise TfperfError("--update-baselines with -n: nothing is measured under pytest-xdist", next_step="Add -n 0")
     if update:
-        values.pop("max_time", None)  # runs that are cut short are no baseline
+        values["max_time"] = _max_time_of_baselines(values.get("max_time"))
     if "baselines" in given and not values["baselines"].exists() and not update:
         _refuse_missing_baselines(given["baselines"], values["baselines"])
     if (pipeline := given.get("input_pipeline")) is not None:
@@ -75,6 +75,11 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
         of_features={name: value for name, value in values.items() if name in names},
         **{name: value for name, value in values.items() if name not in names},
     )
+
+
+def _max_time_of_baselines(given: float | None) -> float | None:
+    """Return None, which stands for the default, for less: runs that are cut short make poor baselines."""
+    return None if given is None or given < MAX_SECONDS else given
 
 
 def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> None:

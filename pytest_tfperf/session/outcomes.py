@@ -150,8 +150,11 @@ def missing_as_error(session: Session, error: NoData | NotEnoughDevices | NotIns
         return None
     if isinstance(error, NotEnoughNodes) and session.nodes is not None:
         return error.of_type(MeasurementError)  # who names a launcher for the gate wants its tests to run
-    if session.measuring.machine.topology.driver_fault:
+    machine = session.measuring.machine.topology
+    if machine.driver_fault:
         why = "A driver is installed, so this machine should have GPUs"
+    elif 0 < error.wanted <= len(machine.gpus) + len(machine.lost):
+        why = "With the lost GPUs it would have enough"
     elif _had(session, error.wanted):
         why = f"Its baselines were measured on {error.wanted} GPUs: one is missing"
     else:

@@ -44,6 +44,7 @@ def run_or_defer(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     try:
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
     except (KeyboardInterrupt, pytest.exit.Exception):
+        session.interrupted = item.nodeid
         session.close()  # pytest takes its time to find out where it was interrupted, and workers would last as long
         raise
     # The report of the call does not count: a strict `xfail` fails a body that came to its end.

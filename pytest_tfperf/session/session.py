@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from pytest_tfperf.session.feature_hooks import features, first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue
@@ -59,6 +60,7 @@ class Session:
         left_out: the tests that there is no time for, and the seconds that each would take.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
+        interrupted: the test that Ctrl-C or SIGTERM interrupted; "" for none.
         output_lines: lines on the files that features wrote or could not write.
     """
 
@@ -80,6 +82,7 @@ class Session:
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
+        self.interrupted = ""
         self.output_lines: list[Line | str] = []
         self._began = time.monotonic()
         self.say: Callable[[str], None] = lambda _: None
@@ -251,6 +254,17 @@ class Session:
     @property
     def _failing(self) -> list[SessionVerdict]:
         return [verdict for verdict in self.verdicts if verdict.outcome is Outcome.REGRESSED]
+
+    @property
+    def newest_log(self) -> Path | None:
+        """The log that a worker or a program of this session wrote last, or the fork server's; None without any."""
+        began = time.time() - self.elapsed_seconds
+        for kind in ("worker", "server"):
+            with suppress(OSError):  # another session may remove old ones
+                logs = {path: path.stat().st_mtime for path in (self.settings.dir / "logs").glob(f"{kind}-*.log")}
+                if recent := [path for path, written in logs.items() if written >= began]:
+                    return max(recent, key=logs.__getitem__)
+        return None
 
     @property
     def measured_nothing(self) -> bool:

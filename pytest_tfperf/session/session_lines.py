@@ -24,6 +24,7 @@ from pytest_tfperf.session.expected_time import (
     expected_seconds,
     known_seconds,
     most_seconds,
+    seconds_if_slow,
     seconds_left,
     seconds_of_controls,
     seconds_of_each_run,
@@ -47,6 +48,7 @@ def header(session: Session) -> list[str]:
         len(measuring.machine.runnable),
         math.fsum(each.values()) + of_controls,
         sum(test not in known for test in each),
+        seconds_if_slow=seconds_if_slow(session),
         most_seconds=most_seconds(session, each) + of_controls,
         recording=settings.runs if settings.update_baselines else 0,
         controls=CONTROLS if of_controls else 0,
@@ -55,7 +57,8 @@ def header(session: Session) -> list[str]:
         inject_slowdown=settings.inject_slowdown,
         against=other.announcement if (other := measuring.launchers.other_side) else (),
     )
-    said = [f"tfperf: {line}" for line in session.remarks_of_features(in_brief=True)]
+    lost = summary.lost_gpus(measuring.machine.topology)
+    said = [f"tfperf: {line}" for line in [*lost, *session.remarks_of_features(in_brief=True)]]
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
@@ -70,7 +73,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
     selection = session.selection
     if session.settings.collects_only:
         return summary.refused(selection.faulty, len(selection))
-    skipped = summary.skips(session.skipped) if skips else []
+    skipped = [*_interrupted(session), *(summary.skips(session.skipped) if skips else [])]
     if session.under_xdist:
         skipped.insert(0, summary.not_under_xdist(session.under_xdist))
     if not selection:
@@ -99,14 +102,25 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *map(_warmed, session.measuring.engine.warm_up.done),
         *_missing_profiles(measurements),
         *_not_read(measurements),
+        *_ended_by_time(measurements),
         *_stragglers(measurements),
         *(
             f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
             for test, why in session.measuring.judge.reference_failures
         ),
+        *(summary.lost_gpus(machine.topology) if (machine := session.measuring.machine).is_discovered else ()),
+        *(f"ranks: {refusal}" for refusal in (session.nodes.refusals if session.nodes else ())),
         *session.remarks_of_features(in_brief=False),
         *skipped,
     ]
+
+
+def _interrupted(session: Session) -> list[str]:
+    """The test that was interrupted, and where to look for what it did."""
+    if not session.interrupted:
+        return []
+    log = session.newest_log
+    return [f"interrupted in {session.interrupted}{f': its log is {log}' if log else ''}"]
 
 
 def why_again(session: Session, test: str) -> str:
@@ -199,15 +213,30 @@ def _not_read(measurements: Sequence[Measurement]) -> list[str]:
     ]
 
 
+def _ended_by_time(measurements: Sequence[Measurement]) -> list[str]:
+    """Tests whose runs ended by time: fewer windows are known less precisely."""
+    windows = {m.test: len(run.windows) for m in measurements for run in m.runs if run.ended_by_time}
+    if not windows:
+        return []
+    least = min(windows, key=windows.__getitem__)
+    return [
+        f"{counted(len(windows), 'test')} ended by time, before all steps: {least} after "
+        f"{counted(windows[least], 'window')}. Where its interval is too wide, give steps= (readings=) in the test, or "
+        "-o tfperf_max_time=SECONDS"
+    ]
+
+
 def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> Sequence[Shown]:
     settings, facts = session.settings, session.unrecorded
     if facts is None:
         return []
     if settings.require_baseline:
         return [required(facts, baselines=settings.shown_baselines)]
+    timed = session.measuring.earlier.seconds
     return unrecorded(
         facts,
         measurements,
+        measured_before=sum(m.test in timed for m in measurements if m.outcome is Outcome.NO_BASELINE),
         baselines=settings.shown_baselines,
         command=settings.rerun.recording,
         seconds=settings.runs * math.fsum(seconds_of_each_run(session).values()),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.session.session import Session
 
 _WIDE = 160  # of tables in a file or a pipe, unless COLUMNS says something else
+_TICK_SECONDS = 1.0
 _COLOURS = {
     Outcome.PASS: "green",
     Outcome.IMPROVED: "green",
@@ -95,7 +97,7 @@ def connect_progress_line(config: pytest.Config, session: Session) -> None:
         """During a test pytest captures even what its own reporter writes."""
 
         def write_through(text: str) -> None:
-            with capture.global_and_fixture_disabled() if capture else nullcontext():
+            with line.lock, capture.global_and_fixture_disabled() if capture else nullcontext():
                 write(text)
 
         return write_through
@@ -111,13 +113,32 @@ def connect_progress_line(config: pytest.Config, session: Session) -> None:
     if _is_terminal(reporter):
         line.write = uncaptured(write_beside)
         line.room = lambda: writer.fullwidth - writer.width_of_current_line
-    elif reporter.verbosity >= 0:
-        line.write_plain = uncaptured(reporter.write_line)
     if reporter.verbosity >= 0:
         say = uncaptured(reporter.write_line)
-        session.say = lambda text: say(one_line(text))
+        line.write_plain = session.say = lambda text: say(one_line(text))
     if reporter.verbosity > 0:
         line.write_line = uncaptured(reporter.write_line)
+
+
+@contextmanager
+def progress_by_the_clock(session: Session) -> Iterator[None]:
+    """Let the progress line show how long a state lasts: workers and programs may say nothing for minutes."""
+    ended = threading.Event()
+
+    def tick() -> None:
+        while not ended.wait(_TICK_SECONDS):
+            session.progress.tick()
+
+    if session.settings.collects_only or not session.selection:
+        yield
+        return
+    thread = threading.Thread(target=tick, name="tfperf-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @dataclass(frozen=True)

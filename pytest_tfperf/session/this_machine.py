@@ -25,6 +25,7 @@ class ThisMachine:
     """
 
     def __init__(self, context: SessionContext, nodes: Nodes | None) -> None:
+        self._context = context
         self._settings = context.settings
         self._selection = context.selection
         self._nodes = nodes
@@ -32,15 +33,31 @@ class ThisMachine:
     @cached_property
     def topology(self) -> Topology:
         """The machine, discovered once."""
-        here, nodes = replace(discover(), machine_name=self._settings.machine), self._nodes
+        here, nodes = replace(discover(is_known=self._is_known), machine_name=self._settings.machine), self._nodes
         if nodes is None:
             return replace(here, most_nodes=MOST_LOCAL_NODES, node_link=LOCAL_LINK)
         return replace(here, most_nodes=nodes.most_nodes, node_link=nodes.link)
 
+    def _is_known(self, machine: str) -> bool:
+        """Whether this machine has baselines, committed or of earlier sessions."""
+        context = self._context
+        if machine in context.baselines.machines():
+            return True
+        with context.noting_history_faults():
+            return any(context.history.earlier_measurements(machine, before=context.id, most=1))
+        return False
+
+    @property
+    def is_discovered(self) -> bool:
+        """Whether `topology` is known: a session that can't discover it has a summary, too."""
+        return "topology" in self.__dict__
+
     def topology_for(self, *, cpu: bool, gpu: bool) -> Topology:
-        """The devices for a test with these marks: CPUs where it is marked `cpu` and GPUs don't serve it."""
+        """The devices for a test with these marks: those that its mark names; with both or neither what there is."""
         machine, name = self.topology, self._settings.machine
-        if cpu and not (gpu and machine.gpus):
+        # A driver that fails must not turn a test of GPUs into one of CPUs.
+        has_no_gpu = not machine.gpus and not machine.driver_fault
+        if has_no_gpu if cpu == gpu else cpu:
             return replace(machine.on_cpu(), machine_name=f"{name}-cpu" if name and machine.gpus else name)
         return machine.split() if self._settings.split_gpu and machine.gpus else machine
 

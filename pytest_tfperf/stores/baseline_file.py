@@ -56,6 +56,7 @@ _DATE = re.compile(r"\d{4}(-\d{2})?(-\d{2})?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{7,64}(-dirty)?", re.ASCII)
 _LOCK = re.compile(r"[^/]+\.lock\.txt")
 _FACT = re.compile(r"[^\s=]+=\S+")
+_MARKER = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})( [^\r\n]*)?\r?$", re.MULTILINE)
 
 
 def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
@@ -74,14 +75,19 @@ def parse(data: bytes, machine: str, name: str) -> dict[Key, Baseline]:
     header: list[str] = []
     for number, line in enumerate(_lines(data, name), start=1):
         try:
+            if has_marker(line.encode()):
+                raise BaselineError(
+                    f"git's merge of this file is unfinished ({line[:40]})",
+                    next_step="`tfperf baselines merge` finishes it, with the newer row of each workload",
+                )
             cells = _split(line)
             if number == 1:
                 header = _checked_header(cells)
                 continue
             if len(cells) != len(header):
                 raise BaselineError(
-                    f"{len(cells)} fields where the first line names {len(header)}: the line is cut off, a text with a "
-                    "comma lacks its quotes, or a merge is unfinished"
+                    f"{len(cells)} fields where the first line names {len(header)}: the line is cut off, or a text "
+                    "with a comma lacks its quotes"
                 )
             row = _row(dict(zip(header, cells, strict=True)), machine)
             if row.key in rows:
@@ -104,6 +110,11 @@ def render(rows: Iterable[Baseline]) -> bytes:
     writer.writerow(columns)
     writer.writerows([_text(row, column) for column in columns] for row in rows)
     return text.getvalue().encode("utf-8", errors="replace")
+
+
+def has_marker(data: bytes) -> bool:
+    """Whether a line is one of those with which git marks an unfinished merge."""
+    return _MARKER.search(data) is not None
 
 
 def natural(text: str) -> tuple[tuple[str | int, ...], str]:

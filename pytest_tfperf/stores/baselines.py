@@ -15,7 +15,7 @@ from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores import baseline_file, files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 _PACKAGE: Final = Path(__file__).parents[1]
@@ -96,12 +96,18 @@ class BaselineStore:
         path = self.folder / f"{machine}.csv"
         with nullcontext() if self._locked else self.lock():
             before = self._load(machine)
-            data = baseline_file.render((self._rows(self.folder, machine) | dict(rows)).values())
-            try:
-                files.replace(path, data)
-            except OSError as error:
-                raise _unwritable(path, error) from None
+            self._write(path, (self._rows(self.folder, machine) | dict(rows)).values())
         return tuple(BaselineUpdate(before.get(key), row) for key, row in rows.items())
+
+    def rewrite(self, machine: str, rows: Iterable[Baseline]) -> None:
+        """Write a machine's file anew, whatever it holds now, with these rows alone; delete it where there are none.
+
+        Raises:
+            BaselineError: the file can't be written, or another session holds the lock; nothing is lost.
+        """
+        check_name(machine)
+        with self.lock():
+            self._write(self.folder / f"{machine}.csv", rows)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -136,6 +142,16 @@ class BaselineStore:
             if os.fstat(file.fileno()).st_nlink:  # else the session before has just deleted it
                 return file
             file.close()
+
+    def _write(self, path: Path, rows: Iterable[Baseline]) -> None:
+        rows = list(rows)
+        try:
+            if rows:
+                files.replace(path, baseline_file.render(rows))
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(path, error) from None
 
     def _folders(self) -> list[Path]:
         return [self.folder] if self._published is None else [self._published, self.folder]

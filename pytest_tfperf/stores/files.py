@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import sys
 import tempfile
@@ -69,6 +70,7 @@ STDIN: Final = Path("-")
 _GZIP = b"\x1f\x8b"
 _UNREAD = {b"\xfd7zXZ": ("xz", "xzcat"), b"BZh": ("bzip2", "bzcat"), b"\x28\xb5\x2f\xfd": ("zstd", "zstdcat")}
 _UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_MOST_GUNZIPPED: Final = 256 * 2**20  # bytes; the largest logs and exports have a few million
 _PROBE = 200  # bytes of a file that show whether it is UTF-16
 _UTF8_BOM = "\ufeff"
 
@@ -98,10 +100,7 @@ def shown(path: Path) -> str:
 def decode(data: bytes, name: str) -> str:
     """Decode a file's bytes as `read` does: invalid bytes are replaced, byte order marks left out."""
     if data.startswith(_GZIP):
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error):
-            raise DocumentError(f"{name} is a damaged or cut off gzip file", next_step="Copy it again, whole") from None
+        data = _gunzipped(data, name)
     for magic, (kind, program) in _UNREAD.items():
         if data.startswith(magic):
             raise DocumentError(
@@ -112,3 +111,17 @@ def decode(data: bytes, name: str) -> str:
     if encoding is None or data[:_PROBE].count(0) < len(data[:_PROBE]) // 4:
         encoding = "utf-8"
     return data.decode(encoding, errors="replace").replace(_UTF8_BOM, "")
+
+
+def _gunzipped(data: bytes, name: str) -> bytes:
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            text = file.read(_MOST_GUNZIPPED + 1)
+    except (OSError, EOFError, zlib.error):
+        raise DocumentError(f"{name} is a damaged or cut off gzip file", next_step="Copy it again, whole") from None
+    if len(text) > _MOST_GUNZIPPED:
+        raise DocumentError(
+            f"{name} unpacks to more than {_MOST_GUNZIPPED // 2**20} MiB",
+            next_step="If it is to be so long, unpack it first: gunzip FILE",
+        )
+    return text

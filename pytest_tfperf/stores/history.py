@@ -15,6 +15,7 @@ from pytest_tfperf.core.past import EarlierMeasurement, SessionChanges, moment
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
 from pytest_tfperf.stores.history_rows import (
@@ -306,7 +307,13 @@ class History:
             yield row
         except TfperfError as error:
             why = str(error)
-            self.unread.add(row, why if why.startswith(row) else f"{row}: {why}")
+            why = why if why.startswith(row) else f"{row}: {why}"
+            self.unread.add(row, why, lambda: self._test_of(id) if table is MEASUREMENTS else "")
+
+    def _test_of(self, id: object) -> str:
+        """Name the test and session of a measurement that can't be read."""
+        row = next(self._rows(queries.test_of(id)), None)
+        return f"{shortened(row.test)} in session {shortened(row.session)}" if row else ""
 
     def _add(
         self, table: Table, row: _Row, when: str, replaces: str | None = None, figures: Sequence[_Row] = ()

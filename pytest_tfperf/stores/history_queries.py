@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.types import NullType
 
+from pytest_tfperf.core.bounded_decoding import MOST_ZIPPED_BYTES
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
@@ -110,8 +111,11 @@ def wholes(table: Table, wanted: Filters) -> Select[Any]:
 
 
 def as_it_is(whole: ColumnElement[bytes]) -> ColumnElement[Any]:
-    """Return the column without SQLAlchemy's conversion, which a damaged row would make fail for the whole query."""
-    return type_coerce(whole, NullType())
+    """Return the column without SQLAlchemy's conversion, which a damaged row would make fail for the whole query.
+
+    NULL where it is too long for a measurement: a server keeps gigabytes of zeros in a few bytes, too.
+    """
+    return case((func.length(whole) <= MOST_ZIPPED_BYTES, type_coerce(whole, NullType())))
 
 
 def recorded(row: Baseline) -> Select[Any]:
@@ -148,6 +152,11 @@ def figure_results(wanted: Filters) -> Select[Any]:
 def wholes_of(ids: Collection[str]) -> Select[Any]:
     """Select id and whole of these measurements."""
     return select(_M.id, as_it_is(_M.whole)).where(_M.id.in_(ids))
+
+
+def test_of(id: object) -> Select[Any]:
+    """Select test and session of a measurement."""
+    return select(_M.test, _M.session).where(_M.id == id)
 
 
 def as_result(row: Iterable[Any], figure: Figure | None = None) -> PastResult:

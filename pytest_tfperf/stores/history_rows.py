@@ -7,8 +7,9 @@ import math
 import zlib
 from dataclasses import replace
 from datetime import UTC
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
+from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import EarlierMeasurement, PastResult, SessionChanges, moment
@@ -20,6 +21,11 @@ from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Wants
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pytest_tfperf.core.run import Pair, Run
 
 _PROVISIONAL = " (provisional)"
 NO_TARGET = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
@@ -120,15 +126,18 @@ def utc(when: str) -> str:
     return moment(when).astimezone(UTC).isoformat(timespec="seconds")
 
 
-def unpacked(whole: bytes, row: str) -> Any:
-    """Return the JSON that a row keeps.
+def unpacked(whole: bytes | None, row: str) -> Any:
+    """Return the JSON that a row keeps; None stands for one that is too long to be read.
 
     Raises:
         TfperfError: it is damaged; names `row`.
     """
+    if whole is None:
+        most = bounded_decoding.MOST_ZIPPED_BYTES / 2**20
+        raise TfperfError(f"{row} is damaged: it has more than {most:g} MiB, compressed")
     try:
-        return json.loads(zlib.decompress(whole))
-    except (zlib.error, TypeError, ValueError, RecursionError) as error:
+        return bounded_decoding.from_json(bounded_decoding.unzipped(whole))
+    except (TypeError, ValueError) as error:
         raise TfperfError(f"{row} is damaged: {error}") from None
 
 
@@ -172,8 +181,11 @@ def session_changes(session: object, changes: object, outcome: str) -> SessionCh
         TfperfError: a column is damaged, or has a newer version's outcome.
     """
     try:
-        return SessionChanges(str(session), tuple(map(float, json.loads(changes))), Outcome(outcome))  # type: ignore[arg-type]
-    except (TypeError, ValueError, RecursionError) as error:
+        of_runs = tuple(map(float, bounded_decoding.from_json(changes)))  # type: ignore[arg-type]
+        if not all(map(math.isfinite, of_runs)):
+            raise ValueError("a change is not finite")
+        return SessionChanges(str(session), of_runs, Outcome(outcome))
+    except (TypeError, ValueError, AttributeError) as error:
         raise TfperfError(f"changes and outcome can't be read: {error}") from None
 
 
@@ -210,12 +222,33 @@ def earlier(whole: Any, row: str) -> EarlierMeasurement | None:
             environment=environment,
             commit=whole["commit"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise TfperfError(f"{row} is damaged: {error!r}") from None
 
 
 def _packed(whole: Measurement | SessionVerdict) -> bytes:
-    return zlib.compress(json.dumps(plain(whole)).encode())
+    text = json.dumps(plain(whole)).encode()
+    if len(text) > bounded_decoding.MOST_BYTES and isinstance(whole, Measurement):
+        text = json.dumps(plain(_without_polls(whole))).encode()
+    return zlib.compress(text)
+
+
+def _without_polls(m: Measurement) -> Measurement:
+    """Leave out the telemetry of each second, which only curves show."""
+
+    def runs(several: Iterable[Run]) -> tuple[Run, ...]:
+        return tuple(replace(run, polls=()) for run in several)
+
+    def pairs(several: Iterable[Pair]) -> tuple[Pair, ...]:
+        return tuple(replace(pair, a=replace(pair.a, polls=()), b=replace(pair.b, polls=())) for pair in several)
+
+    return replace(
+        m,
+        runs=runs(m.runs),
+        discarded=runs(m.discarded),
+        pairs=pairs(m.pairs),
+        discarded_pairs=pairs(m.discarded_pairs),
+    )
 
 
 _MOST_NAMED: Final = 3
@@ -228,9 +261,11 @@ class UnreadRows:
     def __init__(self) -> None:
         self._why: dict[str, str] = {}
 
-    def add(self, row: str, why: str) -> None:
-        """Note a row, "measurement 1a2b", and the sentence why it was left out."""
-        self._why[row] = why
+    def add(self, row: str, why: str, test: Callable[[], str] = lambda: "") -> None:
+        """Note a row, "measurement 1a2b", and why it was left out; a row that is named has its test, too."""
+        if row not in self._why and len(self._why) < _MOST_NAMED and (name := test()):
+            why = f"{why} ({name})"
+        self._why.setdefault(row, why)
 
     def __str__(self) -> str:
         """A sentence that names their number, the first rows and the reasons; "" without any."""

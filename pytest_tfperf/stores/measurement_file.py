@@ -11,6 +11,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
@@ -90,11 +91,11 @@ def read(path: Path) -> tuple[Measurement, ...]:
 def parse(text: str, name: str) -> tuple[Measurement, ...]:
     """Parse a file's text as `read` does; `name` is the file, for messages."""
     try:
-        whole = json.loads(text)
+        whole = bounded_decoding.from_json(text)
     except json.JSONDecodeError as error:
         raise TfperfError(f"{name}, line {error.lineno}: cut off or damaged ({error.msg}): {_NEXT}") from None
-    except (ValueError, RecursionError):  # a number of a million digits, brackets without end
-        raise TfperfError(f"{name}: not JSON: {_NEXT}") from None
+    except ValueError as error:
+        raise TfperfError(f"{name}: no export of pytest-tfperf: {error}: {_NEXT}") from None
     if not isinstance(whole, dict) or not isinstance(whole.get("measurements"), list):
         raise TfperfError(f'{name}: not an export of pytest-tfperf ("version": 1 and "measurements"): {_NEXT}')
     require_version(whole.get("version"), name, otherwise="export it with this one: tfperf history --export -o FILE")

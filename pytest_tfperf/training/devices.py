@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+from contextlib import suppress
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -59,7 +62,22 @@ def _configure_cpus(devices: Devices) -> None:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * devices.count)
 
 
+def load_cusolver(packages: Path) -> None:
+    """Load the libcusolver that pip installed, so that TensorFlow finds it; it touches no GPU.
+
+    TensorFlow 2.21 looks for CUDA's other libraries where pip installs them, but for this one only on the system, and
+    ignores all GPUs without it.
+
+    Args:
+        packages: the folder of TensorFlow's package and of NVIDIA's.
+    """
+    for library in packages.glob("nvidia/cusolver/lib/libcusolver.so.*"):
+        with suppress(OSError):
+            ctypes.CDLL(str(library))
+
+
 def _configure_gpus(devices: Devices, local_rank: int) -> None:
+    load_cusolver(Path(tf.__file__).parents[1])
     physical = tf.config.list_physical_devices("GPU")
     needed = 1 if devices.split else devices.count
     _require_gpus(devices, needed, len(physical))
@@ -107,8 +125,8 @@ def _require_gpus(devices: Devices, needed: int, seen: int) -> None:
     built_for = ", ".join(tf.sysconfig.get_build_info().get("cuda_compute_capabilities", [])) or "no GPU"
     raise NotEnoughDevices(
         f"TensorFlow {tf.__version__} sees {seen} GPU(s), and {needed} are needed ({', '.join(devices.gpu_uuids)})",
-        next_step=f"It was built for {built_for}, and ignores older GPUs without an error. Is it built for CUDA "
-        "(pip install 'tensorflow[and-cuda]'), and does its log say that the driver or a CUDA library is missing?",
+        next_step=f"It was built for {built_for}, and ignores older GPUs without an error. `tfperf doctor` says "
+        "whether it is built for CUDA, and whether the driver or a CUDA library is missing or too old",
     )
 
 

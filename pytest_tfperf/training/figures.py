@@ -33,6 +33,12 @@ class WorkerFigures:
         """Note that the model was built, traced and compiled, and has taken a step."""
         self._first_step = time.perf_counter() - self._arrived
 
+    def warmed_up(self) -> None:
+        """Forget the peak of a GPU's memory so far: cuDNN tries algorithms in the first steps, which need scratch."""
+        for device in own_devices(DeviceKind.GPU):
+            with suppress(ValueError, tf.errors.OpError):  # an allocator that keeps no statistics
+                tf.config.experimental.reset_memory_stats(device)
+
     def values(self, names: Iterable[str]) -> dict[str, float | None]:
         """The values of these figures, None where this machine does not report one; call it after the last window."""
         # The list of all objects takes memory, so the peak is read before functions are counted.
@@ -46,11 +52,11 @@ class WorkerFigures:
     def peak_memory(self) -> float | None:
         """The peak of the memory so far, in bytes; None where neither TensorFlow nor the kernel reports it.
 
-        On GPUs it is the most that TensorFlow's allocator had in use, of the device with the most. On CPUs it is how
-        far the resident set has grown at most: a forked worker begins with all that the fork server has imported, and a
-        fresh one with its own imports, and neither counts. The kernel keeps that peak, so no spike is missed. Pages
-        shared with the fork server that are written to later are in both sizes, so they are not seen; nor is the memory
-        of processes that the worker starts.
+        On GPUs it is the most that TensorFlow's allocator had in use since the warm-up, of the device with the most. On
+        CPUs it is how far the resident set has grown at most: a forked worker begins with all that the fork server has
+        imported, and a fresh one with its own imports, and neither counts. The kernel keeps that peak, so no spike is
+        missed. Pages shared with the fork server that are written to later are in both sizes, so they are not seen; nor
+        is the memory of processes that the worker starts.
         """
         if gpus := own_devices(DeviceKind.GPU):
             return _of_allocators(gpus)

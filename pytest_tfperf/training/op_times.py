@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from pytest_tfperf.core.profile import OpTime, Trace
+from pytest_tfperf.core.profile import MOST_XSPACE_BYTES, OpTime, Trace
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.training.devices import own_devices
@@ -223,7 +223,7 @@ def trace_steps(loop: Loop, steps: int, most_bytes: int = MOST_BYTES) -> Trace:
         (file,) = Path(folder).glob(f"plugins/profile/*/*{_SUFFIX}")
         data, host = file.read_bytes(), file.name.removesuffix(_SUFFIX)
     xspace = base64.b64encode(zlib.compress(data, level=1)).decode()
-    too_large = len(xspace) > most_bytes
+    too_large = len(xspace) > most_bytes or len(data) > MOST_XSPACE_BYTES
     return Trace(
         host=host,
         steps=steps,

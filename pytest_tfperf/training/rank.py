@@ -9,7 +9,6 @@ TensorFlow: so the driver knows early which ranks have not started. Its rank is 
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import select
@@ -24,11 +23,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.job import digest
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.process import become_worker, import_and_work
 from pytest_tfperf.workers.process_group import die_with_parent
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect, read_key
+from pytest_tfperf.workers.session_key import read_key
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Refused, connect
 
 _NOBODY_LISTENS = 3
 _FIRST_SECONDS = 600.0  # for a driver that has not listened yet: the pods of one job start minutes apart
@@ -88,8 +89,14 @@ def call() -> tuple[Channel, dict[str, Any]]:
         "versions": {"pytest-tfperf": digest(), "tensorflow": tensorflow_version()},
     }
     channel = connect(f"{address}:{key}")
-    channel.send(hello)  # at once: the driver closes connections that stay silent
-    return channel, channel.receive()
+    try:
+        channel.send(hello)  # at once: the driver closes connections that stay silent
+        return channel, channel.receive()
+    except ConnectionLost as error:
+        why = f"{address}: {error}"
+        if not isinstance(error, Refused):
+            why += f". It gave the job up, has another key than {key_file}, or another version of pytest-tfperf"
+        raise ConnectionLost(why) from None
 
 
 class RankNumbers(NamedTuple):
@@ -137,7 +144,7 @@ def find_rank(environment: Mapping[str, str]) -> RankNumbers:
 def _from_tf_config(text: str) -> RankNumbers:
     """The rank among chief and workers: a chief is rank 0. Parameter servers and evaluators are no ranks of ours."""
     try:
-        config: Any = json.loads(text)
+        config: Any = bounded_decoding.from_json(text)
         is_sparse = "sparseCluster" in config  # Kubeflow writes it in place of "cluster"
         cluster = config.get("cluster", {}) if is_sparse else config["cluster"]
         kind, index = str(config["task"]["type"]), int(config["task"]["index"])

@@ -213,10 +213,15 @@ def _answer(
     channel.send({"ready": ready})
     gc.collect()
     gc.freeze()  # a collection during a window would walk over all of TensorFlow's objects
+    warmed_up = False
     while True:
         request = channel.receive()
         if "steps" in request:
-            channel.send({"window": _window(loop, request["steps"], job.slowdown)})
+            window = _window(loop, request["steps"], job.slowdown)
+            if not warmed_up:  # the first window is the warm-up, or its first part
+                warmed_up = True
+                figures.warmed_up()
+            channel.send({"window": window})
         elif "trace" in request:
             channel.send({"trace": plain(trace_steps(loop, request["trace"]))})
         elif "figures" in request:

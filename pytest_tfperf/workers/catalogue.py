@@ -42,13 +42,20 @@ def pipelines() -> Mapping[str, str]:
 
 
 def register(kind: str, names: Mapping[str, str]) -> None:
-    """Add users' own names of a kind ("models" or "pipelines").
+    """Add users' own names of a kind ("models" or "pipelines"), as a hook of theirs gives them.
 
     Raises:
-        WorkloadError: the package ships the name, it has another target already, or a target is not
-            "package.module:function".
+        WorkloadError: they are no mapping of texts, the package ships the name, it has another target already, or a
+            target is not "package.module:function".
     """
+    if not isinstance(names, Mapping):
+        raise WorkloadError(f"pytest_tfperf_{kind} gave {names!r:.60}: return {{'name': 'package.module:function'}}")
     for name, target in names.items():
+        if not isinstance(name, str) or not isinstance(target, str):
+            raise WorkloadError(
+                f"{name!r:.60} of {kind} is {target!r:.60}: write both as texts, the function as "
+                "'package.module:function', because another process imports it"
+            )
         if name in _shipped(kind):
             raise WorkloadError(f"{name!r} is one of pytest-tfperf's own {kind}: give yours another name")
         if ":" not in target:

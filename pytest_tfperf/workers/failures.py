@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_tfperf.errors import FunctionMissing, Hung, MeasurementError, NotEnoughDevices, OutOfMemory, UserCodeFailed
+from pytest_tfperf.errors import (
+    DeviceFailed,
+    FunctionMissing,
+    Hung,
+    MeasurementError,
+    NotEnoughDevices,
+    OutOfMemory,
+    UserCodeFailed,
+)
 from pytest_tfperf.lines import Line, LineKind
 
 _PACKAGE = Path(__file__).parent.parent
@@ -41,6 +49,16 @@ _HINTS = (
         "nvidia-cudnn-cu12",
     ),
     (
+        # CUDA's runtime, also in PyTorch's errors.
+        r"CUDA driver version is insufficient",
+        "The NVIDIA driver is older than the installed CUDA libraries: CUDA 12 needs R525 or newer, CUDA 13 R580",
+    ),
+    (
+        # cuDNN from 9.11 on has none for GPUs before Turing, such as P100 and V100.
+        r"no kernel image is available|cudaErrorNoKernelImageForDevice|CUDNN_STATUS_\w*ARCH_MISMATCH",
+        "A CUDA library has no code for this GPU: `tfperf doctor` says whether it is cuDNN",
+    ),
+    (
         r"uncorrectable ECC|ECC_UNCORRECTABLE|fallen off the bus|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH",
         "The GPU or its driver is at fault: sudo dmesg | grep -i xid, and nvidia-smi -q -d ECC, say more",
     ),
@@ -68,6 +86,10 @@ _HINTS = (
         "jit_compile out",
     ),
 )
+
+# Statuses of the driver and of cuDNN. A later hint would be a guess.
+_OF_THE_GPU = re.compile(r"CUDA_ERROR_[A-Z]|CUDNN_STATUS_[A-Z]")
+_GPU_FAILED = "The GPU, its driver or cuDNN failed: sudo dmesg | grep -i xid, and tfperf doctor, may say why"
 
 # In a worker on CPUs TensorFlow writes that it found no GPU, which would look like the cause.
 _ABOUT_GPUS = re.compile(
@@ -129,14 +151,16 @@ class Failures:
         """The error for a worker that sent an `error` message and ended."""
         message = error["message"]
         text = f"{read_end(self._log)}\n{message}" if "DNN" in message else message
-        hint = error["hint"] or _hint(text)
+        hint = error["hint"] or _hint(text) or _hint_of_status(message)
         kind: type[MeasurementError] = UserCodeFailed
         if error["out_of_memory"]:
             kind = OutOfMemory
         elif error.get("missing"):
             kind = FunctionMissing
-        elif hint or error["type"] == NotEnoughDevices.__name__:
-            kind = MeasurementError  # the machine's fault, or TensorFlow's installation's
+        elif hint:
+            kind = DeviceFailed
+        elif error["type"] == NotEnoughDevices.__name__:
+            kind = MeasurementError
         if not error["ours"]:
             why = first_line(error["message"])
             text = f"{self._name} raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")
@@ -154,7 +178,7 @@ class Failures:
 
     def died(self, status: int | None, phase: str) -> MeasurementError:
         """The error for a broken connection; `status` is negative for a signal, None if the process still runs."""
-        kind = MeasurementError
+        kind: type[MeasurementError] = MeasurementError
         status = None if status is None else _as_signal(status)
         how = "closed its connection" if status is None else describe_exit(status)
         is_counted = status == -signal.SIGKILL and self._oom_kills() > self._oom_kills_before
@@ -164,8 +188,12 @@ class Failures:
             kind = OutOfMemory
         fact = f"{self._worker} {how} in phase {phase!r}"
         log = read_end(self._log)
+        hint = "" if self._on_cpus else _hint(log)
+        if kind is MeasurementError and not self._on_cpus:
+            hint = hint or _hint_of_status(log)
+            kind = DeviceFailed if hint else kind
         brief = f"{fact}: {last_line(log)} ({self._log})"
-        return kind(fact + ("" if self._on_cpus else _hint(log)), *self._log_end(), brief=brief)
+        return kind(fact + hint, *self._log_end(), brief=brief)
 
     def hung(self, seconds: float, phase: str, stacks: str, *, by_setting: bool = True) -> Hung:
         """The error for a worker that sent nothing for `seconds`.
@@ -202,13 +230,20 @@ def of_program(output: str) -> tuple[type[MeasurementError], str]:
     """
     if _NATIVE_OUT_OF_MEMORY.search(output):
         return OutOfMemory, ""
-    hint = _hint(output)
-    return (MeasurementError if hint else UserCodeFailed), hint
+    hint = _hint(output) or _hint_of_status(output)
+    return (DeviceFailed if hint else UserCodeFailed), hint
 
 
 def _hint(text: str) -> str:
     """The likely cause of an error with this text or log, to be appended to a sentence; "" if none is known."""
     return next((f". {cause}" for pattern, cause in _HINTS if re.search(pattern, text)), "")
+
+
+def _hint_of_status(text: str) -> str:
+    """As `_hint`, for a status of CUDA or cuDNN that says no more, in the end of a log or in an error's text."""
+    # TensorFlow writes CUDA_ERROR_NO_DEVICE where it finds no GPU, and goes on.
+    cause = text.rpartition("Traceback (most recent call last)")[2].splitlines()[-SHOWN_LINES:]
+    return f". {_GPU_FAILED}" if _OF_THE_GPU.search("\n".join(cause)) else ""
 
 
 def first_line(text: str) -> str:

@@ -76,6 +76,17 @@ def gpus_shown(devices: Devices) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": "-1"} if devices.kind is DeviceKind.CPU else {}
 
 
+def gpus_of_program(devices: Devices) -> dict[str, str]:
+    """As `gpus_shown`, for a program on this machine: by index where possible.
+
+    DeepSpeed, vLLM and others call int() on each entry (microsoft/DeepSpeed#5278, vllm-project/vllm#13815).
+    """
+    if not devices.gpu_indices:
+        return gpus_shown(devices)
+    indices = ",".join(map(str, devices.gpu_indices))
+    return {"CUDA_VISIBLE_DEVICES": indices, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
 class Launcher(Protocol):
     """Starts workers of one kind; a session has one for each Python."""
 
@@ -120,6 +131,10 @@ class Nodes(Protocol):
 
     def launcher(self, local: Launcher, interpreter: Interpreter) -> Launcher:
         """A launcher that starts jobs on several nodes under a Python, and all other jobs by `local`."""
+
+    @property
+    def refusals(self) -> Sequence[str]:
+        """What called in a rank's place and was refused: each reason, with the number of calls."""
 
     def close(self) -> None:
         """Stop waiting for ranks."""

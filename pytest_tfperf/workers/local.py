@@ -20,7 +20,7 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_shown
+from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_of_program, gpus_shown
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
@@ -146,7 +146,7 @@ class LocalLauncher:
             environment={
                 **self._interpreter.environment(),
                 "PWD": str(folder),  # else it is pytest's, and leads a program to the current code
-                **gpus_shown(devices),
+                **gpus_of_program(devices),
                 "TMPDIR": str(scratch),
                 **dict(command.environment),
             },

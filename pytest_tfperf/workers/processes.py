@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.workers import mps
 from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end
 from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter, require_usable_import
 from pytest_tfperf.workers.process_group import kill_group
@@ -39,9 +40,13 @@ class LocalProcess:
     is_here: bool = True
 
     def end(self) -> None:
-        """Kill it unless it has ended, with all that it started in its group, and wait for its end; never raises."""
+        """Kill it unless it has ended, with all that it started in its group, and wait for its end; never raises.
+
+        As a client of MPS it gets time to end by itself, since its connection is closed.
+        """
         # Once its end is known, its pid may belong to another process. Without the server, nobody else would kill it.
-        if self.exit_status(0) is None:
+        if self.exit_status(mps.END_SECONDS if mps.is_on() else 0) is None:
+            mps.end_clients(self.pid)
             kill_group(self.pid)
             self.exit_status(KILL_SECONDS)
 

@@ -1,31 +1,34 @@
 """The messages of driver and workers: JSON over TCP, each signed with the session's key.
 
-A frame is 4 bytes of length, 32 bytes of HMAC-SHA256, and UTF-8 JSON. The signature covers the direction and a running
-number, so that within a connection a frame can't be forged, reordered or replayed. Nothing is ever unpickled. Each
-session makes a new key, unless the user gives one. Ranks talk to each other by TensorFlow's own protocols, at ports
-that `reserve_port` holds for them.
+Both ends begin with a greeting, `_GREETING` and a random number, and make the connection's own key of both numbers and
+the session's key, which may live as long as a cluster. A frame is 4 bytes of length, 32 bytes of HMAC-SHA256 under the
+connection's key, and UTF-8 JSON. The signature covers the direction and a running number, so that a frame can't be
+forged, reordered or sent back, nor replayed in this connection or another. Nothing is ever unpickled. Each session
+makes a new key, unless the user gives one. Ranks talk to each other by TensorFlow's own protocols, at ports that
+`reserve_port` holds for them.
 """
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import hmac
 import json
-import os
-import re
+import resource
 import secrets
 import select
 import socket
-import stat
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from itertools import count
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.core import bounded_decoding
+
+_NAME = b"tfperf "
+_GREETING = _NAME + b"2"  # the version of these frames; what was signed under another version is valid in none
+_NONCE_BYTES = 32
 
 _LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 32
@@ -39,10 +42,21 @@ _HELLO_SECONDS = 5.0  # a worker sends its first message as soon as it is connec
 _GREET_SECONDS = 0.2  # between checks that the awaited process still runs
 _HELLO_BYTES = 64 * 1024
 _MOST_UNKNOWN = 1024  # connections without a first message; of more, the oldest are closed
+_PART_OF_FILES = 0.25  # that they may take of those that this process may open: shells often allow 1,024
+_NO_FILE_LEFT = (errno.EMFILE, errno.ENFILE)
+
+_OTHER_KEY = "it does not have this session's key, or replays an earlier connection"
+_OTHER_VERSION = "it is of another version of pytest-tfperf"
+_STRANGER = "it is no process of pytest-tfperf"
+_TOO_LONG = "it announces a longer message than pytest-tfperf sends"
 
 
 class ConnectionLost(Exception):
-    """The other end is gone, or it sent a frame that is not signed with this session's key."""
+    """The other end is gone, or has sent something that is not a message of this connection."""
+
+
+class Refused(ConnectionLost):
+    """The other end has sent something that is not a message of this connection; the text is a clause that says why."""
 
 
 class Silence(Exception):
@@ -61,18 +75,24 @@ class Channel:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a window's answer must not wait for a full packet
         self._socket = sock
-        self._key = bytes.fromhex(key)
+        self._session_key = bytes.fromhex(key)
+        self._key = b""  # of this connection; known when the other end has greeted
+        self._ours, self._theirs = ours, theirs
         self._sent = (ours + b" %d " % number for number in count())
         self._received = (theirs + b" %d " % number for number in count())
         self._buffer = bytearray()
         self.most_bytes = _MAX_BYTES
+        self._nonce = secrets.token_bytes(_NONCE_BYTES)
+        with suppress(OSError):  # it is gone again, as the first message will say
+            sock.sendall(_GREETING + self._nonce)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message of plain values.
+        """Send a message of plain values; the first one waits until the other end has greeted.
 
         Raises:
-            ConnectionLost: the other end closed.
+            ConnectionLost: the other end closed, or is not of this version.
         """
+        self._agree_on_key(None)
         body = json.dumps(message).encode()
         try:
             self._socket.settimeout(None)
@@ -85,20 +105,27 @@ class Channel:
 
         Raises:
             Silence: not within `timeout_seconds`; what arrived so far is kept for the next call.
-            ConnectionLost: the other end closed, or the frame is not signed with the key.
+            ConnectionLost: the other end closed.
+            Refused: it is of another version, or the frame is not signed for this connection, or holds no message.
         """
         head = _LENGTH.size + _DIGEST_BYTES
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._agree_on_key(deadline)
         self._fill(head, deadline)
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > self.most_bytes:
-            raise ConnectionLost(f"a frame of {length} bytes is not one of ours")
+            raise Refused(_TOO_LONG)
         self._fill(head + length, deadline)
         signature, body = bytes(self._buffer[_LENGTH.size : head]), bytes(self._buffer[head : head + length])
         del self._buffer[: head + length]
         if not hmac.compare_digest(signature, self._signature(next(self._received), body)):
-            raise ConnectionLost("a frame that is not signed with this session's key")
-        message: dict[str, Any] = json.loads(body)
+            raise Refused(_OTHER_KEY)
+        try:
+            message = bounded_decoding.from_json(body)
+        except ValueError as error:
+            raise Refused(f"it has sent what can't be read: {error}") from None
+        if not isinstance(message, dict):
+            raise Refused("it has sent what is no message")
         return message
 
     @property
@@ -129,21 +156,52 @@ class Channel:
         """Close this end; the other end then raises ConnectionLost."""
         self._socket.close()
 
+    def _agree_on_key(self, deadline: float | None) -> None:
+        """Take the other end's greeting, and make the connection's key of both numbers."""
+        if self._key:
+            return
+        size = len(_GREETING) + _NONCE_BYTES
+        self._fill(len(_GREETING), deadline)
+        if not self._buffer.startswith(_GREETING):
+            raise Refused(_without_greeting(bytes(self._buffer)))
+        self._fill(size, deadline)
+        nonces = {self._ours: self._nonce, self._theirs: bytes(self._buffer[len(_GREETING) : size])}
+        del self._buffer[:size]
+        both = b"".join(end + nonces[end] for end in sorted(nonces))
+        self._key = hmac.digest(self._session_key, _GREETING + both, "sha256")
+
     def _signature(self, prefix: bytes, body: bytes) -> bytes:
         return hmac.digest(self._key, prefix + body, "sha256")
 
     def _fill(self, size: int, deadline: float | None) -> None:
+        """Read until so many bytes are buffered; what has arrived is read once, even after the deadline."""
         while len(self._buffer) < size:
             try:
-                self._socket.settimeout(None if deadline is None else max(0.001, deadline - time.monotonic()))
+                self._socket.settimeout(None if deadline is None else max(0.0, deadline - time.monotonic()))
                 data = self._socket.recv(65536)
-            except TimeoutError:
+            except (TimeoutError, BlockingIOError):
                 raise Silence("no message in time") from None
             except OSError as error:
                 raise ConnectionLost(str(error)) from error
             if not data:
                 raise ConnectionLost("the other end closed the connection")
             self._buffer += data
+            # Bytes that come one by one must not hold the reader beyond its time.
+            if deadline is not None and len(self._buffer) < size and time.monotonic() >= deadline:
+                raise Silence("no whole message in time")
+
+
+def _without_greeting(begin: bytes) -> str:
+    """Say whose first bytes these are; the first version had no greeting, and its frames began with a short length."""
+    is_ours = begin.startswith(_NAME) or _LENGTH.unpack_from(begin)[0] <= _HELLO_BYTES
+    return _OTHER_VERSION if is_ours else _STRANGER
+
+
+class _Caller(NamedTuple):
+    """A caller without a first message."""
+
+    until: float  # then it is given up
+    host: str
 
 
 class Listener:
@@ -160,13 +218,24 @@ class Listener:
     def __init__(self, host: str = "127.0.0.1", port: int = 0, key: str | None = None) -> None:
         self._socket = socket.create_server((host, port), backlog=512)
         self._key = key or secrets.token_hex(32)
-        self._unknown: dict[Channel, float] = {}  # callers without a first message -> their deadline
+        self._unknown: dict[Channel, _Caller] = {}
+        self._refusals: dict[str, tuple[int, str]] = {}  # why -> how many callers, and the last one's host
 
     @property
     def address(self) -> str:
         """The address for workers, "host:port:key", which they get in their environment."""
         host, port = self._socket.getsockname()[:2]
         return f"{host}:{port}:{self._key}"
+
+    @property
+    def refusals(self) -> list[str]:
+        """Each reason for which calls were refused, with their number; a caller that says nothing has none."""
+        return [
+            f"a call from {host} refused: {why}"
+            if number == 1
+            else f"{number:,} calls, the last from {host}, refused: {why}"
+            for why, (number, host) in self._refusals.items()
+        ]
 
     def greet(self, timeout_seconds: float) -> tuple[Channel, dict[str, Any]]:
         """The channel of the next caller that knows the key, and its first message.
@@ -176,37 +245,49 @@ class Listener:
         """
         deadline = time.monotonic() + timeout_seconds
         while (now := time.monotonic()) < deadline:
-            for late in [caller for caller, until in self._unknown.items() if until < now]:
-                self._forget(late)
-            until = min([deadline, *self._unknown.values()])
+            until = min([deadline, *(caller.until for caller in self._unknown.values())])
             poll = select.poll()  # `select.select` takes no file beyond the 1,024th
             poll.register(self._socket, select.POLLIN)
-            for caller in self._unknown:
-                poll.register(caller, select.POLLIN)
+            for channel in self._unknown:
+                poll.register(channel, select.POLLIN)
             readable = {file for file, _ in poll.poll(max(1, (until - now) * 1000))}
-            for caller in [caller for caller in self._unknown if caller.fileno() in readable]:
-                if (hello := self._heard(caller)) is not None:
-                    return caller, hello
+            for channel in [channel for channel in self._unknown if channel.fileno() in readable]:
+                if (hello := self._heard(channel)) is not None:
+                    return channel, hello
+            for late in [channel for channel, caller in self._unknown.items() if caller.until < now]:
+                self._forget(late)
             if self._socket.fileno() in readable:
                 self._accept()  # last: it may close a readable connection
         raise Silence(f"no call within {timeout_seconds:g} s")
 
     def _accept(self) -> None:
-        with suppress(ConnectionError):  # gone again
-            sock, _ = self._socket.accept()
-            caller = Channel(sock, self._key, ours=b"driver", theirs=b"worker")
-            caller.most_bytes = _HELLO_BYTES
-            self._unknown[caller] = time.monotonic() + _HELLO_SECONDS
-        if len(self._unknown) > _MOST_UNKNOWN:
+        try:
+            sock, (host, _) = self._socket.accept()
+            channel = Channel(sock, self._key, ours=b"driver", theirs=b"worker")
+        except ConnectionError:  # gone again
+            return
+        except OSError as error:
+            if error.errno not in _NO_FILE_LEFT or not self._unknown:
+                raise
+            self._forget(next(iter(self._unknown)))
+            return
+        channel.most_bytes = _HELLO_BYTES
+        self._unknown[channel] = _Caller(time.monotonic() + _HELLO_SECONDS, host)
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _MOST_UNKNOWN if files == resource.RLIM_INFINITY else min(_MOST_UNKNOWN, int(files * _PART_OF_FILES))
+        if len(self._unknown) > most:
             self._forget(next(iter(self._unknown)))
 
     def _heard(self, caller: Channel) -> dict[str, Any] | None:
-        """Its first message; None if that has not come yet, or is not signed with the key."""
+        """Its first message; None if that has not come yet, or is none of this session."""
         try:
             hello = caller.receive(0)
         except Silence:
             return None
-        except ConnectionLost:
+        except ConnectionLost as error:
+            if isinstance(error, Refused):
+                number, _ = self._refusals.get(str(error), (0, ""))
+                self._refusals[str(error)] = number + 1, self._unknown[caller].host
             self._forget(caller)
             return None
         del self._unknown[caller]
@@ -289,59 +370,3 @@ def reserve_port(host: str) -> tuple[socket.socket, str]:
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("", 0))
     return reserved, f"{host}:{reserved.getsockname()[1]}"
-
-
-def read_key(path: Path) -> str:
-    """The key in a file, 64 hexadecimal digits.
-
-    Raises:
-        TfperfError: the file is missing, others may read it, or it holds something else; says how to make one.
-    """
-    made_by = f"Make one: (umask 077; openssl rand -hex 32 > {path})"
-    try:
-        key, mode = path.read_text(encoding="ascii").strip(), path.stat().st_mode
-    except (OSError, UnicodeDecodeError) as error:
-        raise TfperfError(f"the key file {path} can't be read: {error}", next_step=made_by) from None
-    if re.fullmatch("[0-9a-f]{64}", key) is None:
-        raise TfperfError(f"the key file {path} must hold 64 hexadecimal digits", next_step=made_by)
-    if stat.S_IMODE(mode) & 0o077:
-        raise TfperfError(f"the key file {path} can be read by others (mode {stat.S_IMODE(mode):o}): chmod 600 {path}")
-    return key
-
-
-@contextmanager
-def new_key_file(folder: Path, key: str) -> Iterator[Path]:
-    """A new file of mode 600 with this key, for as long as the block lasts.
-
-    Files that killed sessions left in the folder are removed: a file's owner holds a lock on it, and loses the lock in
-    whatever way it ends.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    _remove_left_files(folder)
-    path = folder / f"key-{secrets.token_hex(6)}"
-    unlocked = path.with_name(f".{path.name}")  # hidden from other sessions until it is locked
-    try:
-        unlocked.touch(0o600, exist_ok=False)
-        with unlocked.open("r+", encoding="ascii") as file:
-            _lock(file.fileno())
-            unlocked.rename(path)
-            file.write(f"{key}\n")
-            file.flush()
-            os.fsync(file.fileno())  # on NFS another node would see an open file empty
-            yield path
-    finally:
-        for left in (unlocked, path):
-            left.unlink(missing_ok=True)
-
-
-def _remove_left_files(folder: Path) -> None:
-    for path in folder.glob("key-" + 12 * "[0-9a-f]"):
-        # It is in use, another user's, just removed, or on a file system without locks.
-        with suppress(OSError), path.open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
-
-
-def _lock(file: int) -> None:
-    with suppress(OSError):  # without locks, no other session can remove the file either
-        fcntl.flock(file, fcntl.LOCK_EX)

@@ -27,7 +27,14 @@ from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import MeasurementError, TfperfError, WorkloadError
+from pytest_tfperf.errors import (
+    DeviceFailed,
+    FailsHereOnly,
+    MeasurementError,
+    TfperfError,
+    UserCodeFailed,
+    WorkloadError,
+)
 from pytest_tfperf.reports.interleaved import why_of
 from pytest_tfperf.reports.invalid import disturbance_fact
 from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
@@ -59,12 +66,14 @@ def compared(
     judged: bool = True,
     slowdown: float = 0.0,
     also: tuple[str, ...] = (),
+    is_of_commits: bool = False,
     **effort: Any,
 ) -> Measurement:
     engine = RunEngine(Notes(), PlayedGuard(list(disturbances)))
     left, right = Side(workload=workload, launcher=a), Side(workload=workload, launcher=b, slowdown=slowdown)
     plan = replace(PLAN, also=tuple(map(Figure, also)))
-    return compare(engine, left, right, BOX, plan, Tolerance(), effort=Effort(**effort), judged=judged)
+    given = {"effort": Effort(**effort), "judged": judged, "is_of_commits": is_of_commits}
+    return compare(engine, left, right, BOX, plan, Tolerance(), **given)
 
 
 def width(found: Measurement) -> float:
@@ -210,6 +219,21 @@ def test_a_failure_in_a_later_pair_is_named_too() -> None:
     b.script = (100.0, MeasurementError("the worker died"))
     with pytest.raises(MeasurementError, match=f"^{TRIVIAL.id} on 1 of 1 cores of a CPU: the worker died"):
         compared(a, b)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (UserCodeFailed("shapes do not fit"), FailsHereOnly),
+        (DeviceFailed("CUDA_ERROR_LAUNCH_FAILED"), MeasurementError),
+    ],
+    ids=["code", "GPU"],
+)
+def test_a_side_whose_gpu_fails_is_not_to_blame(fault: MeasurementError, kind: type[Exception]) -> None:
+    a, b = sides()
+    b.script = (fault,)
+    with pytest.raises(kind, match=fault.fact):
+        compared(a, b, HOST, is_of_commits=True)
 
 
 @pytest.mark.parametrize(

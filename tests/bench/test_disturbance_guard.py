@@ -140,11 +140,13 @@ def test_more_disturbance_is_never_judged_less(other, steal, swap, idle, more):
             ],
             {"gpu_power_limit": "250W+300W", "gpu_power_capped": "yes"},
         ),
+        ([gpu(neighbours_max=2)], {"mig_neighbours": "yes"}),
+        ([gpu(neighbours_max=0)], {"mig_neighbours": "no"}),
         ([gpu()], {}),
         ([], {}),
     ],
 )
-def test_a_power_cap_is_recorded_as_far_as_the_driver_reports_it(gpus, facts):
+def test_a_power_cap_and_neighbours_on_a_mig_gpu_are_recorded_as_far_as_the_driver_reports_it(gpus, facts):
     assert power_facts(host(gpus=tuple(gpus)), DEFAULTS) == facts
 
 
@@ -198,32 +200,36 @@ def test_what_was_sampled_before_the_driver_hung_is_reported_first():
     assert watched(BUSY, hung=True).disturbance.kind is DisturbanceKind.OTHER_PROCESSES
 
 
-# Before a run, in a container
+# Before a run
 
 
-def before(*uses: float | None, knows_pids: bool = False, uuids: tuple[str, ...] = ("GPU-1",)) -> Any:
+def before(*uses: float | None, others: dict[str, float] | None = None, uuids: tuple[str, ...] = ("GPU-1",)) -> Any:
     """What the guard finds in looks in which the GPU is in use by these fractions, and how many looks it took."""
     looks = iter(uses)
-    guard = DisturbanceGuard(
-        DEFAULTS,
-        lambda *_: PlayedSampler(host(gpus=(gpu(utilisation_fraction_mean=next(looks)),))),
-        knows_pids=lambda: knows_pids,
-        looks=[0.0] * 2,
-    )
+
+    def sampler(*_: object) -> PlayedSampler:
+        return PlayedSampler(host(gpus=(gpu(utilisation_fraction_mean=next(looks), other_processes=others),)))
+
+    guard = DisturbanceGuard(DEFAULTS, sampler, looks=[0.0] * 5)
     return guard.before(uuids), len(uses) - len(list(looks))
 
 
 def test_a_gpu_in_use_before_a_run_is_shared_where_processes_can_not_be_seen():
-    found, looks = before(0.9, 0.4)
-    assert (found.kind, looks) == (DisturbanceKind.GPU_SHARED, 2)
-    assert disturbance_fact(found).startswith("other work used 40 % of GPU-3b1c before the run")
+    found, looks = before(0.9, 0.4, 0.02, 0.9, 0.5)
+    assert (found.kind, looks) == (DisturbanceKind.GPU_SHARED, 5)
+    assert disturbance_fact(found).startswith("other work used 50 % of GPU-3b1c before the run")
 
 
-@pytest.mark.parametrize(("uses", "looks"), [((0.0, 0.9), 1), ((0.9, 0.02), 2), ((None, 0.9), 1)])
-def test_what_our_own_last_worker_did_is_gone_in_the_second_look(uses, looks):
+@pytest.mark.parametrize(
+    ("uses", "looks"), [((0.0, 0.9), 1), ((None, 0.9), 1), ((0.9, 0.02, 0.0), 3), ((0.9, 0.0, 0.9, 0.0, 0.0), 5)]
+)
+def test_our_own_last_worker_is_not_taken_for_other_work_after_two_looks_at_an_idle_gpu(uses, looks):
     assert before(*uses) == (None, looks)
 
 
-@pytest.mark.parametrize("more", [{"knows_pids": True}, {"uuids": ()}], ids=["no container", "no GPU"])
-def test_nothing_is_looked_for_where_processes_are_seen_or_no_gpu_is_used(more):
-    assert before(0.9, 0.9, **more) == (None, 0)
+def test_utilisation_before_a_run_does_not_count_where_processes_are_named():
+    assert before(0.9, others={"python (pid 4711)": 0.9}) == (None, 1)  # it is judged by its use during the run
+
+
+def test_nothing_is_looked_for_where_no_gpu_is_used():
+    assert before(0.9, uuids=()) == (None, 0)

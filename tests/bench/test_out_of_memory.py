@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_tfperf.bench.run_engine import explained
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import OutOfMemory
+from pytest_tfperf.hardware.memory import Held
 from tests.helpers.machines import load
 from tests.helpers.measurements import command
 
@@ -35,3 +38,23 @@ def test_a_program_has_no_batch_size_that_is_known() -> None:
     said = str(explained(OutOfMemory("the program was killed"), "it", load("dgx1-p100").take(1), command()))
     assert said.startswith("it: out of memory\n  memory ")
     assert "use a smaller batch, or" in said
+
+
+@pytest.mark.parametrize(
+    ("processes", "who"),
+    [
+        ({"python (pid 12)": 2**30, "java (pid 4711)": 12 * 2**30}, "java (pid 4711) 12 GiB, python (pid 12) 1 GiB"),
+        ({}, "processes that can't be seen here (in a container: docker run --pid=host)"),
+    ],
+    ids=["named", "in a container"],
+)
+def test_the_processes_that_hold_an_occupied_gpu_are_named(processes: dict[str, int | None], who: str) -> None:
+    occupied = Held("GPU-1", 13 * 2**30, 16 * 2**30, processes)
+    said = str(explained(OutOfMemory(XLA), "it", load("dgx1-p100").take(1), WORKLOAD, held=[occupied]))
+    assert f"\n  held        13 GiB of 16 GiB on GPU-1 are in use by {who}\n" in said
+    assert "next        end the processes that hold the GPU's memory, or choose another GPU" in said
+
+
+def test_what_a_driver_and_a_desktop_keep_explains_no_lack_of_memory() -> None:
+    idle = Held("GPU-1", 2**30, 16 * 2**30, {"Xorg (pid 7)": 2**29})
+    assert "held" not in str(explained(OutOfMemory(XLA), "it", load("dgx1-p100").take(1), WORKLOAD, held=[idle]))

@@ -85,3 +85,9 @@ def test_a_figure_whose_row_could_not_be_read_is_refused_and_the_throughput_reco
 def test_a_clock_that_is_wrong_is_said_where_a_row_is_recorded(tmp_path: Path) -> None:
     with pytest.raises(BaselineRefused, match="date '1970-01-01': write the day of the measurement"):
         record(tmp_path, STEADY, {}, time="1970-01-01T00:00:07+00:00")
+
+
+def test_a_recording_that_is_refused_whole_writes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(BaselineRefused):
+        record(tmp_path, [1000.0, 500.0, 1500.0, 700.0, 1200.0], {})
+    assert list(tmp_path.iterdir()) == []

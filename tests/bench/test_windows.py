@@ -128,7 +128,18 @@ def test_timing_ends_with_the_seconds_but_not_before_three_windows(
     step_seconds: float, max_seconds: float, windows: int
 ) -> None:
     run, _ = driven(step_seconds, steps=100, max_seconds=max_seconds)
-    assert len(run.windows) == windows
+    assert (len(run.windows), run.ended_by_time) == (windows, True)
+
+
+def test_a_run_of_all_its_steps_did_not_end_by_time() -> None:
+    run, _ = driven(1.0, steps=5, max_seconds=5)
+    assert (len(run.windows), run.ended_by_time) == (5, False)
+
+
+@pytest.mark.parametrize(("most", "steps"), [(30.0, 5), (1.0, 1), (100.0, 10)])
+def test_the_warm_up_ends_with_its_seconds(most: float, steps: int) -> None:
+    run, _ = driven(6.0, steps=3, warmup_steps=10, max_warmup_seconds=most)
+    assert sum(w.steps for w in run.warmup) == steps + 1  # the one that was queued ahead
 
 
 def _slow_start(step: int) -> float:

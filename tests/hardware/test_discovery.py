@@ -107,7 +107,7 @@ def test_a_pcie_path_that_is_not_reported_is_unknown(found):
         ("nvmlInit", pynvml.NVML_ERROR_NO_PERMISSION, "no permission", True),
         ("nvmlInit", pynvml.NVML_ERROR_UNKNOWN, "error 999", True),
         ("nvmlDeviceGetCount", pynvml.NVML_ERROR_NO_PERMISSION, "no permission", True),
-        ("nvmlDeviceGetHandleByIndex", pynvml.NVML_ERROR_GPU_IS_LOST, "GPU 0 cannot be used", False),
+        ("nvmlDeviceGetHandleByIndex", pynvml.NVML_ERROR_GPU_IS_LOST, "GPU 0 cannot be used", True),
     ],
 )
 def test_what_fails_gives_the_reason_and_closes_nvml(found, function, code, reason, fault):

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -147,6 +148,20 @@ def test_a_real_busy_child_is_ours():
         assert wait_for(lambda: psutil.Process(child.pid).cpu_times().user > 0.1)
         assert process_name(child.pid) not in (usage.poll().other_processes or {})
         assert usage.other_process(child.pid) == ""
+
+
+@pytest.mark.parametrize(
+    ("signalled", "name"),
+    [(PermissionError, "another user's process (pid 4711)"), (ProcessLookupError, None)],
+    ids=["hidden", "gone"],
+)
+def test_a_process_that_proc_hides_is_told_from_one_that_is_gone(signalled, name, monkeypatch):
+    def kill(pid: int, number: int) -> None:
+        raise signalled
+
+    monkeypatch.setattr(psutil.Process, "__init__", Mock(side_effect=psutil.NoSuchProcess(4711)))
+    monkeypatch.setattr(os, "kill", kill)
+    assert process_name(4711) == name
 
 
 def test_a_process_that_is_named_as_ours_is_ours_whoever_started_it():

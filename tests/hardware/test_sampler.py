@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import pynvml
 import pytest
@@ -23,7 +24,7 @@ NAMES = {7: "", 4711: "python (pid 4711)", 80: "nvidia-cuda-mps-server (pid 80)"
 
 def read(now: Now | None = None, uuid: str = UUID, **options: object) -> GpuTelemetry:
     nvml = FakeNvml(H200, now=now or Now(), **options)
-    (gpu,) = read_gpus(nvml, handles_of(nvml, [uuid]), lambda pid: NAMES.get(pid, ""))
+    (gpu,) = read_gpus(nvml, handles_of(nvml, [uuid]), NAMES.get)
     return gpu
 
 
@@ -37,20 +38,22 @@ def test_what_a_gpu_shows_is_read():
         utilisation_fraction_mean=0.97,
         throttled_fractions={"power_cap": 1, "sw_thermal": 1, "hw_thermal": 1},
         other_processes={},
+        processes_max=0,
     )
 
 
 @pytest.mark.parametrize(
-    ("functions", "fact"),
+    ("functions", "missing"),
     [
-        (["PowerUsage"], "power_watts_mean"),
-        (["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"], "throttled_fractions"),
-        (["ComputeRunningProcesses", "ComputeRunningProcesses_v2"], "other_processes"),
+        (["PowerUsage"], ["power_watts_mean"]),
+        (["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"], ["throttled_fractions"]),
+        (["ComputeRunningProcesses", "ComputeRunningProcesses_v2"], ["other_processes", "processes_max"]),
     ],
 )
-def test_what_the_driver_fails_to_report_is_none_and_nothing_more(functions, fact):
+def test_what_the_driver_fails_to_report_is_none_and_nothing_more(functions, missing):
     facts = asdict(read(broken={f"nvmlDeviceGet{one}": pynvml.NVML_ERROR_UNKNOWN for one in functions}))
-    assert [name for name, value in facts.items() if value is None] == [fact]
+    unknown = {name for name, value in facts.items() if value is None}
+    assert unknown == {"neighbours_max", *missing}  # only MIG devices have neighbours
 
 
 def test_an_older_driver_knows_why_a_gpu_is_slowed_down_by_another_name():
@@ -68,7 +71,8 @@ def test_an_older_driver_knows_processes_by_another_function():
     [
         (Now(processes={4711: 62}), 0, {"python (pid 4711)": 0.62}),
         (Now(processes={7: 62}), 0, {}),
-        (Now(processes={9999: 62}), 0, {}),  # gone since
+        (Now(processes={4711: 62, 9999: 62}), 0, {"python (pid 4711)": 0.62}),  # 9999 is gone since
+        (Now(processes={7: 62, 9999: 62}), 0, None),  # or it is of another namespace
         (Now(processes={80: 62}), 0, {}),  # computes for its clients, and one of them is ours
         (Now(processes={80: 62}, mps_clients=[7, 4711]), 0, {"python (pid 4711)": 0}),
         # Some drivers give a use that cannot be, or an old one.
@@ -85,6 +89,27 @@ def test_a_process_of_somebody_else_is_named_with_its_use_of_the_gpu(now, broken
 def test_a_mig_device_has_its_gpus_temperature():
     gpu = read(Now(celsius=71), "MIG-1", mig={0: [MigDevice("MIG-1", "H200 MIG 1g.18gb", 18 * 2**30)]})
     assert (gpu.uuid, gpu.temperature_celsius_max) == ("MIG-1", 71)
+
+
+def test_neighbours_on_other_mig_devices_of_the_gpu_are_counted():
+    processes = {0: [4711, 7, 80], (0, 0): [7]}
+    answer = {"nvmlDeviceGetComputeRunningProcesses": lambda h: [SimpleNamespace(pid=pid) for pid in processes[h]]}
+    gpu = read(None, "MIG-1", mig={0: [MigDevice("MIG-1", "H200 MIG 1g.18gb", 18 * 2**30)]}, answers=answer)
+    assert (gpu.other_processes, gpu.processes_max, gpu.neighbours_max) == ({}, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("facts", "use"),
+    [
+        ({"other_processes": {}, "utilisation_fraction_mean": 0.97}, 0.0),
+        ({"utilisation_fraction_mean": 0.97, "processes_max": 0}, 0.97),  # a list may leave out other containers
+        ({"processes_max": 1}, 1.0),  # a MIG device in a container
+        ({"processes_max": 0}, 0.0),
+        ({}, 0.0),
+    ],
+)
+def test_use_by_unknown_processes_is_the_utilisation_or_that_there_are_any(facts, use):
+    assert GpuTelemetry(uuid=UUID, **facts).use_by_unknown == use
 
 
 def test_a_container_knows_no_other_processes_because_nvml_gives_the_hosts_pids():

@@ -167,6 +167,9 @@ class Notes:
     def phase(self, name: str) -> None:
         self.phases.append(name)
 
+    def notice(self, text: str) -> None:
+        self.phases.append(text)
+
     def window(self, run: Run, plan: Plan) -> None:
         self.windows.append(run)
 

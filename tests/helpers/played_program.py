@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 
 from pytest_tfperf.core.run import Plan, Run
 from pytest_tfperf.core.throughput import run_value
@@ -38,6 +39,7 @@ class PlayedProgram:
         after, text = next(self.prints, (math.inf if self.hangs else 0.0, ""))
         if after > seconds:
             self.now += seconds
+            self.prints = chain([(after - seconds, text)], self.prints)
             return None
         self.now += after
         return text.encode()

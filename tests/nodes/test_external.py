@@ -85,6 +85,18 @@ def test_ranks_work_one_job_after_another(cluster: Cluster) -> None:
     assert not any(key in text for text in [finished.text, *written])
 
 
+def test_a_rank_with_another_key_is_said_and_keeps_no_true_rank_out(cluster: Cluster, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text(secrets.token_hex(32))
+    other.chmod(0o600)
+    cluster.rank(0, TFPERF_KEY_FILE=str(other))
+    for rank in range(2):
+        cluster.rank(rank)
+    finished = cluster.session("-k", "8", timeout=PATIENCE_SECONDS)
+    assert finished.kinds == {"test_two[8]": "passed"}, finished.text
+    assert "refused: it does not have this session's key" in finished.text
+
+
 def test_a_rank_that_never_starts_is_named(cluster: Cluster) -> None:
     cluster.rank(0)
     case = cluster.session("-k", "8", timeout=10).cases["test_two[8]"]

@@ -17,7 +17,7 @@ import pytest
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
-from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError, UserCodeFailed
+from pytest_tfperf.errors import DeviceFailed, MeasurementError, OutOfMemory, TfperfError, UserCodeFailed
 from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher
 from pytest_tfperf.features.references.environment import ReferenceEnvironment, ReferenceLaunchers
 from pytest_tfperf.programs import command_run
@@ -133,8 +133,12 @@ def test_a_bad_end_without_such_a_kill_is_the_programs_fault(start: Start, monke
     ("said", "kind"),
     [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", OutOfMemory),
-        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", MeasurementError),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", DeviceFailed),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", DeviceFailed),
+        ("cuLaunchKernel failed: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", DeviceFailed),
         ("RuntimeError: CUDA error: device-side assert triggered", UserCodeFailed),
+        # TensorFlow's line where it finds no GPU, and a fault of the program's own below it.
+        ("CUDA_ERROR_NO_DEVICE\nTraceback (most recent call last):\nValueError: shapes do not fit", UserCodeFailed),
     ],
 )
 def test_what_a_gpu_lacked_is_no_fault_of_the_program(start: Start, said: str, kind: type[MeasurementError]) -> None:
@@ -293,6 +297,23 @@ def test_a_launcher_hides_gpus_gives_a_folder_for_temporary_files_and_removes_it
         seen, scratch, folder = printed(run).split()
         run.close()
     assert (seen, Path(folder), Path(scratch).exists()) == ("-1", tmp_path, False)
+
+
+@pytest.mark.parametrize(
+    ("devices", "shown"),
+    [
+        (Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-a", "GPU-b"), gpu_indices=(3, 1)), "3,1 PCI_BUS_ID"),
+        (Devices(kind=DeviceKind.GPU, count=1, gpu_uuids=("MIG-a",)), "MIG-a None"),
+    ],
+    ids=["indices", "MIG"],
+)
+def test_a_program_gets_its_gpus_by_index_where_that_is_sure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: Devices, shown: str
+) -> None:
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    with closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as launcher:
+        given = launcher.prepare_command(Command(name="it", argv=("it",)), devices, 1).environment
+    assert f"{given['CUDA_VISIBLE_DEVICES']} {given.get('CUDA_DEVICE_ORDER')}" == shown
 
 
 def test_several_nodes_need_something_that_starts_programs_there(tmp_path: Path) -> None:

@@ -56,7 +56,12 @@ def test_reading_stops_when_enough_is_known_which_is_asked_every_ten_readings() 
 
 
 def test_timing_ends_after_the_longest_time() -> None:
-    assert len(measured(lines(100), Plan(steps=90, warmup_steps=1, max_seconds=5)).windows) == 5
+    run = measured(lines(100), Plan(steps=90, warmup_steps=1, max_seconds=5))
+    assert (len(run.windows), run.ended_by_time) == (5, True)
+
+
+def test_a_program_that_printed_all_readings_did_not_end_by_time() -> None:
+    assert not measured(lines(100), Plan(steps=5, warmup_steps=1, max_seconds=5)).ended_by_time
 
 
 def test_a_counter_is_timed_by_when_its_lines_arrive() -> None:
@@ -220,16 +225,54 @@ def test_a_program_that_says_much_at_its_start_and_then_compiles_is_waited_for()
 def test_what_is_expected_later_is_waited_for() -> None:
     script = [*[(1.0, "preparing\n")] * 200, *lines(5).script]
     assert len(measured(PlayedProgram(script, silence_seconds=900), first_within=300).windows) == 4
-    with pytest.raises(MeasurementError, match="has printed for 51 s"):
+    with pytest.raises(MeasurementError, match="has printed for 50 s"):
         measured(PlayedProgram(script, silence_seconds=900), first_within=50)
 
 
-def test_the_user_is_told_of_lines_that_can_not_be_read() -> None:
-    told: list[str] = []
-    program = PlayedProgram([(0.1, "hello\n")] * 30)
-    with pytest.raises(MeasurementError):
-        CommandWindows(program, command(), phase=told.append, clock=lambda: program.now).warm_up(PLAN)
-    assert told == ["none of 20 lines can be read yet"]
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({}, "printed 15 lines, then nothing for 1 min 59 s, and was ended: no line has a rate in examples/s"),
+        ({"terminal": True}, "or examples=N for a program that prints no rate; `tfperf read"),
+        ({"first_within": 300}, "then nothing for 4 min 59 s, and was ended"),
+    ],
+)
+def test_a_program_that_says_no_rate_and_falls_silent_is_ended_by_the_clock(how: dict[str, object], said: str) -> None:
+    program = PlayedProgram([(0.1, "  | Name | Type\n")] * 15, hangs=True, silence_seconds=600)
+    with pytest.raises(MeasurementError, match=re.escape(said)):
+        measured(program, **how)
+
+
+def test_a_program_whose_rate_is_its_last_line_may_print_other_lines_for_long() -> None:
+    script = [*[(5.0, "{'loss': 0.5}\n")] * 30, (200.0, "50 examples/s\n")]
+    assert per_sec(measured(PlayedProgram(script, silence_seconds=600), until_end=True)) == pytest.approx(50)
+
+
+NO_RATE: dict[str, tuple[PlayedProgram, dict[str, object]]] = {
+    "prints on": (PlayedProgram([(1.0, "hello\n")] * 99), {}),
+    "a bar that needs a terminal": (PlayedProgram([(0.1, "hello\n")] * 15, hangs=True, silence_seconds=600), {}),
+    "has a terminal": (PlayedProgram([(0.1, "hello\n")] * 15, hangs=True, silence_seconds=600), {"terminal": True}),
+    "begins a line": (PlayedProgram([(1.0, "loading ...")], hangs=True, silence_seconds=600), {}),
+    "prints nothing": (PlayedProgram([], hangs=True, silence_seconds=600), {}),
+    "another unit": (PlayedProgram([(1.0, "12 img/s\n")] * 99), {}),
+}
+
+
+def test_while_the_first_reading_is_late_the_user_is_told_what_the_program_printed(same_texts: SameTexts) -> None:
+    texts = {}
+    for case, (program, how) in NO_RATE.items():
+        told: list[tuple[float, str]] = []
+        windows = CommandWindows(
+            program,
+            command(**how),
+            notice=lambda text, to=told, by=program: to.append((by.now, text)),
+            clock=lambda by=program: by.now,
+        )
+        with pytest.raises(MeasurementError):
+            windows.warm_up(PLAN)
+        assert told[0][0] < 30
+        texts[case] = next(text for at, text in told if at >= 30)
+    same_texts("no_rate_yet", texts)
 
 
 def test_output_that_comes_all_at_once_is_recognised_as_buffered() -> None:

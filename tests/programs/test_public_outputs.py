@@ -127,6 +127,11 @@ SAMPLES = {"unit": "samples"}
 IMAGES = {"unit": "images"}
 TOKENS = {"unit": "tokens"}
 STEPS = {"examples_per_step": BATCH}
+ENV_STEPS = {"unit": "steps"}
+TABLE = (
+    "---------------------------------\n| time/              |          |\n|    fps             | 9        |\n"
+    "|    iterations      | 1        |\n|    total_timesteps | {:<8} |\n---------------------------------\n"
+)
 
 
 def by(pattern: str) -> dict[str, object]:
@@ -245,17 +250,61 @@ READ: dict[str, tuple[Output, dict[str, object]]] = {
     "nanoGPT": (lines("iter {step}: loss 4.0, time {ms:.2f}ms, mfu 1.23%"), STEPS),
     "fairseq": (
         lines(
-            "train_inner | epoch 001: {step} / 1000 loss=9.1, wps={rate:.1f}, ups=4.0, num_updates={step}, wall=12",
-            summary="train | epoch 001 | loss 9.2 | wps {rate:.1f} | num_updates {step}",
+            "2026-11-27 04:01:02 | INFO | train_inner | epoch 001: {step} / 1000 loss=9.1, "
+            "wps={rate:.1f}, ups=4.0, num_updates={step}, wall=12",
+            summary="2026-11-27 04:01:02 | INFO | train | epoch 001 | loss 9.2 | wps {rate:.1f} | num_updates {step}",
         ),
-        {"pattern": r"\bwps=(?P<rate>[\d.]+)", **TOKENS},
+        TOKENS,
+    ),
+    "fairseq, as JSON": (
+        lines(
+            '2026-11-27 04:01:02 | INFO | train_inner | {{"epoch": 1, "update": 0.04, "loss": "9.1", '
+            '"wps": "{rate:.1f}", "ups": "4", "wpb": "32", "bsz": "8", "num_updates": "{step}", "wall": "12"}}',
+            summary='2026-11-27 04:01:02 | INFO | train | {{"epoch": 1, "train_loss": "9", "train_wps": "99"}}',
+        ),
+        TOKENS,
+    ),
+    "fairseq's updates": (
+        lines("2026 | INFO | train_inner | epoch 001: 9 / 600 wps=99, num_updates={step}, wall=1"),
+        STEPS,
     ),
     "MMEngine": (
-        lines("Epoch(train)  [1][{step}/600]  eta: 1 day, 2:03:04  time: {s:.4f}  data_time: 0.0123  loss: 0.9"),
-        by(r"\btime: (?P<seconds>[\d.]+)"),
+        counter(
+            "11/27 03:54:45 - mmengine - INFO - Epoch(train) [{epoch}][{step:4d}/200]  lr: 1.0000e-02  "
+            "eta: 1 day, 2:03:04  "
+            "time: 9.1  data_time: 0.0016  loss: 0.2195\n"
+            "11/27 03:54:48 - mmengine - INFO - Epoch(val) [{epoch}][30/50]    eta: 0:00:00  time: 9.1  data_time: 0.1",
+            20,
+            epochs=3,
+        ),
+        STEPS,
     ),
-    "XGBoost": (counter("[{step}]\ttrain-rmse:0.123", per=1), by(r"^\[(?P<step>\d+)\]")),
-    "CatBoost": (counter("{step}:\tlearn: 0.5\ttotal: {ms:.0f}ms", per=1), by(r"^(?P<step>\d+):\tlearn")),
+    "MMEngine, by iterations": (
+        lines("11/27 03:54:45 - mmengine - INFO - Iter(train) [{step:4d}/600]  lr: 1e-02  time: 9.1  data_time: 0.1"),
+        STEPS,
+    ),
+    "torchvision's references": (
+        counter(
+            "Epoch: [{epoch}]  [{step:4d}/200]  eta: 1:20:01  lr: 0.04  loss: 4.1 (4.1)  time: 9.1  data: 0.0105\n"
+            "Test:  [  10/50]  eta: 0:00:01  model_time: 0.1  time: 0.2",
+            20,
+            epochs=3,
+        ),
+        STEPS,
+    ),
+    "Stable-Baselines3": (Output(0.0, [(2.5 * n, TABLE.format(320 * n)) for n in range(1, 60)]), {}),
+    "Stable-Baselines3, in steps": (Output(0.0, [(2.5 * n, TABLE.format(320 * n)) for n in range(1, 60)]), ENV_STEPS),
+    "CleanRL": (
+        Output(0.0, [(2.5 * n, f"global_step={320 * n}, episodic_return=[17.]\nSPS: 99\n") for n in range(1, 60)]),
+        ENV_STEPS,
+    ),
+    "XGBoost": (counter("[{step}]\ttrain-logloss:0.59666\teval-logloss:0.60568", per=1), STEPS),
+    "XGBoost, cross-validated": (counter("[{step}]\ttrain-rmse:0.59+0.01\ttest-rmse:0.6+0.02", per=10), STEPS),
+    "LightGBM": (counter("[{step}]\ttraining's binary_logloss: 0.65573\tvalid_1's auc: 0.7", per=1), STEPS),
+    "CatBoost": (
+        counter("{step}:\tlearn: 0.634\ttest: 0.636\tbest: 0.636 (0)\ttotal: {ms:.1f}ms\tremaining: 18.7s", per=1),
+        STEPS,
+    ),
     "a counter of batches in each epoch": (
         counter("[Epoch {epoch}] [Batch {step}/200] [D loss: 0.5]", 20, epochs=3),
         by(r"\[Batch (?P<step>\d+)/"),
@@ -333,6 +382,11 @@ REFUSED: dict[str, tuple[Output, dict[str, object], str]] = {
         lines("SPS: {average:.0f}", 15),
         {"pattern": r"SPS: (?P<rate>\d+)", "unit": "steps"},
         "give reads=Reads(rate_is='average')",
+    ),
+    "an average over steps that no line stands for": (
+        Output(0.0, [(2.0 + n, f"SPS: {int((10_000 + 100 * n) / (2 + n))}\n") for n in range(1, 60)]),
+        {"pattern": r"SPS: (?P<rate>\d+)", "unit": "steps", "rate_is": "average"},
+        "times the work of the first",
     ),
     "Keras, one group": (keras(20, 20), STEPS, "Keras' fit(verbose=2)"),
     "Keras, evaluate before fit": (

@@ -96,6 +96,13 @@ def test_a_driver_that_shows_no_gpu_stops_make_instead_of_measuring_the_cpu(tmp_
     assert ("nvidiactl exists, but nvidia-smi shows no GPU" in text, "pytest perf_tests" in text) == (True, False)
 
 
+def test_on_arm_make_installs_no_cuda_beside_a_tensorflow_for_cpus(tmp_path: Path) -> None:
+    played(tmp_path, TWO_GPUS, "nvidia-smi")
+    text = asked(tmp_path, "perf", "MACHINE=aarch64")
+    assert ("no TensorFlow for GPUs on aarch64" in text, "pip install" in text) == (True, False)
+    assert "make: measuring the CPU" in asked(tmp_path, "perf", "GPU=0", "MACHINE=aarch64")
+
+
 def test_the_quick_selection_is_at_most_six_tests_of_the_suite(tmp_path: Path) -> None:
     found = re.search(r'-k "([^"]+)"', selection_of(tmp_path))
     assert found is not None

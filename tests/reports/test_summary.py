@@ -38,6 +38,7 @@ FAULTS = {
 BEFORE = {
     "an ordinary session": before("h200", 12, 130.0, 0),
     "a test may be in doubt": before("h200", 1, 16.0, 0, most_seconds=140.0),
+    "tests that were never timed": before("h200", 8, 40.0, 8, seconds_if_slow=960.0),
     "a recording, whose runs may differ": before(
         "h200", 1, 25.0, 1, most_seconds=50.0, recording=5, baselines="baselines/"
     ),

@@ -15,7 +15,6 @@ from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Input
-from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.reports.measurement_table import counts, measurement_table
@@ -32,27 +31,27 @@ def lines_of_table(measurements: list[Measurement], width: int | None = None) ->
 
 
 BARE: dict[str, Any] = {"baseline": None, "change": None, "threshold": None, "min_detectable_slowdown": None}
-UNKNOWN = measurement(throughput(7.25, uncertainty=0.01), verdict=verdict(Outcome.NO_BASELINE, **BARE), topology="1x1")
+UNKNOWN = measurement(throughput(7.25), verdict=verdict(Outcome.NO_BASELINE, **BARE), topology="1x1")
 
 
 def test_measurements_stand_under_their_heading() -> None:
     faster = measurement(
-        throughput(1234567.0, uncertainty=1000.0),
+        throughput(1234567.0),
         workload=WORKLOAD.with_(model="trivial", batch_size=4096),
         verdict=verdict(Outcome.IMPROVED, 98764.36, baseline=baseline(12.5), threshold=0.061),
     )
     slower = judged(Outcome.REGRESSED, -0.13, confirmed_change=-0.12)
     expected = dedent("""\
-        outcome      workload                         topology   images/s  +/-    baseline        change  confirmed     fails at  detectable
-        REGRESSED    resnet50-b64-replicated-device   1x8           870.0  1.50      1,000       -13.0 %    -12.0 %          5 %       8.7 %
-        NO_BASELINE  resnet50-b64-replicated-device   1x1            7.25  0.01          -             -          -            -           -
-        IMPROVED     trivial-b4096-replicated-device  1x8       1,234,567  1,000     12.50  +9876436.0 %          -  6.1 % (5 %)       8.7 %
-        PASS         resnet50-b64-replicated-device   1x8           996.0  1.50      1,000        -0.4 %          -          5 %       8.7 %""")  # noqa: E501
+        outcome      workload                         topology   images/s  95 % CI                 baseline        change  confirmed     fails at  detectable
+        REGRESSED    resnet50-b64-replicated-device   1x8           870.0  865.7 to 874.4             1,000       -13.0 %    -12.0 %          5 %       8.7 %
+        NO_BASELINE  resnet50-b64-replicated-device   1x1            7.25  7.21 to 7.29                   -             -          -            -           -
+        IMPROVED     trivial-b4096-replicated-device  1x8       1,234,567  1,228,394 to 1,240,740     12.50  +9876436.0 %          -  6.1 % (5 %)       8.7 %
+        PASS         resnet50-b64-replicated-device   1x8           996.0  991.0 to 1,001             1,000        -0.4 %          -          5 %       8.7 %""")  # noqa: E501
     assert "\n".join(map(str, measurement_table([judged(Outcome.PASS, -0.004), faster, UNKNOWN, slower]))) == expected
 
 
 def row(found: Measurement) -> dict[str, str]:
-    """A measurement's row, by the columns' headings; beside one that knows its uncertainty."""
+    """A measurement's row, by the columns' headings; beside one that knows its interval."""
     heading, *lines = map(str, measurement_table([found, UNKNOWN]))
     (line,) = (line for line in lines if not line.startswith("NO_BASELINE"))
     return dict(zip(re.split("  +", heading), re.split("  +", line), strict=True))
@@ -62,7 +61,8 @@ def row(found: Measurement) -> dict[str, str]:
     ("found", "column", "cell"),
     [
         (judged(Outcome.PASS, 0.0, tolerance=Tolerance(), threshold=0.0204), "fails at", "2 %"),
-        (measurement(throughput(500.0, runs=(RunValue(math.log(500.0), 0.1, 2),))), "+/-", "-"),
+        (measurement(throughput(18.04, low=8.9, high=36.5)), "95 % CI", "8.90 to 36.50"),
+        (measurement(throughput(500.0, low=0.0, high=math.inf)), "95 % CI", "-"),
         (judged(Outcome.INVALID, 0.0), "images/s", "-"),
         (judged(Outcome.PASS, 0.0, is_floor=True), "outcome", "PASS (floor)"),
         (
@@ -81,7 +81,8 @@ def row(found: Measurement) -> dict[str, str]:
     ],
     ids=[
         "tolerance",
-        "few windows",
+        "interval",
+        "unknown interval",
         "invalid",
         "floor",
         "earlier sessions",

@@ -152,6 +152,14 @@ def test_sessions_with_an_injected_slowdown_are_no_reference(played_project: Pro
     assert " NO_BASELINE" in program_session(played_project, USUAL).text
 
 
+def test_where_earlier_sessions_do_not_count_the_summary_says_who_tells_why(played_project: Project) -> None:
+    played_project.tests(PROGRAM)
+    first = program_session(played_project, USUAL, "--tfperf-inject-slowdown=0.3")
+    second = program_session(played_project, USUAL)
+    told = "(1 was measured before: `tfperf explain TEST` says why that does not count)"
+    assert (told in first.text, told in second.text) == (False, True)
+
+
 def test_an_injected_slowdown_shows_from_the_second_session_on(second: Project) -> None:
     finished = program_session(second, USUAL, "--tfperf-inject-slowdown=0.6")
     assert (finished.status, finished.kinds) == (0, {"test_program": "passed"})

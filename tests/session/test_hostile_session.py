@@ -11,7 +11,10 @@ from tests.helpers.inner import Finished, Project
 
 SECRET = "PaSsWoRd"
 
+DIES = f"print('\\x1b[2Jno postgresql://ann:{SECRET}@db/d\\n::error::x\\n##[error]x'); import sys; sys.exit(1)"
+
 TESTS = f"""
+    DIES = {DIES!r}
     import sys
     from pytest_tfperf import Reads
 
@@ -19,7 +22,7 @@ TESTS = f"""
         throughput.check_command([sys.executable, "-c", text], on=on, **how)
 
     def test_dies(throughput, on):
-        run(throughput, on, "print('\\\\x1b[2Jno postgresql://ann:{SECRET}@db/d\\n::error::x\\n##[error]x'); sys.exit(1)", name="dies")
+        run(throughput, on, DIES, name="dies")
 
     def test_passes(throughput, on):
         run(throughput, on, "print('9 examples/s\\\\n' * 9)", name="passes", reads=Reads(until_end=True))

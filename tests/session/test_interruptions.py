@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +88,16 @@ def test_a_session_that_can_end_in_order_shows_what_it_has(ended: Ended) -> None
     assert ("1 undecided: the session ended, " in finished.text) is not is_killed
 
 
+def test_the_interrupted_test_and_its_log_are_named(ended: Ended) -> None:
+    by, project, finished = ended
+    if by is signal.SIGKILL:
+        pytest.skip("pytest reports nothing")
+    named = re.search(r"interrupted in test_it.py::test_interrupted: its log is (\S+)", finished.text)
+    assert named is not None, finished.text
+    logs = list(project.folder.glob(".tfperf/logs/worker-*.log"))
+    assert Path(named[1]) == max(logs, key=lambda log: int(log.stem.rpartition("-")[2]))
+
+
 def test_workers_end_before_pytest_reports_where_it_was_interrupted(ended: Ended) -> None:
     by, project, _ = ended
     if by is signal.SIGKILL:
@@ -101,7 +113,8 @@ def test_no_fresh_worker_is_left(played_project: Project) -> None:
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL], ids=lambda by: by.name)
 def test_no_server_is_left_that_imports_tensorflow(project: Project, by: signal.Signals) -> None:
-    interrupted(project, by, when=".tfperf/logs/server-*.log")
+    finished = interrupted(project, by, when=".tfperf/logs/server-*.log")
+    assert by is signal.SIGKILL or re.search(r"interrupted in \S+: its log is \S+/server-", finished.text)
     assert wait_for(lambda: not project.processes()), project.processes()
 
 

@@ -148,6 +148,20 @@ def test_names_in_a_folder_that_the_command_line_does_not_name_are_known(project
     assert finished.status == 0, finished.text
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("{'mine': print}", "write both as texts"), ("['nets:tiny']", "return {'name': 'package.module:function'}")],
+    ids=["a function", "a list"],
+)
+def test_names_that_no_other_process_can_import_are_a_usage_error(
+    pytester: pytest.Pytester, given: str, said: str
+) -> None:
+    pytester.makeconftest(f"def pytest_tfperf_pipelines(): return {given}")
+    finished = pytester.runpytest_inprocess("--collect-only")
+    assert finished.ret == pytest.ExitCode.USAGE_ERROR
+    assert said in finished.stderr.str()
+
+
 def test_a_session_forgets_its_names_and_leaves_those_of_one_around_it(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(naming("mine", "nets:tiny"))
     pytester.parseconfigure("--collect-only")

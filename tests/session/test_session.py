@@ -42,7 +42,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_found(monkeypatch: pytest.MonkeyPatch, topology: Topology) -> None:
-    monkeypatch.setattr("pytest_tfperf.session.this_machine.discover", lambda: topology)
+    monkeypatch.setattr("pytest_tfperf.session.this_machine.discover", lambda **_: topology)
 
 
 def session(folder: Path, **settings: Any) -> Session:
@@ -70,6 +70,35 @@ def test_tests_that_lack_gpus_or_data_or_are_faulty_are_left_out(
 ) -> None:
     found = Selection(TESTS).runnable(has_gpus=has_gpus, has_data=has_data)
     assert [test.id for test in found] == runnable
+
+
+CPUS, GPUS = {"cpu": True, "gpu": False}, {"cpu": False, "gpu": True}
+BOTH, NEITHER = {"cpu": True, "gpu": True}, {"cpu": False, "gpu": False}
+FAILING = replace(NO_GPU, driver_fault=True)
+
+
+@pytest.mark.parametrize(
+    ("marks", "machine", "on_cpus"),
+    [
+        (CPUS, load("dgx1-p100"), True),
+        (CPUS, FAILING, True),
+        *((marks, load("dgx1-p100"), False) for marks in (GPUS, BOTH, NEITHER)),
+        (GPUS, NO_GPU, False),
+        *((marks, NO_GPU, True) for marks in (BOTH, NEITHER)),
+        *((marks, FAILING, False) for marks in (BOTH, NEITHER)),
+    ],
+    ids=[
+        *("cpu beside GPUs", "cpu beside a driver that fails"),
+        *(f"{marks} beside GPUs" for marks in ("gpu", "both", "neither")),
+        *("gpu without a GPU", "both without a GPU", "neither without a GPU"),
+        *(f"{marks} beside a driver that fails" for marks in ("both", "neither")),
+    ],
+)
+def test_the_marks_decide_between_cpus_and_gpus_and_without_one_the_machine_does(
+    marks: dict[str, bool], machine: Topology, on_cpus: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_found(monkeypatch, machine)
+    assert session(tmp_path).measuring.machine.topology_for(**marks).on_cpus == on_cpus
 
 
 # When a skip is an error
@@ -135,7 +164,17 @@ def announced(made: Session) -> str:
 
 
 def test_a_first_session_is_guessed(tmp_path: Path) -> None:
-    assert announced(session(tmp_path)) == "about 25 s (3 never timed here)"
+    assert announced(session(tmp_path)) == "about 25 s to 6 min (3 never timed here)"
+
+
+def test_a_first_recording_is_guessed(tmp_path: Path) -> None:
+    made = session(tmp_path, update_baselines=Update.ALL)
+    assert announced(made) == "about 2 min 5 s to 30 min (3 never timed here), up to 1 h 0 min if runs differ"
+
+
+def test_before_any_test_was_timed_no_time_is_left(tmp_path: Path) -> None:
+    made, known = session(tmp_path / "new"), timed(tmp_path / "known")
+    assert (seconds_left(made), seconds_left(known) > 0) == (0.0, True)
 
 
 def test_tests_that_were_never_timed_count_as_much_as_others_and_likely_confirmations_are_added(tmp_path: Path) -> None:
@@ -325,6 +364,18 @@ def test_a_baseline_whose_profile_failed_is_named_at_the_end(
     made = session(tmp_path, update_baselines=Update.ALL)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", recording=NOTHING, profile=profile))
     assert [line for line in closing(made, skips=False) if "profile" in line] == said
+
+
+def test_tests_that_ended_by_time_are_counted_at_the_end_with_the_fewest_windows(tmp_path: Path) -> None:
+    made = session(tmp_path)
+    slow = replace(run_at(10.0), ended_by_time=True)
+    slower = replace(slow, windows=slow.windows[:3])
+    for test, runs in (("a", [run_at(10.0)]), ("b", [slow]), ("c", [slow, slower])):
+        made.queue.keep(test, 0, measurement(test=test, runs=tuple(runs)))
+    assert [line for line in map(str, closing(made, skips=False)) if "ended by time" in line] == [
+        "2 tests ended by time, before all steps: c after 3 windows. Where its interval is too wide, give steps= "
+        "(readings=) in the test, or -o tfperf_max_time=SECONDS"
+    ]
 
 
 STRAGGLER = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="nodeb", slower=1.6))

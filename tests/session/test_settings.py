@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features
@@ -199,9 +200,30 @@ def test_no_baselines_are_recorded_under_pytest_xdist() -> None:
     assert asked(update_baselines="all", numprocesses=0).update_baselines
 
 
-def test_baselines_are_recorded_from_whole_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFPERF_MAX_TIME", "5")
-    assert (asked().max_time, asked(update_baselines="all").max_time) == (5.0, math.inf)
+@pytest.mark.parametrize(("given", "recorded"), [("5", None), ("60", 60.0), ("inf", math.inf)])
+def test_baselines_are_not_recorded_from_runs_that_are_cut_short(
+    monkeypatch: pytest.MonkeyPatch, given: str, recorded: float | None
+) -> None:
+    monkeypatch.setenv("TFPERF_MAX_TIME", given)
+    assert (asked().max_time, asked(update_baselines="all").max_time) == (float(given), recorded)
+
+
+@pytest.mark.parametrize(
+    ("max_time", "asks", "seconds"),
+    [
+        (None, {}, (30.0, 30.0)),
+        (None, {"steps": 50}, (math.inf, 30.0)),
+        (None, {"warmup_steps": 50}, (30.0, math.inf)),
+        (None, {"also": (Figure("peak_memory"),)}, (math.inf, 30.0)),
+        (5.0, {"steps": 50}, (5.0, 30.0)),
+        (math.inf, {}, (math.inf, 30.0)),
+    ],
+)
+def test_runs_end_by_time_where_a_test_asks_for_no_steps_of_its_own(
+    max_time: float | None, asks: dict[str, Any], seconds: tuple[float, float]
+) -> None:
+    plan = Settings(max_time=max_time).plan(**asks)
+    assert (plan.max_seconds, plan.max_warmup_seconds) == seconds
 
 
 @pytest.mark.parametrize("option", ["collectonly", "showfixtures", "show_fixtures_per_test", "setupplan"])

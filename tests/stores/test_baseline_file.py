@@ -136,7 +136,7 @@ def test_no_bytes_make_reading_crash(data: bytes) -> None:
         pytest.param("garbage\n", 1, "unknown column 'garbage'. Known: between_runs", id="no-header"),
         pytest.param(f"{HEADER}\n{ROW}\n{ROW}\n", 3, "is on line 2 already: keep one", id="duplicate-key"),
         pytest.param(f'{HEADER}\n"{ROW}\n', 2, "not a CSV line", id="broken-quotes"),
-        pytest.param(f"{HEADER}\n<<<<<<< HEAD\n{ROW}\n", 2, "a merge is unfinished", id="merge-conflict"),
+        pytest.param(f"{HEADER}\n<<<<<<< HEAD\n{ROW}\n", 2, "merge of this file is unfinished", id="merge-conflict"),
         pytest.param(with_cell("value", "fast"), 2, "value 'fast' is not a number", id="text-for-a-number"),
         pytest.param(with_cell("value", ""), 2, "no value", id="no-reference"),
         pytest.param(with_cell("value", "inf"), 2, "value inf is not a throughput", id="infinity"),

@@ -18,7 +18,7 @@ import pytest
 from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement
-from pytest_tfperf.core.past import PastResult, SessionChanges
+from pytest_tfperf.core.past import NotProvisional, PastResult, SessionChanges, not_provisional
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
@@ -369,28 +369,35 @@ def test_sessions_that_do_not_serve_do_not_hide_the_earlier_ones(history: Histor
 def test_what_was_merely_measured_or_in_doubt_can_be_repeated(history: History, found: Verdict | None) -> None:
     kept(history, verdict=found)
     assert repeatable(history) == [("monday", [1000])]
+    assert [*map(not_provisional, history.measurements())] == [None]
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("more", "why"),
     [
-        pytest.param({"verdict": verdict(Outcome.REGRESSED)}, id="a slowdown is no baseline for the next"),
-        pytest.param(
+        ({"verdict": verdict(Outcome.REGRESSED)}, NotProvisional.REGRESSED),
+        (
             {"verdict": verdict(Outcome.REGRESSED, baseline=baseline(provenance=Provenance.PROVISIONAL))},
-            id="a slowdown against earlier sessions",
+            NotProvisional.REGRESSED,
         ),
-        pytest.param({"verdict": verdict(Outcome.INVALID)}, id="invalid"),
-        pytest.param({"verdict": verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))}, id="undecided"),
-        pytest.param({"recording": NOTHING, "verdict": None, "is_refused": True}, id="refused as a baseline"),
-        pytest.param({"recording": Wants(Want.RUNS, 5), "verdict": None}, id="a recording that was cut short"),
-        pytest.param({"environment": {"injected_slowdown": "0.2"}}, id="slowed on purpose"),
-        pytest.param({"runs": (run(disturbance=BUSY),)}, id="disturbed"),
-        pytest.param({"machine": "another"}, id="another machine"),
+        ({"verdict": verdict(Outcome.INVALID)}, NotProvisional.INVALID),
+        ({"verdict": verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3))}, NotProvisional.UNDECIDED),
+        ({"recording": NOTHING, "verdict": None, "is_refused": True}, NotProvisional.REFUSED),
+        ({"recording": Wants(Want.RUNS, 5), "verdict": None}, NotProvisional.REFUSED),
+        ({"environment": {"injected_slowdown": "0.2"}}, NotProvisional.SLOWED_ON_PURPOSE),
+        ({"runs": (run(disturbance=BUSY),)}, NotProvisional.DISTURBED),
+        ({"machine": "another"}, None),
+    ],
+    ids=[
+        *("a slowdown is no baseline for the next", "a slowdown against earlier sessions", "invalid", "undecided"),
+        *("refused as a baseline", "a recording that was cut short", "slowed on purpose", "disturbed"),
+        "another machine",
     ],
 )
-def test_no_reference_rests_on(history: History, more: dict[str, Any]) -> None:
+def test_no_reference_rests_on(history: History, more: dict[str, Any], why: NotProvisional | None) -> None:
     kept(history, **more)
     assert repeatable(history) == []
+    assert [*map(not_provisional, history.measurements())] == [why]
 
 
 def test_a_damaged_earlier_measurement_is_left_out_and_named(history: History, path: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_faulty_file_is_refused_with_the_place_of_its_fault(text: str, fault: 
 
 
 def test_bytes_that_are_not_json_are_refused() -> None:
-    for text in ("\ufffd\ufffd{", "[" * 100_000):
+    for text in ("\ufffd\ufffd{", "[" * 100_000, '{"version": 1, "measurements": [' + "[]," * 100_000 + "[]]}"):
         with pytest.raises(TfperfError, match=r"^a\.json"):
             measurement_file.parse(text, "a.json")
 

@@ -49,8 +49,9 @@ def test_bytes_that_are_no_text_do_not_hide_the_rest() -> None:
         (b"\x1f\x8b" + TEXT.encode(), "a.log is a damaged or cut off gzip file"),
         (lzma.compress(TEXT.encode()), "a.log is compressed with xz. Unpack it first: xzcat FILE | tfperf replay -"),
         (bz2.compress(TEXT.encode()), "a.log is compressed with bzip2"),
+        (gzip.compress(bytes(2**20)) * 257, "a.log unpacks to more than 256 MiB. If it is to be so long, unpack it"),
     ],
-    ids=["cut off", "damaged", "xz", "bzip2"],
+    ids=["cut off", "damaged", "xz", "bzip2", "a bomb"],
 )
 def test_what_can_not_be_unpacked_is_named(data: bytes, fact: str) -> None:
     with pytest.raises(DocumentError) as error:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_tfperf import cli
+from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_USAGE
+from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.telemetry import Telemetry
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
-from tests.helpers.measurements import KEY, baseline, measurement, verdict
+from pytest_tfperf.stores.history_rows import earlier, figures_in, profile_of, unpacked, whole_measurement
+from tests.helpers.measurements import KEY, baseline, measurement, run, verdict
 
 DAY = "2026-01-0{}T03:00:00+00:00"
 
@@ -63,8 +69,22 @@ COMMANDS = (
 )
 
 
+BOMB = zlib.compress(b'{"runs": [' + b"[]," * 400_000 + b"[]]}")
+HUGE = zlib.compress(b" " * (bounded_decoding.MOST_BYTES + 1))
+DAMAGED = [
+    b"x",
+    "x",
+    b"",
+    zlib.compress(b"{}"),
+    zlib.compress(b"[" * 100_000),
+    BOMB,
+    HUGE,
+    bytes(bounded_decoding.MOST_ZIPPED_BYTES + 1),
+]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("whole", [b"x", "x", b"", zlib.compress(b"{}"), zlib.compress(b"[" * 100_000)], ids=range(5))
+@pytest.mark.parametrize("whole", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_row_is_left_out_and_said(
     command: str, whole: object, history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +105,47 @@ def test_an_outcome_of_a_newer_version_costs_its_own_row(
     assert cli.main(command.split()) == EXIT_GREEN
     if not command.startswith("explain"):
         assert "1 row of the history can't be read" in capsys.readouterr().err
+
+
+def test_a_bomb_is_named_with_its_test_and_session(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    damage("whole", HUGE)
+    assert cli.main(["history", "--export"]) == EXIT_GREEN
+    said = capsys.readouterr().err
+    assert said.endswith(" is damaged: it decompresses to more than 32 MiB (t.py::b in session s2)\n"), said
+
+
+@pytest.mark.parametrize("value", [10**40, 10**400, -1, "9" * 5000, None, [], {}, [[]] * 9000, True], ids=range(9))
+def test_no_value_of_a_row_makes_a_command_crash(
+    value: object, history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = history.measurements(session="s2", test="t.py::b")
+    whole = json.loads(json.dumps(plain(one)))
+    places = [(whole, name) for name in whole]
+    places += [(part, name) for part in (whole["throughput"], whole["verdicts"][0], whole["runs"][0]) for name in part]
+    places += [(whole["throughput"]["runs"][0], name) for name in ("log_rate", "error", "windows")]
+    for part, name in places:
+        before, part[name] = part[name], value
+        packed = zlib.compress(json.dumps(whole).encode())
+        with suppress(TfperfError):
+            whole_measurement(packed, "it")
+        with suppress(TfperfError):
+            earlier(unpacked(packed, "it"), "it")
+        with suppress(TfperfError):
+            profile_of(unpacked(packed, "it"), "2026-01-02", "it")
+        with suppress(TfperfError):
+            figures_in(unpacked(packed, "it"), "it")
+        part[name] = before
+
+
+def test_telemetry_that_would_make_a_row_too_large_to_read_is_left_out(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_decoding, "MOST_BYTES", 20_000)
+    several = tuple(run(polls=(Telemetry(seconds=1.0),) * 60) for _ in range(3))
+    history.append(measurement(session="s3", runs=several))
+    (kept,) = history.measurements(session="s3")
+    assert kept.runs == tuple(replace(one, polls=()) for one in several)
+    assert str(history.unread) == ""
 
 
 def test_a_field_of_a_newer_version_costs_nothing(history: History, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +207,15 @@ def test_many_rows_are_counted_and_three_of_them_named(history: History, capsys:
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [("throughput_outcome", "FLAKY"), ("changes", "[1, null]"), ("changes", "x")]
+    ("column", "value"),
+    [
+        ("throughput_outcome", "FLAKY"),
+        ("changes", "[1, null]"),
+        ("changes", "[1e999]"),
+        ("changes", "[NaN]"),
+        ("changes", "x"),
+        ("changes", b"\xff"),
+    ],
 )
 def test_no_verdict_rests_on_a_row_that_can_not_be_read(column: str, value: str, history: History) -> None:
     execute(f"update tfperf_measurements set {column} = ? where session = 's2'", value)

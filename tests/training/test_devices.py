@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ from pytest_tfperf.training.figures import WorkerFigures
 from tests.helpers.fake_nvml import FakeNvml, MigDevice
 from tests.helpers.machines import load
 from tests.helpers.patience import SESSION_SECONDS
+from tests.helpers.stand_in_libraries import BuildLibrary
 
 GPU = DeviceKind.GPU
 
@@ -44,6 +46,19 @@ def test_gpus_that_are_used_are_visible_and_take_memory_as_they_need_it(
 ) -> None:
     assert configure(Devices(kind=GPU, count=count)) == ["GPU:0", "GPU:1"][:count]
     assert (calls.visible, calls.growing, calls.parts) == (visible, [(gpu, True) for gpu in visible], [])
+
+
+def test_libcusolver_is_found_where_pip_installs_it(build_library: BuildLibrary, tmp_path: Path) -> None:
+    build_library(Path("/dev/null"), tmp_path / "nvidia/cusolver/lib/libcusolver.so.11")
+    asks = "import ctypes; ctypes.CDLL('libcusolver.so.11')"  # as TensorFlow does
+    loads = f"""
+from pathlib import Path
+from pytest_tfperf.training.devices import load_cusolver
+load_cusolver(Path({str(tmp_path)!r}))
+{asks}
+"""
+    assert subprocess.run([sys.executable, "-c", asks], capture_output=True, check=False).returncode == 1
+    subprocess.run([sys.executable, "-c", loads], check=True)
 
 
 @pytest.mark.parametrize(("local_rank", "count", "visible"), [(1, 1, ["second"]), (1, 2, ["first", "second"])])

@@ -62,6 +62,11 @@ def test_a_tf_config_that_names_no_rank_is_refused(environment: dict[str, str], 
         find_rank(environment)
 
 
+def test_a_tf_config_that_is_nested_without_end_is_shown_in_part() -> None:
+    with pytest.raises(TfperfError, match="is not a cluster with a task"):
+        find_rank({"TF_CONFIG": '{"a":' * 5_000})
+
+
 @pytest.mark.parametrize("text", ["{", "5", "null", "[]", '"a:1"', '{"cluster": {}}', '{"cluster": [], "task": {}}'])
 def test_a_tf_config_that_is_none_is_shown_beside_one_that_is(text: str) -> None:
     with pytest.raises(TfperfError, match=r'is not a cluster with a task, as in \{"cluster": \{"worker": \["a:1"') as e:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 import tensorflow as tf
 
+from pytest_tfperf.training import figures as worker_figures
 from pytest_tfperf.training.figures import WorkerFigures
+from pytest_tfperf.training.worker import _answer
+from pytest_tfperf.workers.wire import ConnectionLost
 
 
 def test_a_function_is_traced_once_for_each_kind_of_argument() -> None:
@@ -17,3 +23,46 @@ def test_a_function_is_traced_once_for_each_kind_of_argument() -> None:
     for argument in (tf.constant(1), tf.constant(2), tf.constant([1]), tf.constant([1.0])):
         function(argument)
     assert figures.retraces() - before == 3
+
+
+class Gpu:
+    """Its allocator, and a training whose warm-up needs scratch."""
+
+    examples_per_step, unit, replicas, fetch = 1, "images", 1, None
+
+    def __init__(self) -> None:
+        self.peak = 8  # of the first step, when cuDNN tries algorithms
+
+    def begin_window(self) -> None: ...
+
+    def run(self, steps: int) -> None:
+        self.peak = max(self.peak, 2)
+
+    def reset(self, device: str) -> None:
+        self.peak = 1  # what is in use between two steps
+
+
+class Requests:
+    """The driver's side of the channel."""
+
+    def __init__(self, *requests: dict[str, Any]) -> None:
+        self.requests, self.answers = list(requests), []
+
+    def send(self, answer: dict[str, Any]) -> None:
+        self.answers.append(answer)
+
+    def receive(self) -> dict[str, Any]:
+        if not self.requests:
+            raise ConnectionLost
+        return self.requests.pop(0)
+
+
+def test_the_scratch_in_which_cudnn_tries_algorithms_is_no_part_of_a_gpus_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, driver = Gpu(), Requests({"steps": 1}, {"steps": 5}, {"figures": ["peak_memory"]})
+    monkeypatch.setattr(worker_figures, "own_devices", lambda _: ["GPU:0"])
+    monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", gpu.reset)
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda _: {"peak": gpu.peak})
+    job = SimpleNamespace(reports_modules=False, slowdown=0.0)
+    with pytest.raises(ConnectionLost):
+        _answer(driver, gpu, job, 0.0, {}, None, WorkerFigures())
+    assert driver.answers[-1] == {"figures": {"peak_memory": 2}}

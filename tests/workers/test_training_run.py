@@ -18,8 +18,9 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.workers.training_run import OfRank, TrainingRun, rank_name
-from pytest_tfperf.workers.wire import Channel, Listener, connect
+from pytest_tfperf.workers.wire import Channel, Listener
 from pytest_tfperf.workers.worker_run import WorkerRun
+from tests.helpers.callers import joined
 from tests.helpers.patience import PATIENCE_SECONDS
 
 WORKLOAD = Workload(model="trivial", batch_size=4, variable_update=VariableUpdate.COLLECTIVE)
@@ -72,8 +73,8 @@ class Ranks:
         listener = self.end.enter_context(closing(Listener()))
         workers = []
         for rank in range(count):
-            self.ranks.append(self.end.enter_context(closing(connect(listener.address))))
-            self.ranks[-1].send({"hello": "rank"})
+            driver, called = joined(listener, {"hello": "rank"})
+            self.ranks.append(self.end.enter_context(closing(called)))
             worker = WorkerRun(
                 Process(rank, self.diary),
                 self.folder / f"rank{rank}.log",
@@ -84,7 +85,7 @@ class Ranks:
                 name=rank_name(rank, count, HOSTS[rank]),
             )
             self.end.callback(worker.close)
-            worker.adopt(listener.greet(PATIENCE_SECONDS)[0], MESSAGE, lambda phase: None)
+            worker.adopt(driver, MESSAGE, lambda phase: None)
             workers.append(worker)
         return workers
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_tfperf
-from pytest_tfperf.errors import FunctionMissing, Hung, MeasurementError, OutOfMemory, UserCodeFailed
+from pytest_tfperf.errors import DeviceFailed, FunctionMissing, Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import plain
 from pytest_tfperf.workers.failures import (
     OUT_OF_MEMORY,
@@ -85,6 +85,8 @@ HOLDS = "nvidia-smi shows which"
 MODE = "-q -d COMPUTE"
 SHM = "--shm-size=1g --ulimit memlock=-1"
 XLA = "leave xla and jit_compile out"
+DRIVER = "CUDA 12 needs R525 or newer"
+NO_CODE = "has no code for this GPU"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +95,12 @@ XLA = "leave xla and jit_compile out"
         ("cudaSetDevice() on GPU:0 failed. Status: out of memory", HOLDS),
         ("cudaSetDevice() on GPU:0 failed. Status: all CUDA-capable devices are busy or unavailable", MODE),
         ("CUDA-capable device(s) is/are busy or unavailable", MODE),
+        (
+            "cudaSetDevice() on GPU:0 failed. Status: CUDA driver version is insufficient for CUDA runtime version",
+            DRIVER,
+        ),
+        ("cudnnConvolutionForward: no kernel image is available for execution on the device", NO_CODE),
+        ("CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH in tensorflow/stream_executor/cuda/cuda_dnn.cc", NO_CODE),
         ("No BLAS support for stream", HOLDS),
         ("No DNN support in stream.", HOLDS),
         ("NCCL operation ncclAllReduce failed: unhandled cuda error", HOLDS),
@@ -105,7 +113,9 @@ XLA = "leave xla and jit_compile out"
 def test_a_known_cause_is_named_whether_the_worker_raised_or_died(tmp_path: Path, text: str, said: str | None) -> None:
     of_gpu = failures(tmp_path, f"{text}\n", on_cpus=False)
     for found in (of_gpu.raised(error(text), "steps"), of_gpu.died(-signal.SIGABRT, "steps")):
-        assert [cause for cause in (HOLDS, MODE, SHM, XLA) if cause in found.fact] == ([said] if said else [])
+        assert [cause for cause in (HOLDS, MODE, SHM, XLA, DRIVER, NO_CODE) if cause in found.fact] == (
+            [said] if said else []
+        )
 
 
 @pytest.mark.parametrize(
@@ -131,11 +141,12 @@ TOO_FEW = error("TensorFlow sees 0 GPU(s), and 1 are needed", ours=True, type="N
     ("sent", "kind"),
     [
         pytest.param(TOO_FEW, MeasurementError, id="no GPU"),
-        pytest.param(error("CUDNN_STATUS_NOT_INITIALIZED"), MeasurementError, id="cuDNN"),
-        pytest.param(
-            error("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error"), MeasurementError, id="memory error"
-        ),
-        pytest.param(error("CUDA_ERROR_INVALID_PTX", hint=". Is the GPU newer"), MeasurementError, id="no code"),
+        pytest.param(error("CUDNN_STATUS_NOT_INITIALIZED"), DeviceFailed, id="cuDNN"),
+        pytest.param(error("CUDA driver version is insufficient for CUDA runtime"), DeviceFailed, id="driver"),
+        pytest.param(error("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error"), DeviceFailed, id="memory error"),
+        pytest.param(error("CUDA_ERROR_INVALID_PTX", hint=". Is the GPU newer"), DeviceFailed, id="no code"),
+        pytest.param(error("CUDNN_STATUS_EXECUTION_FAILED"), DeviceFailed, id="a status of cuDNN"),
+        pytest.param(error("failed: CUDA_ERROR_ILLEGAL_ADDRESS"), DeviceFailed, id="a status of CUDA"),
         pytest.param(error("No DNN in stream: out of memory", out_of_memory=True), OutOfMemory, id="memory"),
         pytest.param(error("no such function", ours=True, missing=True), FunctionMissing, id="missing"),
         pytest.param(error("shapes do not fit"), UserCodeFailed, id="user"),

@@ -17,8 +17,9 @@ from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory
 from pytest_tfperf.workers.training_run import TrainingRun
-from pytest_tfperf.workers.wire import Listener, connect
+from pytest_tfperf.workers.wire import Listener
 from pytest_tfperf.workers.worker_run import Fault, WorkerRun
+from tests.helpers.callers import joined
 from tests.helpers.patience import PATIENCE_SECONDS, running, wait_for
 
 READY = {
@@ -58,8 +59,8 @@ class Started:
         self._end = end
         self.listener = end.enter_context(closing(Listener()))
         self.process = Process()
-        self.worker = end.enter_context(closing(connect(self.listener.address)))
-        self.worker.send({"hello": "worker"})
+        self._driver, worker = joined(self.listener, {"hello": "worker"})
+        self.worker = end.enter_context(closing(worker))
         self.phases: list[str] = []
         self.hangs: list[str] = []
 
@@ -79,8 +80,7 @@ class Started:
         self._end.callback(worker.close)
         for message in sent:
             self.worker.send(message)
-        channel, _ = self.listener.greet(PATIENCE_SECONDS)
-        worker.adopt(channel, MESSAGE, self.phases.append)
+        worker.adopt(self._driver, MESSAGE, self.phases.append)
         return worker
 
     def run(self, *sent: dict[str, Any], silence: float = 60.0) -> TrainingRun:

@@ -53,6 +53,21 @@ def test_the_fork_server_holds_no_accelerator(forked: Finished, shared: Project)
     assert not [name for name in held if name.startswith("/dev/nvidia")]
 
 
+def test_the_fork_server_touches_no_cuda_and_its_workers_do(project: Project, driver_libraries: Path) -> None:
+    """CUDA that was initialised before a fork is unusable in every child."""
+    project.tests("""
+        def test_tells_the_pids(throughput, on):
+            throughput.measure(tiny(model="nets:telling_the_pids"), on=on)
+    """)
+    log = project.folder / "cuda.log"
+    finished = project.run(LD_LIBRARY_PATH=str(driver_libraries), CUDA_LOG=str(log))
+    assert finished.status == 0, finished.text
+    server, worker = (project.folder / "pids").read_text().split()
+    events = log.read_text().splitlines()
+    assert not [event for event in events if event.startswith(f"{server} ")]
+    assert f"{worker} cuInit" in events
+
+
 def test_a_fresh_interpreter_measures_the_same_way(project: Project) -> None:
     """With TensorFlow, whatever Keras backend the environment names."""
     project.tests(TESTS)

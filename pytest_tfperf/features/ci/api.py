@@ -12,6 +12,7 @@ from urllib.error import HTTPError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ def _parse(response: HTTPResponse, url: str) -> Any:
         if len(content) > _MOST_BYTES or time.monotonic() > end:
             raise Unavailable(f"the answer of {_host(url)} does not end")
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return bounded_decoding.from_json(bytes(content))
+    except ValueError:
         raise NotPosted(f"{_host(url)} answers with something else than JSON") from None
 
 

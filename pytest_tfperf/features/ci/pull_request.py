@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
+from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.features.ci.api import Api, NotPosted, Unavailable
 
 _PER_PAGE: Final = 100
@@ -121,9 +121,9 @@ class PullRequest:
 def _github(variables: Mapping[str, str]) -> dict[str, Any]:
     event = variables.get("GITHUB_EVENT_PATH") or os.devnull
     try:
-        content = json.loads(Path(event).read_text("utf-8") or "{}")
+        content = bounded_decoding.from_json(Path(event).read_text("utf-8") or "{}")
         number = (content.get("pull_request") or {}).get("number")
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         why = getattr(error, "strerror", None) or "it is no event in JSON"
         raise NotPosted(f"{event}, which GITHUB_EVENT_PATH names, can't be read: {why}") from None
     if not isinstance(number, int):

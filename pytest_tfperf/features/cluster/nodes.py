@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankLi
 from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.wire import read_key
+from pytest_tfperf.workers.session_key import read_key
 
 
 class ClusterNodes:
@@ -82,6 +83,11 @@ class ClusterNodes:
             silence_seconds=self._silence_seconds,
             interpreter=interpreter,
         )
+
+    @property
+    def refusals(self) -> Sequence[str]:
+        """See `Nodes.refusals`."""
+        return self._rank_listener.listener.refusals if "_rank_listener" in self.__dict__ else ()
 
     def close(self) -> None:
         """See `Nodes.close`."""

@@ -23,8 +23,9 @@ from pytest_tfperf.features.cluster.engine import Engine, EngineProcess
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles, gpus_shown
 from pytest_tfperf.workers.processes import RemoteProcess
+from pytest_tfperf.workers.session_key import new_key_file, read_key
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, new_key_file, read_key
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
 _POLL_SECONDS = 0.2
@@ -75,12 +76,15 @@ def wait_for_ranks(
             missing = [str(rank) for rank in range(job.ranks) if rank not in calls]
             names = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)} of {job.ranks}"
             if time.monotonic() >= deadline:
-                raise engine.failure(f"{names} did not call within {silence_seconds:g} s")
+                raise engine.failure(
+                    "; ".join([f"{names} did not call within {silence_seconds:g} s", *listener.refusals])
+                )
             try:
                 channel, hello = listener.greet(_POLL_SECONDS)
             except Silence:
                 if engine.has_ended():
-                    raise engine.failure(f"{names} did not call, and the engine has ended") from None
+                    fact = f"{names} did not call, and the engine has ended"
+                    raise engine.failure("; ".join([fact, *listener.refusals])) from None
                 continue
             if hello.get("hello") != "rank" or hello.get("job") not in (name, ""):
                 channel.close()  # a rank of an earlier job that was given up

@@ -41,6 +41,8 @@ class Check(StrEnum):
     DISK = "disk space"
     FILE_SYSTEM = "file system"
     DRIVER = "NVIDIA driver"
+    TENSORFLOW = "TensorFlow's build"
+    CUDA_LIBRARIES = "CUDA libraries"
     GPU_CODE = "code for the GPU"
     COMPUTE_MODE = "compute mode"
     PERSISTENCE = "persistence mode"

@@ -11,7 +11,6 @@ import hashlib
 import re
 import shutil
 import tempfile
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING, Final, final
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.bounded_decoding import unzipped
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import OpTime, Profile, Trace, grown, largest
+from pytest_tfperf.core.profile import MOST_XSPACE_BYTES, OpTime, Profile, Trace, grown, largest
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import MeasurementError, TfperfError
@@ -90,6 +90,7 @@ class TraceStore:
 
         Raises:
             OSError: they can't be written; what was written of them is removed.
+            ValueError: one is no trace, or a longer one than workers send.
         """
         top = self.folder / file_name(test) / file_name(session)
         folder = top / "plugins" / "profile" / file_name(call)
@@ -99,9 +100,9 @@ class TraceStore:
                 if rank and not trace.ops:  # it only lends its devices to rank 0
                     continue
                 host = trace.host if len(traces) == 1 else f"rank{rank}-{trace.host}"
-                data = zlib.decompress(base64.b64decode(trace.xspace))
+                data = unzipped(base64.b64decode(trace.xspace), MOST_XSPACE_BYTES)
                 (folder / f"{file_name(host)}.xplane.pb").write_bytes(data)
-        except OSError:
+        except (OSError, ValueError):
             shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):  # folders with other traces stay
                 for empty in (folder.parent, folder.parent.parent, top, top.parent):
@@ -171,6 +172,8 @@ class TaskProfiler:
                 folder = self._shown(self._traces.write(task.test, measured.session, call, traces))
             except OSError as error:
                 fault = f"{self._shown(self._traces.folder)} can't be written: {error.strerror}"
+            except ValueError as error:
+                fault = f"what the worker sent is no trace: {error}"
         before = self._before(task)
         return Profile(
             folder=folder,

@@ -7,7 +7,6 @@ label and interleaved. An evaluation prints its accuracy and then a total of its
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.throughput import worst_loss
 from pytest_tfperf.errors import DocumentError
@@ -52,8 +52,8 @@ def _unwrapped(line: str) -> str:
     if not line.lstrip().startswith("{"):
         return line
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        value = bounded_decoding.from_json(line)
+    except ValueError:
         return line
     if not isinstance(value, dict):
         return line

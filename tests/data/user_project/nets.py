@@ -164,6 +164,12 @@ def listing_the_servers_files():
     return tiny()
 
 
+def telling_the_pids():
+    """Writes the pids of its parent, the fork server, and of its worker."""
+    Path("pids").write_text(f"{os.getppid()} {os.getpid()}")
+    return tiny()
+
+
 def synthetic(spec):
     return spec.synthetic()
 

@@ -17,7 +17,7 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.features.doctor import fitness, gpu_fitness
 from pytest_tfperf.features.doctor.command import WHY, conclusion, render
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, Observed, host_findings
-from pytest_tfperf.features.doctor.gpu_fitness import Build, gpu_findings, installed_build, parsed_build
+from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
 from tests.helpers.fake_nvml import FakeNvml, MigDevice, Now
 from tests.helpers.machines import load
 
@@ -223,15 +223,13 @@ def answering(**answers: Any) -> dict[str, Any]:
 
 def gpus(machine: Topology = DGX, *, pids: bool = True, **answers: Any) -> list[Finding]:
     """What is found of the first GPU, which answers like this."""
-    now, build = answers.pop("now", Now()), answers.pop("build", None)
-    environ = answers.pop("environ", {"HOME": "/none"})
+    now = answers.pop("now", Now())
     one = replace(machine, gpus=machine.gpus[:1], links=((None,),))
     return gpu_findings(
         Path("/none"),
         FakeNvml(one, now=now, answers=answering(**answers)),
         (lambda pid: f"python (pid {pid})") if pids else None,
-        environ,
-        build,
+        {},
         settle_seconds=0.0,
     )
 
@@ -285,6 +283,12 @@ def test_processes_are_unknown_in_a_container_but_not_their_use_of_a_gpu(
     assert (found.level, said in found.fact) == (level, True)
 
 
+def test_a_driver_without_a_list_of_processes_is_not_called_a_container() -> None:
+    without = {"GetComputeRunningProcesses": None, "GetComputeRunningProcesses_v2": None}
+    (found,) = [one for one in gpus(**without, now=Now(utilisation=0)) if one.subject is Check.GPU_PROCESSES]
+    assert (found.level, "this driver has no list of them" in found.fact) == (Level.UNKNOWN, True)
+
+
 def test_a_gpu_that_seems_to_be_in_use_only_while_it_wakes_is_not_in_use() -> None:
     looks = iter([100, 0])
     rates = {"nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=next(looks))}
@@ -292,59 +296,6 @@ def test_a_gpu_that_seems_to_be_in_use_only_while_it_wakes_is_not_in_use() -> No
     nvml = FakeNvml(machine, answers=answering() | rates)
     found = gpu_findings(Path("/none"), nvml, None, {}, settle_seconds=0.0)
     assert [one.level for one in found if one.subject is Check.GPU_PROCESSES] == [Level.UNKNOWN]
-
-
-TF_2_21 = Build((12, 5), ((6, 0), (7, 0), (8, 0), (8, 9)), ((9, 0),))  # its build_info.py
-TF_NEXT = Build((12, 8), ((8, 0), (9, 0)), ((12, 0),))
-
-
-@pytest.mark.parametrize(
-    ("capability", "cuda", "build", "level", "said"),
-    [
-        ((3, 7), "11.4", TF_2_21, Level.UNFIT, "ignores it"),
-        ((6, 1), "12.2", TF_2_21, Level.OK, "in the installed"),
-        ((8, 6), "12.2", TF_2_21, Level.OK, "in the installed"),
-        (
-            (9, 0),
-            "12.4",
-            TF_2_21,
-            Level.UNFIT,
-            "a driver of CUDA 12.5 must compile TensorFlow's, and this one knows CUDA 12.4",
-        ),
-        ((9, 0), "12.5", TF_2_21, Level.WARNING, "the driver compiles"),
-        ((9, 0), "13.0", TF_2_21, Level.WARNING, "/none/.nv/ComputeCache is empty"),
-        ((12, 0), "12.4", TF_2_21, Level.UNFIT, "this one knows CUDA 12.4"),
-        ((10, 0), "13.0", TF_2_21, Level.WARNING, "XLA of the installed TensorFlow can't"),
-        ((12, 0), "13.0", TF_NEXT, Level.WARNING, "the driver compiles"),
-    ],
-)
-def test_a_gpu_needs_code_in_tensorflow_or_a_driver_that_can_compile_it(
-    capability: tuple[int, int], cuda: str, build: Build, level: Level, said: str
-) -> None:
-    machine = replace(DGX, gpus=(replace(DGX.gpus[0], compute_capability=capability),), cuda_version=cuda)
-    (found,) = [one for one in gpus(machine, build=build) if one.subject is Check.GPU_CODE]
-    assert (found.level, said in found.fact) == (level, True)
-
-
-def test_code_that_the_driver_has_compiled_before_is_in_order(tmp_path: Path) -> None:
-    (tmp_path / "index").touch()
-    machine = replace(DGX, gpus=(replace(DGX.gpus[0], compute_capability=(9, 0)),), cuda_version="12.5")
-    found = gpus(machine, build=TF_2_21, environ={"CUDA_CACHE_PATH": str(tmp_path)})
-    assert [one.level for one in found if one.subject is Check.GPU_CODE] == [Level.OK]
-
-
-def test_the_installed_tensorflow_says_what_it_is_made_of_without_an_import() -> None:
-    build = installed_build()
-    assert build is not None
-    assert build.cuda >= (12, 3)
-    assert (9, 0) in build.compiled_by_drivers + build.targets
-
-
-def test_a_tensorflow_without_cuda_has_no_code_to_check() -> None:
-    assert (
-        parsed_build("build_info = collections.OrderedDict([('cpu_compiler', 'clang'), ('is_cuda_build', False)])")
-        is None
-    )
 
 
 def test_only_gpus_that_a_test_could_take_are_judged() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -107,14 +108,74 @@ def test_what_is_too_noisy_to_judge_says_what_would_pass() -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (verdict(Outcome.NO_BASELINE, reason=Reason.NO_BASELINE, baseline=None), "Record one with --update-baselines"),
         (verdict(Outcome.INVALID, reason=Reason.DISTURBED, baseline=None), "`tfperf doctor` looks at the machine"),
         (verdict(threshold=None, tolerance=Tolerance(None, None)), "The tolerance accepts any slowdown"),
     ],
-    ids=["no baseline", "invalid", "any slowdown"],
+    ids=["invalid", "any slowdown"],
 )
 def test_a_verdict_without_figures_says_why(found: Any, said: str) -> None:
     assert said in text_of(measurement(verdict=found, discarded=(run_at(10.0, disturbance=BUSY),)))
+
+
+# Without a baseline
+
+
+def unjudged(session: str, **more: Any) -> Measurement:
+    none = verdict(Outcome.NO_BASELINE, reason=Reason.NO_BASELINE, baseline=None)
+    return measurement(verdict=none, session=session, **more)
+
+
+BUSY_RUN = (run_at(1000.0, disturbance=BUSY),)
+SLOWED = {"environment": {"injected_slowdown": "0.3"}}
+MEASURE_AGAIN = "or measure again: this session is then a provisional one."
+BUSY_NOW = "This session is no provisional baseline for later ones, because other processes used "
+
+
+@pytest.mark.parametrize(
+    ("now", "earlier", "said"),
+    [
+        ({}, [], [f"\nNo earlier session has measured this workload of the test on box.\nRecord *, {MEASURE_AGAIN}"]),
+        ({"runs": BUSY_RUN}, [], [BUSY_NOW, "Before you measure again, or record, end the other processes, or accept"]),
+        (
+            {},
+            [unjudged("two", runs=BUSY_RUN), unjudged("one", **SLOWED)],
+            [
+                "\nEarlier sessions on box, the latest first:\n",
+                "\n  two: no provisional baseline, because other processes used ",
+                "\n  one: no provisional baseline, because it was slowed down on purpose ",
+            ],
+        ),
+        ({}, [unjudged("one", gpu="Tesla P100")], ["\n  one: no provisional baseline, because it ran on Tesla P100\n"]),
+        (
+            {},
+            [unjudged("one")],
+            ["\n  one: a provisional baseline, which does not count with --tfperf-require-baseline"],
+        ),
+        (
+            {},
+            [unjudged("one", machine="other")],
+            ["No earlier session has measured *\nThe last one, one, measured resnet50-b64-* 1x8 on other."],
+        ),
+    ],
+    ids=["a first session", "disturbed", "earlier ones", "other GPUs", "recorded rows are required", "other machine"],
+)
+def test_without_a_baseline_each_earlier_session_says_why_it_is_none(
+    now: dict[str, Any], earlier: Sequence[Measurement], said: Sequence[str]
+) -> None:
+    text = "\n".join(explained(unjudged("now", **now), earlier))
+    for part in said:
+        assert fnmatch(text, f"*{part}*"), text
+
+
+def test_only_sessions_before_the_one_that_is_explained_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for session in ("one", "two", "three"):
+        history.append(unjudged(session, runs=BUSY_RUN))
+    run(tmp_path, TEST, "--session=two")
+    out = capsys.readouterr().out
+    assert ("  one: no provisional" in out, "  two: no provisional" in out, "three" in out) == (True, False, False)
 
 
 # The command

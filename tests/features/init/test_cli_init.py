@@ -131,12 +131,20 @@ def test_what_exists_is_never_overwritten(tmp_path: Path, capsys: pytest.Capture
     assert "edited" not in said
 
 
+OURS = ".tfperf/\ntfperf-report.html\n/report.html\n"
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(None, ".tfperf/\n"), ("*.pyc", "*.pyc\n.tfperf/\n"), (".tfperf/\n*.pyc\n", ".tfperf/\n*.pyc\n")],
-    ids=["none", "no line end", "there"],
+    [
+        (None, OURS),
+        ("*.pyc", f"*.pyc\n{OURS}"),
+        (f"{OURS}*.pyc\n", f"{OURS}*.pyc\n"),
+        (".tfperf/\n", OURS),
+    ],
+    ids=["none", "no line end", "there", "of an earlier version"],
 )
-def test_git_ignores_the_history(before: str | None, after: str, tmp_path: Path) -> None:
+def test_git_ignores_the_history_and_the_pages(before: str | None, after: str, tmp_path: Path) -> None:
     remote(tmp_path, "/srv/git/b.git")
     if before is not None:
         (tmp_path / ".gitignore").write_text(before)
@@ -148,7 +156,7 @@ def test_git_may_ignore_names_that_are_not_utf_8(tmp_path: Path) -> None:
     remote(tmp_path, "/srv/git/b.git")
     (tmp_path / ".gitignore").write_bytes(b"caf\xe9\n")
     assert cli.main(["init", str(tmp_path)]) == GREEN
-    assert (tmp_path / ".gitignore").read_bytes() == b"caf\xe9\n.tfperf/\n"
+    assert (tmp_path / ".gitignore").read_bytes() == b"caf\xe9\n" + OURS.encode()
 
 
 @pytest.mark.parametrize(

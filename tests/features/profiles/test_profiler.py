@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import re
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +19,7 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import OpTime, Profile, Trace
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.features.profiles import plugin
 from pytest_tfperf.features.profiles.plugin import TaskProfiler, TraceStore
 from pytest_tfperf.judging.target import target_for
 from tests.helpers.measurements import measurement, throughput
@@ -148,6 +152,25 @@ def test_a_trace_that_is_too_large_leaves_the_operations(tmp_path: Path) -> None
 
     found = profiler(tmp_path).profile(task(PlayedWorkers(large)), MEASURED)
     assert (found.folder, found.fault, found.ops) == ("", "too large", (BEFORE,))
+
+
+@pytest.mark.parametrize(
+    ("xspace", "why"),
+    [
+        (base64.b64encode(zlib.compress(bytes(2**20), 9)).decode(), "it decompresses to more than 0.5 MiB"),
+        (base64.b64encode(b"xxxxxxxx").decode(), ".*incorrect header check"),
+        ("x", ".*base64"),
+    ],
+    ids=["a bomb", "not compressed", "not base64"],
+)
+def test_what_is_no_trace_leaves_the_operations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, xspace: str, why: str
+) -> None:
+    monkeypatch.setattr(plugin, "MOST_XSPACE_BYTES", 2**19)
+    launcher = PlayedWorkers(lambda steps: (Trace(host="vm", steps=steps, ops=(BEFORE,), xspace=xspace),))
+    found = profiler(tmp_path).profile(task(launcher), MEASURED)
+    assert re.fullmatch(f"what the worker sent is no trace: {why}.*", found.fault), found.fault
+    assert (found.folder, len(found.ops), list((tmp_path / "traces").iterdir())) == ("", 1, [])
 
 
 def test_a_trace_that_can_not_be_written_leaves_the_operations(tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ def test_the_call_to_paste_measures(capsys: pytest.CaptureFixture[str]) -> None:
     assert r"reads=Reads(pattern='speed (?P<rate>\\d+)')" in call
 
 
+def test_a_unit_that_says_more_than_steps_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    _, text = read(capsys, "print('Iter 10: loss 2.1, It/sec 4.1, Tokens/sec 3200.5')")
+    assert 'unit="Tokens/s",' in text
+
+
 LINES = "import time\nfor rate in {}: print(rate, 'img/s', flush=True); time.sleep(0.2)"
 
 
@@ -59,7 +64,8 @@ def test_a_test_that_would_be_refused_is_announced_with_the_next_step(capsys: py
     [
         ("print('hello')", (), EXIT_NOT_MEASURED, "nothing is read: no line has a rate in examples/s"),
         ("", (), EXIT_NOT_MEASURED, "it printed nothing"),
-        ("print('9/10 - 3s - 5ms/step')", (), EXIT_NOT_MEASURED, "examples_per_step=N"),
+        ("print('9/10 - 3s - 5ms/step')", ("--unit=images/s",), EXIT_NOT_MEASURED, "examples_per_step=N"),
+        ("print('9/10 - 3s - 5ms/step')", (), EXIT_GREEN, "a step holds over all devices: --examples-per-step N"),
         ("print('12.5')", (r"--pattern=(?P<rate>\d+)",), EXIT_NOT_MEASURED, "refused: the group rate has '12'"),
         ("", ("--pattern=(",), EXIT_USAGE, "is no regular expression"),
         ("print('9/10 - 3s - 5ms/step')", ("--examples-per-step=2",), EXIT_GREEN, "reads=Reads(examples_per_step=2)"),

@@ -14,7 +14,7 @@ from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.run import Plan, Run, Window
 from pytest_tfperf.core.throughput import window_statistics
 from pytest_tfperf.features.replay.tf_cnn_log import parse
-from pytest_tfperf.reports.progress_line import ProgressLine
+from pytest_tfperf.reports.progress_line import ProgressLine, progress
 
 BUSY = Disturbance(DisturbanceKind.OTHER_PROCESSES, 0.61, cores=2)
 
@@ -133,6 +133,63 @@ def test_a_pipe_gets_a_plain_line_every_30_seconds() -> None:
         "tfperf: test 1/15, test_b[1], run 3, steps 40/100, 1 min 20 s left",
         "tfperf: test 1/15, test_b[1], run 5, steps 40/100, 1 min 20 s left",
     ]
+
+
+def test_a_state_that_lasts_is_shown_by_the_clock() -> None:
+    terminal, plain = Terminal(), []
+    terminal.line.write, terminal.line.write_plain = None, plain.append
+    terminal.line.begin("run")
+    terminal.line.phase("compile")
+    for _ in range(65):
+        terminal.seconds += 1
+        terminal.line.tick()
+    assert plain == [f"tfperf: test_b[1], run 1, compile for {age}" for age in ("30 s", "1 min")]
+
+
+def test_a_state_that_lasts_shows_no_time_that_is_left_of_the_run() -> None:
+    terminal, plain = Terminal(), []
+    terminal.line.write, terminal.line.write_plain = None, plain.append
+    terminal.time(run_of(40))
+    terminal.seconds += 30
+    terminal.line.tick()
+    assert plain == ["tfperf: test_b[1], run 1, steps 40/100 for 30 s"]
+
+
+def test_a_run_that_ends_by_time_has_no_more_left_than_that() -> None:
+    plan = Plan(steps=100, max_seconds=30)
+    assert progress(run_of(40), plan)[2] == "6 s left"
+    assert progress(Run(tuple(Window(1, 6.0) for _ in range(3)), examples_per_step=64), plan)[2] == "12 s left"
+
+
+def test_a_terminal_shows_how_long_a_state_lasts() -> None:
+    terminal = Terminal()
+    terminal.line.begin("run")
+    terminal.line.phase("compile")
+    terminal.seconds = 42
+    terminal.line.tick()
+    assert terminal.written[-1] == f"{SAVE}  test_b[1]  run 1  compile ...  for 42 s{CLEAR}{RESTORE}"
+
+
+def test_what_the_user_should_know_stays_in_a_terminal_too_and_names_the_test() -> None:
+    terminal, plain = Terminal(40), []
+    terminal.line.write_plain = plain.append
+    terminal.line.begin("run")
+    terminal.line.phase("first reading")
+    for terminal.seconds in range(20, 35):
+        terminal.line.tick()
+        terminal.line.notice("the program has printed nothing for 30 s")
+    assert plain == ["tfperf: test_b[1], run 1, the program has printed nothing for 30 s"]
+
+
+def test_after_a_run_nothing_is_shown_by_the_clock() -> None:
+    terminal = Terminal()
+    terminal.line.begin("run")
+    terminal.line.phase("compile")
+    terminal.line.done()
+    shown = len(terminal.written)
+    terminal.seconds = 99
+    terminal.line.tick()
+    assert len(terminal.written) == shown
 
 
 def test_a_further_run_says_what_it_is_for() -> None:

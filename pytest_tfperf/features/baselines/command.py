@@ -1,8 +1,4 @@
-"""The machines that have baselines, and rows that are out of date.
-
-For maintainers of a folder of baselines.
-`tfperf baselines list` and `tfperf baselines stale`; it takes no part in a session.
-"""
+"""`tfperf baselines`: machines listed, old rows found, and files merged that two branches recorded."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.features.baselines.merging import finish_merge, merged_lines
 from pytest_tfperf.reports.table import Columns, paragraphs, table
 from pytest_tfperf.revisions.lock import unrepeatable
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -27,8 +24,8 @@ def add_to(commands: Commands) -> None:
         commands,
         "baselines",
         None,
-        "list baselines, and find those that are out of date",
-        examples=("tfperf baselines list", "tfperf baselines stale"),
+        "list baselines, find those that are out of date, and merge those of two branches",
+        examples=("tfperf baselines list", "tfperf baselines stale", "tfperf baselines merge"),
     )
     actions = baselines.add_subparsers(required=True, metavar="ACTION")
     where = folder("--baselines", "baselines", "folder of the baselines")
@@ -52,6 +49,14 @@ def add_to(commands: Commands) -> None:
         default=5,
         metavar="N",
         help="latest sessions that must have measured a row (default: 5)",
+    )
+    add_command(
+        actions,
+        "merge",
+        _merge,
+        "finish git's merge, rebase or cherry-pick of files that both sides recorded: the newer row of each is kept",
+        examples=("git merge main; tfperf baselines merge && git commit",),
+        parents=[where],
     )
 
 
@@ -135,6 +140,16 @@ def _reasons(row: Baseline, measured: set[Key] | None, arguments: argparse.Names
     elif unrepeatable(row):
         reasons.append("no reference environment can be built")
     return reasons
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    files = finish_merge(arguments.baselines)
+    for file in files:
+        show(*merged_lines(file))
+    if any(file.twice for file in files):
+        show("No side measured the merged code: if a test of these rows is red, record it again")
+    show("Next: git commit, or git rebase --continue")
+    return EXIT_GREEN
 
 
 def machine_table(machines: Mapping[str, Sequence[Baseline]], width: int | None = None) -> list[str]:

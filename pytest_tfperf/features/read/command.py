@@ -1,41 +1,31 @@
-"""The lines of a program that can be read, and the rate that `check_command` would report.
-
-For users who gate a program of their own, and first want to see which of its lines have a rate.
-`tfperf read`; a session is not touched.
-"""
+"""`tfperf read`: run a program for some seconds, and show how its lines are read or could be read."""
 
 from __future__ import annotations
 
 import argparse
-import math
-import os
+import shlex
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
 from pytest_tfperf.console.output import show, word_of_a_program
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.command import Command, RateIs, Reads
+from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
-from pytest_tfperf.core.run import Plan, Run
-from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.errors import Hung, MeasurementError
-from pytest_tfperf.lines import Line
-from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.features.read.printed import Printed, measure
+from pytest_tfperf.features.read.tried import Tried, tried
 from pytest_tfperf.programs.output_reader import Reader
-from pytest_tfperf.programs.reading import Kind, LineSplitter, Reading, Unreadable
+from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
+from pytest_tfperf.programs.recent_rates import LEAST_OF_A_START
 from pytest_tfperf.reports.numbers import counted
 
 _SECONDS: Final = 20.0
 _SHOWN_LINES: Final = 8
 _COLUMNS: Final = 100
+_A: Final = {"step": "a step", "epoch": "an epoch"}
 _WORDS: Final = {
     Kind.RATE: "{value:,.6g} {unit}/s",
     Kind.MEAN_RATE: "{value:,.6g} {unit}/s since the first step",
@@ -92,115 +82,45 @@ def _run(given: argparse.Namespace) -> int:
     )
     argv = [sys.executable if given.command[0] in ("python", "python3") else given.command[0], *given.command[1:]]
     command = Command.of(argv, name="read", unit=given.unit or "examples/s", reads=reads, terminal=given.terminal)
-    printed = _printed(command, given.seconds)
-    if not printed:
+    printed = Printed.by(command, given.seconds)
+    if not printed.pieces:
         show("it printed nothing. Let it print its rate to stdout or stderr, or give --seconds more")
         return EXIT_NOT_MEASURED
     read = _best(command, printed, given.devices, unit_is_given=given.unit is not None)
-    show(*read.report())
+    show(*read.report(), *([] if read.readings else _advice(read, printed, given)))
     return EXIT_GREEN if read.readings else EXIT_NOT_MEASURED
 
 
-_Printed = list[tuple[float, bytes]]
-
-
-def _printed(command: Command, seconds: float) -> _Printed:
-    """The program's output in so many seconds, with its times in seconds since the start."""
-    from pytest_tfperf.workers.launcher import PreparedCommand
-
-    printed = []
-    with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
-        prepared = PreparedCommand(
-            argv=command.argv,
-            environment=os.environ,
-            folder=Path.cwd(),
-            log=Path(folder) / "output.log",
-            silence_seconds=seconds,
-            facts={},
-            terminal=command.terminal,
-        )
-        with closing(CommandRun(prepared)) as run:
-            start = time.monotonic()
-            while (left := start + seconds - time.monotonic()) > 0 and (data := run.read(left)):
-                printed.append((time.monotonic() - start, data))
-    return printed
-
-
-@dataclass
-class _PrintedAgain:
-    """A program that repeats an output, at the same times."""
-
-    printed: Iterator[tuple[float, bytes]]
-    log: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    silence_seconds: float = math.inf
-    now: float = 0.0
-
-    def read(self, seconds: float) -> bytes:  # noqa: ARG002  nothing is waited for
-        """The next output; b"" at its end."""
-        self.now, data = next(self.printed, (self.now, b""))
-        return data
-
-    def ended_badly(self) -> str:
-        """Return "": nobody waited for its end."""
-        return ""
-
-    def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
-        """The error with the reason why it can't be measured."""
-        return MeasurementError(fact, *more, Line(next_step, "next"))
-
-    def hung(self, fact: str, *more: Line) -> Hung:
-        """The error for a program that does not end."""
-        return Hung(fact, *more)
-
-
-class _NoObserver:
-    """An observer that does nothing."""
-
-    def window(self, run: Run, plan: Plan) -> None:
-        """Do nothing."""
-
-    def ended(self, run: Run) -> None:
-        """Do nothing."""
-
-
-def _measured(command: Command, printed: _Printed, devices: int) -> list[str]:
+def _measured(command: Command, printed: Printed, devices: int) -> list[str]:
     """The rate that a run of `check_command` reports, or why it can't."""
-    program = _PrintedAgain(iter(printed))
-    windows = CommandWindows(program, command, devices=devices, clock=lambda: program.now)
-    plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
     try:
-        windows.warm_up(plan)
-        run = windows.time(plan, _NoObserver())
+        result = measure(command, printed, devices)
     except MeasurementError as error:
         fact, *below = map(str, error.lines)
         return [f"check_command would refuse it: {fact}", *below]
-    rate, units = run_value(run).examples_per_sec, windows.units_in_a_step
+    units = result.units_in_a_step
     step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {command.unit}."
     return [
-        f"check_command would report {rate:,.6g} {command.unit}/s, by {counted(len(run.windows), 'reading')}. Compare "
-        f"this with what you know of the program.{step}"
+        f"check_command would report {result.units_per_sec:,.6g} {command.unit}/s, by "
+        f"{counted(result.readings, 'reading')}. Compare this with what you know of the program.{step}"
     ]
 
 
 class _Read:
     """The lines as a command reads them."""
 
-    def __init__(self, command: Command, printed: _Printed, devices: int) -> None:
-        self.command = command
+    def __init__(self, command: Command, printed: Printed, devices: int) -> None:
+        self.command, self.devices = command, devices
         self.reader = Reader(command, devices)
         self._measured = _measured(command, printed, devices)
-        splitter = LineSplitter()
-        lines = [line for _, data in printed for line in splitter.feed(data)]
-        lines += [splitter.unfinished] if splitter.unfinished else []
         self.readings: list[tuple[str, Reading]] = []
         self._ignored: list[str] = []
-        self._refusal: Unreadable | None = None
-        for line in lines:
+        self.refusal: Unreadable | None = None
+        for _, line in printed.lines():
             try:
                 reading = self.reader.read(line)
             except Unreadable as error:
-                self._refusal, self.readings = error, []
+                self.refusal, self.readings = error, []
                 break
             if reading is not None:
                 self.readings.append((line, reading))
@@ -213,26 +133,27 @@ class _Read:
         texts = [f"read      {_shown(reading, self.command.unit):>28}  {_cut(line)}" for line, reading in self.readings]
         texts = _first(texts) + [f"not read  {why}:  {_cut(line)}" for line, why in self.reader.unread]
         texts += _first([f"ignored   {_cut(line)}" for line in self._ignored if line.strip() not in skipped])
-        if self._refusal is not None:
-            return [*texts, "", f"refused: {self._refusal.fact}", f"  next    {self._refusal.next_step}"]
+        if self.refusal is not None:
+            return [*texts, "", f"refused: {self.refusal.fact}", f"  next    {self.refusal.next_step}"]
         if not self.readings:
-            return [
-                *texts,
-                "",
-                f"nothing is read: {self.reader.nothing_read()}",
-                f"  next    {self.reader.next_step()}",
-            ]
+            return [*texts, "", f"nothing is read: {self.reader.nothing_read()}"]
         lines = counted(self.reader.lines, "line")
         return [
             *texts,
             "",
             f"{len(self.readings)} of {lines} are read, as {self.reader.read_as}.",
             *self._measured,
+            *self._missing(),
             "",
             "In a test:",
             "",
             *self._test(),
         ]
+
+    def _missing(self) -> list[str]:
+        if self.command.unit != STEPS or self.command.reads.examples_per_step is not None:
+            return []
+        return ["It counts steps. To count what a step holds over all devices: --examples-per-step N --unit UNIT/s"]
 
     def _test(self) -> list[str]:
         command, reads = self.command, self.command.reads
@@ -253,14 +174,67 @@ class _Read:
         return [*texts, ")"]
 
 
-def _best(command: Command, printed: _Printed, devices: int, *, unit_is_given: bool) -> _Read:
-    """The lines as the command reads them; if it reads none and no unit is given, in the unit that most lines name."""
+def _best(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> _Read:
+    """The lines as the command reads them; if it reads none and no unit is given, in another unit that they have."""
     read = _Read(command, printed, devices)
-    unit = read.reader.likely_unit
-    if read.readings or unit_is_given or not unit:
+    if read.readings or read.refusal or unit_is_given or _is_described(command):
         return read
-    other = _Read(replace(command, unit=unit), printed, devices)
-    return other if other.readings else read
+    for unit in filter(None, (read.reader.likely_unit, "tokens", STEPS if read.reader.saw_steps else "")):
+        other = _Read(replace(command, unit=unit), printed, devices)
+        if other.readings:
+            return other
+    return read
+
+
+def _is_described(command: Command) -> bool:
+    return bool(command.reads.pattern or command.reads.field)
+
+
+def _advice(read: _Read, printed: Printed, given: argparse.Namespace) -> list[str]:
+    """The next step where nothing is read: what would read it, as tried on this very output."""
+    if read.refusal is not None:
+        return []  # it has its own next step
+    if not _is_described(read.command) and (
+        ways := tried(read.command, printed, read.devices, unit_is_given=given.unit is not None)
+    ):
+        return [
+            "  next    give what reads it; each of these commands was tried on what it printed",
+            *(text for way in ways for text in ("", _command_line(way, given), f"    {_worded(way)}")),
+        ]
+    longer = f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
+    return [f"  next    {read.reader.next_step()}{'' if printed.is_whole else longer}"]
+
+
+def _command_line(way: Tried, given: argparse.Namespace) -> str:
+    command, reads = way.command, way.command.reads
+    options = {
+        "--unit": f"{command.unit}/s",
+        "--pattern": reads.pattern,
+        "--field": reads.field,
+        "--examples-per-step": reads.examples_per_step,
+        "--rate-is": reads.rate_is,
+        "--devices": None if given.devices == 1 else given.devices,
+        "--seconds": None if given.seconds == _SECONDS else f"{given.seconds:g}",
+    }
+    words = [word for option, value in options.items() if value for word in (option, str(value))]
+    words += ["--terminal"] if given.terminal else []
+    return shlex.join(["tfperf", "read", *words, "--", *given.command])
+
+
+def _worded(way: Tried) -> str:
+    """The rate, and what to know of it."""
+    rate = f"{way.result.units_per_sec:,.6g} {way.command.unit}/s"
+    reads = way.command.reads
+    if not way.counts and reads.rate_is == RateIs.AVERAGE:
+        return f"{rate} of late, by the averages since the start that it prints"
+    if not way.counts:
+        is_short = way.result.readings < LEAST_OF_A_START
+        doubt = "; its lines are too few to tell an average since the start: give --seconds more" if is_short else ""
+        return f"{rate}, as it prints{doubt}"
+    rate += ", by the time between its lines" if "(?P<step>" in reads.pattern else ", by the times that it prints"
+    if way.counts not in _A or reads.examples_per_step not in (None, 1):
+        return rate
+    return f"{rate}. To count what {_A[way.counts]} holds over all devices: --examples-per-step N --unit UNIT/s"
 
 
 def _shown(reading: Reading, unit: str) -> str:

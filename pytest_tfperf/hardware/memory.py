@@ -1,0 +1,162 @@
+"""Memory: the peak of a user's program on the host or on GPUs, and who holds that of a GPU."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from pytest_tfperf.hardware.host_usage import process_name
+from pytest_tfperf.hardware.nvml import ask, gives_our_pids
+from pytest_tfperf.hardware.sampler import opened
+
+_INTERVAL_SECONDS = 1.0
+_ANSWER_SECONDS = 5.0  # a call into the driver of a GPU that fell off the bus may never return
+
+Reading = Callable[[], int | None]
+"""Returns bytes in use now; None where neither the kernel nor NVML reports them."""
+
+
+class PeakMemory:
+    """The most of a reading: polls once a second while its block runs, and at its begin and end.
+
+    Args:
+        begin: makes the reading, in the thread that polls; the block begins when it has.
+    """
+
+    def __init__(self, begin: Callable[[ExitStack], Reading]) -> None:
+        self._begin = begin
+        self._peak: int | None = None
+        self._began, self._ended = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tfperf-memory", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._began.wait(_ANSWER_SECONDS)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.peak_bytes()
+
+    def peak_bytes(self) -> int | None:
+        """End the polls and return the peak; None where it is not reported."""
+        self._ended.set()
+        self._thread.join(_ANSWER_SECONDS)
+        return self._peak
+
+    def _run(self) -> None:
+        with ExitStack() as stack:
+            stack.callback(self._began.set)
+            read = self._begin(stack)
+            self._began.set()
+            is_last = False
+            while True:
+                if (now := read()) is not None:
+                    self._peak = max(now, self._peak or 0)
+                if is_last:
+                    return
+                is_last = self._ended.wait(_INTERVAL_SECONDS)
+
+
+def of_children(parent: int) -> PeakMemory:
+    """The memory of a program on the host, whose parent's own memory does not count.
+
+    It is the sum of the processes' proportional sets (PSS, in which shared pages count once), or the peak that the
+    kernel keeps of a single process where that is more. So a spike between two polls is missed only if several
+    processes share it, or its process has ended before the next poll.
+    """
+    return PeakMemory(lambda _: lambda: _on_host(_children_of(parent)))
+
+
+def on_gpus(uuids: Sequence[str], *, nvml: Any = None) -> PeakMemory:
+    """By how much the memory in use on these GPUs grows, of the GPU where it grows most; begin it before the program.
+
+    All drivers report the device's memory, in containers and under MPS too, where they list no process of ours or the
+    server in its place. Spikes between two polls are missed, and what others take meanwhile counts.
+    """
+
+    def begin(stack: ExitStack) -> Reading:
+        known, handles = opened(stack, nvml, uuids)
+        before = _used(known, handles)
+
+        def read() -> int | None:
+            now = _used(known, handles)
+            return max((max(0, now[uuid] - before[uuid]) for uuid in before.keys() & now.keys()), default=None)
+
+        return read
+
+    return PeakMemory(begin)
+
+
+def _used(nvml: Any, handles: Mapping[str, Any]) -> dict[str, int]:
+    known = {uuid: ask(nvml, "nvmlDeviceGetMemoryInfo", handle) for uuid, handle in handles.items() if handle}
+    return {uuid: int(memory.used) for uuid, memory in known.items() if memory is not None}
+
+
+def _children_of(pid: int) -> Sequence[int]:
+    with suppress(psutil.Error):
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    return []
+
+
+def _on_host(pids: Collection[int]) -> int | None:
+    """The sum of their proportional sets, or the highest peak of one of them; None where none can be read."""
+    now = [size for pid in pids if (size := _kib(pid, "smaps_rollup", "Pss") or _kib(pid, "status", "VmRSS"))]
+    peaks = [size for pid in pids if (size := _kib(pid, "status", "VmHWM"))]
+    return max(sum(now), max(peaks, default=0)) * 1024 if now else None
+
+
+def _kib(pid: int, file: str, field: str) -> int | None:
+    """A field of a file of /proc; None where the process is gone, or not ours."""
+    with suppress(OSError):
+        text = Path(f"/proc/{pid}/{file}").read_text(errors="replace")
+        if line := re.search(rf"^{field}:\s+(\d+) kB$", text, re.MULTILINE):
+            return int(line[1])
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The memory of a GPU in use while none of our workers runs.
+
+    Args:
+        processes: "python (pid 4711)" -> bytes, None where the driver does not report them; empty where no process can
+            be named.
+    """
+
+    uuid: str
+    used_bytes: int
+    total_bytes: int
+    processes: Mapping[str, int | None]
+
+
+def held(uuids: Sequence[str], *, nvml: Any = None, knows_pids: Callable[[], bool] = gives_our_pids) -> Sequence[Held]:
+    """The memory in use on each of these GPUs; nothing for one whose driver does not answer within 5 s."""
+    found: list[Held] = []
+    thread = threading.Thread(target=lambda: found.extend(_held(uuids, nvml, knows_pids)), daemon=True)
+    thread.start()
+    thread.join(_ANSWER_SECONDS)
+    return tuple(found)
+
+
+def _held(uuids: Sequence[str], nvml: Any, knows_pids: Callable[[], bool]) -> Iterator[Held]:
+    with ExitStack() as stack:
+        known, handles = opened(stack, nvml, uuids)
+        for uuid, handle in handles.items():
+            memory = ask(known, "nvmlDeviceGetMemoryInfo", handle) if handle else None
+            if memory is not None:
+                yield Held(uuid, memory.used, memory.total, _holders(known, handle) if knows_pids() else {})
+
+
+def _holders(nvml: Any, handle: Any) -> dict[str, int | None]:
+    functions = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+    entries = [entry for function in functions for entry in ask(nvml, function, handle) or ()]
+    named = {entry.pid: process_name(entry.pid) for entry in entries}
+    return {name: entry.usedGpuMemory for entry in entries if (name := named[entry.pid])}
