@@ -30,12 +30,26 @@ _PORT: Final = re.compile(r"\d{1,5}(?!\w)")
 _TOKEN: Final = re.compile(  # of GitHub, GitLab and Hugging Face
     r"\b(?:gh[pousr]_\w{30,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,})", re.ASCII
 )
-_PARAMETER: Final = re.compile(r"""([?&](?:ssl)?password=)[^\s&"']+""", re.IGNORECASE)
-
-# All control characters except line end and tab, and the characters that change the direction of writing.
-_CONTROLS: Final = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|\r(?!\n)"
+# A login without "scheme://" before it, "user:password@host". Test ids have "::", images "name:tag@sha256:".
+_BARE_LOGIN: Final = re.compile(
+    r"""(?<![^\s"'=(,])((?:\w*//)?[\w.%+-]*(?::|%3A))(?!:|/)[^\s"]*(?:@|%40)(?!sha256:)""", re.IGNORECASE
 )
+# "password=secret", as libpq, ODBC and shells have it, and "password": "secret" of JSON, itself perhaps within JSON.
+_PARAMETER: Final = re.compile(
+    r"""(password|passwd|passphrase|pwd)(?P<sign>\s{0,9}=\s{0,9}|\\?["']\s{0,9}:\s{0,9})"""
+    r"""(?:(?P<quote>\\?["'])(?P<quoted>(?:\\[^"']|[^"'\\]){1,300})(?P=quote)|(?:\\.|[^\s&"'\\,;{}]){1,300})""",
+    re.IGNORECASE,
+)
+
+# All control characters except line end and tab, and the characters that change the direction of writing or end a line
+# for some readers.
+_CONTROLS: Final = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\r(?!\n)"
+)
+# What a CI system obeys in a log: GitHub a line that begins with "::", and "##[" anywhere; Azure "##vso[", TeamCity
+# "##teamcity[".
+_COMMANDS: Final = re.compile(r"^(?P<indent>[^\S\n]*):(?=:)|#(?=#(?:vso|teamcity)?\[)", re.MULTILINE | re.IGNORECASE)
+_LINE_ENDS: Final = re.compile(r"[\r\n]")
 _BREAKS: Final = re.compile(r"[\t\r\n]")
 
 
@@ -48,12 +62,18 @@ def without_passwords(text: str) -> str:
     text = _TOKEN.sub(_HIDDEN, text)
     if ":/" in text:
         text = _LOGIN.sub(_without_password, text)
-    return _PARAMETER.sub(rf"\1{_HIDDEN}", text) if "assword=" in text.lower() else text
+    if "@" in text or "%40" in text:
+        text = _BARE_LOGIN.sub(rf"\1{_HIDDEN}@", text)
+    return _PARAMETER.sub(_without_value, text)
 
 
 def printable(text: str) -> str:
-    r"""Return the text for a terminal: passwords hidden, and control characters as `\x1b`; line ends and tabs stay."""
-    return without_passwords(_CONTROLS.sub(_escaped, text))
+    r"""Return the text for a terminal or a CI system's log: without passwords, and without what these would obey.
+
+    Control characters become `\x1b`; line ends and tabs stay. A command to a CI system loses its first character:
+    `\u003a:error::`. JSON stays JSON.
+    """
+    return _COMMANDS.sub(_disarmed, without_passwords(_CONTROLS.sub(_escaped, text)))
 
 
 def one_line(text: str) -> str:
@@ -79,6 +99,11 @@ def _escaped(match: re.Match[str]) -> str:
     return repr(match[0])[1:-1]
 
 
+def _disarmed(match: re.Match[str]) -> str:
+    indent = match["indent"]
+    return r"\u0023" if indent is None else rf"{indent}\u003a"
+
+
 def _without_password(match: re.Match[str]) -> str:
     before, word, more = match["before"], match["word"], match["more"] or ""
     _, at, host = word.rpartition("@")
@@ -91,20 +116,25 @@ def _without_password(match: re.Match[str]) -> str:
     return f"{before}{_HIDDEN}{more[more.rfind('@') :]}" if more else f"{before}{_HIDDEN}"
 
 
+def _without_value(match: re.Match[str]) -> str:
+    quote = match["quote"] or ""
+    return f"{match[1]}{match['sign']}{quote}{_HIDDEN}{quote}"
+
+
 _T = TypeVar("_T")
 
 _BEGIN_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def csv_cell(value: _T) -> _T | str:
-    """Return a value for a CSV cell; a text that a spreadsheet would run as a formula gets a quote before it.
+    """Return a value for a CSV cell, in one line; what a spreadsheet would run as a formula gets a quote before it.
 
     >>> csv_cell("=cmd|'/c calc'!A1"), csv_cell("-1.5"), csv_cell(-1.5)
     ("'=cmd|'/c calc'!A1", '-1.5', -1.5)
     """
     if not isinstance(value, str):
         return value
-    text = printable(value)
+    text = one_line(value)
     return f"'{text}" if value.startswith(_BEGIN_FORMULA) and not _is_number(value) else text
 
 
@@ -128,11 +158,14 @@ class LineKind(Enum):
     TEXT = auto()
     COMMAND = auto()  # never wrapped, so that it can be copied
     LOG = auto()  # of a log or a program's output: after a bar, never wrapped
+    CI_COMMAND = auto()  # to a CI system, which obeys it; escaped by who made it, and never wrapped
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a report or an error.
+    r"""A line of a report or an error.
+
+    It is one line whatever names from elsewhere it repeats: their line ends become `\n`.
 
     Args:
         text: spaces at its beginning are its indent.
@@ -144,6 +177,10 @@ class Line:
     label: str | None = None
     kind: LineKind = LineKind.TEXT
     note: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("text", "note"):
+            object.__setattr__(self, name, _LINE_ENDS.sub(_escaped, getattr(self, name)))
 
     def __str__(self) -> str:
         note = f"    ({self.note})" if self.note else ""
@@ -158,9 +195,9 @@ def command(label: str, text: str, note: str = "") -> Line:
 
 
 def lines_of(*texts: Line | str) -> Iterator[Line]:
-    """Yield the lines; a text, such as the message of an exception, is split into its lines."""
+    """Yield a line for each text."""
     for text in texts:
-        yield from (text,) if isinstance(text, Line) else map(Line, text.split("\n"))
+        yield text if isinstance(text, Line) else Line(text)
 
 
 def plain(lines: Iterable[Line]) -> str:
@@ -174,15 +211,21 @@ def rendered(lines: Iterable[Line | str], width: int | None, *, before: int = 0)
     Wrapped texts stay in the column behind their labels. Commands and lines of a log are not wrapped, so that they can
     be copied. `before` is the length of the text that already stands before the first line.
     """
-    safe = [replace(line, text=printable(line.text), note=printable(line.note)) for line in lines_of(*lines)]
+    safe = [_safe(line) for line in lines_of(*lines)]
     if width is None or width < _LEAST:
         return [str(line) for line in safe]
     return [part for number, line in enumerate(safe) for part in _wrapped(line, width, 0 if number else before)]
 
 
+def _safe(line: Line) -> Line:
+    if line.kind is LineKind.CI_COMMAND:
+        return replace(line, text=_CONTROLS.sub(_escaped, without_passwords(line.text)))
+    return replace(line, text=printable(line.text), note=printable(line.note))
+
+
 def _wrapped(line: Line, width: int, before: int) -> list[str]:
     whole = str(line)
-    if before + len(whole) <= width or line.kind is LineKind.LOG:
+    if before + len(whole) <= width or line.kind in (LineKind.LOG, LineKind.CI_COMMAND):
         return [whole]
     if line.kind is LineKind.COMMAND:
         return [str(replace(line, note="")), *([f"{' ' * _TEXT_COLUMN}({line.note})"] if line.note else [])]

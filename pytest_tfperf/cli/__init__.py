@@ -18,7 +18,7 @@ from pytest_tfperf.console.arguments import Commands, add_command, unread
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.topology import Gpu, Topology, gib
 from pytest_tfperf.errors import DOCS, TfperfError
-from pytest_tfperf.reports.table import aligned
+from pytest_tfperf.reports.table import aligned, paragraphs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,7 +113,7 @@ def _topology(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.show_json(machine.to_json())
     else:
-        output.show(render(machine))
+        output.show(*render(machine), "")
     return EXIT_GREEN
 
 
@@ -130,16 +130,15 @@ _LEGEND = (
 )
 
 
-def render(topology: Topology) -> str:
+def render(topology: Topology) -> list[str]:
     """Machine and host, GPUs, the matrix with CPU and NUMA affinity, and a legend; without GPUs, the reason."""
-    blocks = [_head(topology)]
-    if topology.gpus:
-        legend = ["Legend", *(f"  {word:<4} = {meaning}" for word, meaning in _LEGEND)]
-        blocks += [_gpus(topology.gpus), _matrix(topology), "\n".join(legend)]
-    return "\n\n".join(blocks) + "\n"
+    if not topology.gpus:
+        return _head(topology)
+    legend = ["Legend", *(f"  {word:<4} = {meaning}" for word, meaning in _LEGEND)]
+    return paragraphs(_head(topology), _gpus(topology.gpus), _matrix(topology), legend)
 
 
-def _head(topology: Topology) -> str:
+def _head(topology: Topology) -> list[str]:
     host = topology.host
     name = f"{host.hostname}: " if host.hostname else ""
     physical = f" ({host.physical_cores} physical)" if host.physical_cores else ""
@@ -154,12 +153,12 @@ def _head(topology: Topology) -> str:
         ("GPUs", topology.describe() if topology.gpus else f"none: {topology.why_no_gpus}"),
         *(("note", note) for note in topology.notes),
     ]
-    return "\n".join(f"{label:<8} {text}" for label, text in lines)
+    return [f"{label:<8} {text}" for label, text in lines]
 
 
-def _gpus(gpus: Sequence[Gpu]) -> str:
+def _gpus(gpus: Sequence[Gpu]) -> list[str]:
     rows = [[label, *_facts(gpu)] for label, gpu in zip(_labels(gpus), gpus, strict=True)]
-    return "\n".join(aligned(rows))
+    return aligned(rows)
 
 
 def _facts(gpu: Gpu) -> list[str]:
@@ -169,13 +168,13 @@ def _facts(gpu: Gpu) -> list[str]:
     return [gpu.name, gib(gpu.memory_bytes), f"compute {capability}", f"{rate} TFLOP/s FP32", pcie, gpu.uuid]
 
 
-def _matrix(topology: Topology) -> str:
+def _matrix(topology: Topology) -> list[str]:
     labels = _labels(topology.gpus)
     rows = [["", *labels, "CPU Affinity", "NUMA Affinity"]]
     for label, gpu, links in zip(labels, topology.gpus, topology.links, strict=True):
         node = "N/A" if gpu.numa_node is None else str(gpu.numa_node)
         rows.append([label, *(" X" if link is None else str(link) for link in links), gpu.cpu_affinity or "N/A", node])
-    return "\n".join(aligned(rows))
+    return aligned(rows)
 
 
 def _labels(gpus: Sequence[Gpu]) -> list[str]:

@@ -19,7 +19,7 @@ from pytest_tfperf.console.arguments import (
     open_history,
     wanted,
 )
-from pytest_tfperf.console.output import show, show_csv, show_json, width
+from pytest_tfperf.console.output import show, show_csv, show_file, show_json, width
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.past import PastResult
@@ -28,7 +28,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.interleaved import latest_interleaved
 from pytest_tfperf.reports.numbers import change, counted, rate
-from pytest_tfperf.reports.table import Columns, shown_names, table
+from pytest_tfperf.reports.table import Columns, paragraphs, shown_names, table
 from pytest_tfperf.stores import measurement_file
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
             raise error
         show("nothing was measured here yet")
         return EXIT_GREEN
-    tables = [by_workload(results, columns, history.figure_results(**part)), [*map(str, compared)]]
-    show("\n\n".join("\n".join(lines) for lines in tables if lines))
+    table_of_results = by_workload(results, columns, history.figure_results(**part))
+    show(*paragraphs(table_of_results, map(str, compared)))
     return EXIT_GREEN
 
 
@@ -103,7 +103,7 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
     if not measurements:
         raise nothing_left(history, part) or TfperfError("nothing was measured here yet")
     if arguments.output is None:
-        show(measurement_file.render(measurements))
+        show_file(measurement_file.render(measurements))
     else:
         measurement_file.write(arguments.output, measurements)
     return EXIT_GREEN

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
-from pytest_tfperf.core.history_url import HistoryUrl, is_url
+from pytest_tfperf.core.history_url import place_of
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.reports.numbers import counted
@@ -97,13 +97,13 @@ def open_history(arguments: argparse.Namespace) -> History:
     """The history that the option of `history_place` names.
 
     Raises:
-        TfperfError: the URL is not valid.
+        TfperfError: it is neither a folder nor a valid URL.
     """
     from pytest_tfperf.stores.history import History
 
     place: str = arguments.history
     if "opened" not in arguments:  # open it once, so that `unread` counts a row once
-        arguments.opened = History(HistoryUrl(place) if is_url(place) else Path(place) / "history.sqlite")
+        arguments.opened = History(place_of(place))
     history: History = arguments.opened
     return history
 

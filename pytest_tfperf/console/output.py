@@ -1,4 +1,4 @@
-"""The output of `tfperf`, without passwords and without escapes that a terminal would obey.
+"""The output of `tfperf`, without passwords and without what a terminal or a CI system would obey.
 
 Printing does not fail a command: a reader may leave early, and a terminal may lack characters.
 """
@@ -13,7 +13,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from pytest_tfperf.lines import csv_cell, printable, short_lines
+from pytest_tfperf.lines import Line, csv_cell, printable, rendered, short_lines
 
 if TYPE_CHECKING:
     import pandas
@@ -55,18 +55,25 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def show(text: str) -> None:
-    """Print and flush; a reader that leaves early (`tfperf replay ... | head -1`) does not change the exit status.
+def show(*lines: Line | str) -> None:
+    """Print lines and flush; line ends within a line are escaped, because a name from elsewhere may hold them.
+
+    A reader that leaves early (`tfperf replay ... | head -1`) does not change the exit status.
 
     Raises:
         OSError: the text can't be written, for example because the disk is full.
     """
+    _print("\n".join(rendered(lines, None)))
+
+
+def show_file(text: str) -> None:
+    """Print the text of a JSON or HTML file, in which names from elsewhere are escaped already."""
     _print(printable(text))
 
 
 def show_json(facts: object) -> None:
     """Print facts as indented JSON."""
-    show(json.dumps(facts, indent=2))
+    show_file(json.dumps(facts, indent=2))
 
 
 def show_csv(frame: pandas.DataFrame) -> None:

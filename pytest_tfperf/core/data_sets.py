@@ -33,12 +33,13 @@ class DataSet:
     schema: str
 
     @property
-    def expected(self) -> str:
+    def expected(self) -> list[str]:
         """The expected files, in words."""
-        return (
-            f"Expected are TFRecord files named {self.prefix}-00000-of-01024 and so on, without compression.\n"
-            f"Each record is a tf.train.Example with\n{self.schema}"
-        )
+        return [
+            f"Expected are TFRecord files named {self.prefix}-00000-of-01024 and so on, without compression.",
+            "Each record is a tf.train.Example with",
+            *self.schema.split("\n"),
+        ]
 
     @property
     def how_to_get_one(self) -> str:
@@ -83,13 +84,13 @@ def shards(data_dir: str, of: DataSet) -> tuple[str, ...]:
     if not data_dir:
         raise NoData(
             f"this input pipeline reads {of.what}, and no data set was named",
-            of.expected,
+            *of.expected,
             next_step=of.how_to_get_one,
         )
     folder = Path(data_dir)
     if not folder.is_dir():
         fault = "is not a folder" if folder.exists() else "does not exist"
-        raise MeasurementError(f"data folder {data_dir!r} {fault}", of.how_to_get_one, of.expected)
+        raise MeasurementError(f"data folder {data_dir!r} {fault}", of.how_to_get_one, *of.expected)
     names = sorted(path.name for path in folder.iterdir())
     if shard_names := _shards_among(names, of):
         return tuple(str(folder / name) for name in shard_names)
@@ -98,8 +99,8 @@ def shards(data_dir: str, of: DataSet) -> tuple[str, ...]:
         f"it contains {', '.join(names[:3]) or 'nothing'}"
     )
     if any(_shards_among(names, data_set) for data_set in (IMAGES, TOKENS)):
-        raise NoData(fault, of.expected, of.how_to_get_one)
-    raise MeasurementError(fault, of.expected, of.how_to_get_one)
+        raise NoData(fault, *of.expected, of.how_to_get_one)
+    raise MeasurementError(fault, *of.expected, of.how_to_get_one)
 
 
 def _shards_among(names: list[str], of: DataSet) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -12,7 +13,9 @@ from pytest_tfperf.errors import TfperfError
 VARIABLE: Final = "TFPERF_HISTORY_URL"
 """The environment variable for the URL: other users can read a process's arguments, but not its variables."""
 
+_FORM: Final = "postgresql://USER@HOST:5432/DATABASE?sslmode=require"
 _SECRET_PARAMETERS = ("password", "sslpassword")
+_OF_NO_FOLDER: Final = re.compile(r"[=:;?%{]")  # as in host=h password=..., u:...@h/d
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class HistoryUrl:
     def __post_init__(self) -> None:
         if not _is_complete(self.secret):
             raise TfperfError(
-                "the URL of a history must look like postgresql://USER@HOST:5432/DATABASE?sslmode=require",
+                f"the URL of a history must look like {_FORM}",
                 next_step="In a password write special characters as %XX, @ as %40",
             )
 
@@ -49,9 +52,21 @@ class HistoryUrl:
         return text
 
 
-def is_url(place: str) -> bool:
-    """Whether a place is a server's URL, and not a folder."""
-    return "://" in place
+def place_of(place: str | Path) -> Path | HistoryUrl:
+    """Return the file or the server of the history for which a user named a folder or a URL.
+
+    Raises:
+        TfperfError: it is neither; the message repeats nothing of it, because other drivers' addresses hold passwords.
+    """
+    text = str(place)
+    if "://" in text:
+        return HistoryUrl(text)
+    if _OF_NO_FOLDER.search(text) and not Path(text).is_dir():
+        raise TfperfError(
+            "the history is neither a folder that exists nor a server's URL",
+            next_step=f"Name a folder, or a server as {_FORM}",
+        )
+    return Path(text) / "history.sqlite"
 
 
 def _is_complete(text: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 from pytest_tfperf.core.baseline import MOST_TOLERANCE
 from pytest_tfperf.core.topology import check_name
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.lines import shortened
+from pytest_tfperf.lines import shortened, without_passwords
 
 T = TypeVar("T")
 
@@ -192,9 +192,12 @@ def _path(kind: str) -> Callable[[str], Path]:
 
     def parse(text: str) -> Path:
         try:
-            return Path(text).expanduser()
+            path = Path(text).expanduser()
         except RuntimeError:
             raise ValueError(f"must be a {kind}, and there is no such user's home") from None
+        if without_passwords(text) != text:
+            raise ValueError(f"must be a {kind}, and not a server's address with a password")
+        return path
 
     return parse
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
     from pytest_tfperf.core.setting import Setting
     from pytest_tfperf.core.settings import Settings
+    from pytest_tfperf.lines import Line
     from pytest_tfperf.workers.interpreters import Interpreter
     from pytest_tfperf.workers.launcher import Launcher, Nodes, ReferenceEnvironments
 
@@ -72,7 +73,7 @@ class Feature:
     properties: Callable[[Sequence[Measurement]], Sequence[tuple[str, object]]] | None = None
     exit_status: Callable[[Settings, Callable[[], SessionRecord], int], int | None] | None = None
     usage_status: Callable[[Sequence[str]], int | None] | None = None
-    session_ended: Callable[[SessionContext, SessionRecord], Iterable[str]] | None = None
+    session_ended: Callable[[SessionContext, SessionRecord], Iterable[Line | str]] | None = None
 
 
 _FOLDER: Final = Path(__file__).parent

@@ -27,7 +27,7 @@ from pytest_tfperf.reports.figures import figure_fact, figure_lines, figures_to_
 from pytest_tfperf.reports.measurement_table import measurement_json, outcome
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
-from pytest_tfperf.reports.table import Columns, aligned, shown_names, table
+from pytest_tfperf.reports.table import Columns, aligned, paragraphs, shown_names, table
 from pytest_tfperf.reports.without_baseline import without_baseline
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
         show_json([measurement_json(m) for m in measurements])
     else:
         earlier = _before(history, test, session) if any(map(_lacks_baseline, measurements)) else []
-        show("\n\n\n".join("\n".join(rendered(explained(m, earlier), width())) for m in measurements))
+        show(*paragraphs(*(rendered(explained(m, earlier), width()) for m in measurements), gap=2))
     return EXIT_GREEN
 
 
@@ -109,9 +109,9 @@ def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tu
             "`tfperf history --csv` lists sessions and tests"
         )
     if len(tests) > 1:
-        more = f"\n  and {len(tests) - _MOST_NAMED} more" if len(tests) > _MOST_NAMED else ""
-        names = "".join(f"\n  {test}" for test in tests[:_MOST_NAMED])
-        raise TfperfError(f"{text!r} is a part of {len(tests)} tests; give more of the id:{names}{more}")
+        more = [f"  and {len(tests) - _MOST_NAMED} more"] if len(tests) > _MOST_NAMED else []
+        names = [f"  {test}" for test in tests[:_MOST_NAMED]]
+        raise TfperfError(f"{text!r} is a part of {len(tests)} tests; give more of the id:", *names, *more)
     return tests[0], matches[-1].session
 
 

@@ -65,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if ci == "none" and arguments.ci is None:
         lines.append("no CI file, because no git remote names GitHub or GitLab: tfperf init --ci=github writes one")
     steps = next_steps(arguments.tests, ci)
-    show("\n".join([*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps)]))
+    show(*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps))
     return EXIT_GREEN
 
 

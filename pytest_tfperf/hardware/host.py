@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from pytest_tfperf.core.topology import Host
+from pytest_tfperf.errors import TfperfError
 
 ROOT = Path("/")
 """The file system's root; tests give a folder with another machine's files."""
@@ -30,15 +31,26 @@ def read_host(root: Path = ROOT, affinity: Collection[int] | None = None) -> Hos
     Args:
         root: the folder above proc and sys.
         affinity: the CPUs that this process may run on; None asks the kernel.
+
+    Raises:
+        TfperfError: /proc is missing, so that neither memory nor other work on the machine can be seen.
     """
     import psutil  # costs 20 ms, and collecting tests needs no host
 
-    memory = psutil.virtual_memory().total
+    try:
+        memory, physical_cores = psutil.virtual_memory().total, psutil.cpu_count(logical=False)
+        psutil.cpu_times(percpu=True)
+    except OSError as error:
+        raise TfperfError(
+            f"{error.filename or '/proc'} can't be read ({error.strerror}), and without it no work of others on this "
+            "machine can be seen",
+            next_step="Mount /proc, and all of it: in a systemd unit ProcSubset=pid hides parts",
+        ) from None
     return Host(
         cpu_model=cpu_model(text_of(root / "proc/cpuinfo")),
         usable_cores=usable_cores(root, affinity),
         total_cores=psutil.cpu_count() or len(os.sched_getaffinity(0)),
-        physical_cores=psutil.cpu_count(logical=False),
+        physical_cores=physical_cores,
         memory_bytes=min([memory, *_memory_limits(root)]),
         kernel=platform.release(),
         hostname=platform.node(),

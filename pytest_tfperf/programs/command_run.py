@@ -108,7 +108,7 @@ class CommandRun:
         self.environment = prepared.facts
         self.silence_seconds = prepared.silence_seconds
         self._scratch = prepared.scratch
-        self._cancel = prepared.cancel
+        self._cancel, self._ended_ranks = prepared.cancel, prepared.ended_ranks
         self._oom_kills = kernel_oom_kills()
         try:
             self._start(prepared)
@@ -173,6 +173,8 @@ class CommandRun:
         if status is None:
             return "still runs"
         after = " after the kernel's out-of-memory killer had ended a process" if self._lacked_memory else ""
+        for rank, first in self._ended_ranks(self._log.end).items():
+            return f"ended because its rank {rank} {describe_exit(first)}{after}"
         return describe_exit(status) + after if status else ""
 
     def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:

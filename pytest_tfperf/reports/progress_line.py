@@ -232,7 +232,7 @@ class ProgressLine:
             " ".join(filter(None, (shown.text, aged := shown.age(self.clock())))),
             session_left or ("" if aged else shown.left),
         )
-        write(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}")
+        write(one_line(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}"))
 
     def _session(self) -> tuple[str, str]:
         """Return "3/15" and "1 min 20 s left"; "" where unknown."""

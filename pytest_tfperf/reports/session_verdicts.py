@@ -18,6 +18,7 @@ from pytest_tfperf.core.session_verdicts import (
     VerdictOn,
 )
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.lines import one_line
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, kind_of, result_rank
 from pytest_tfperf.reports.numbers import change, compared, counted, percent
 from pytest_tfperf.reports.telemetry import HOST, state_lines
@@ -153,7 +154,7 @@ def _drift(machine: str, changes: Sequence[LastingChange]) -> tuple[str, str]:
     """Word the changes for the worse for which `--tfperf-fail-on-drift` fails a session."""
     worst = sorted(changes, key=lambda change: -abs(change.size))
     more, up_to = (f" and {len(worst) - 1} more", "up to ") if len(worst) > 1 else ("", "")
-    who = _figure(worst[0], " of ") + (worst[0].test or "all tests together") + more
+    who = one_line(_figure(worst[0], " of ") + (worst[0].test or "all tests together")) + more
     slower = "worse" if any(_figure(change) for change in worst) else "slower"
     lines = [f"  {_loss(change)}" for change in worst[:_MOST_CHANGES]]
     if len(worst) > _MOST_CHANGES:
@@ -163,7 +164,7 @@ def _drift(machine: str, changes: Sequence[LastingChange]) -> tuple[str, str]:
         "or accept the new level: pytest --update-baselines"
     )
     fact = f"drift on {machine}: {who} became {slower} for good, by {up_to}{percent(worst[0].size)}"
-    return fact, "".join(f"\n{line}" for line in lines)
+    return fact, "".join(f"\n{one_line(line)}" for line in lines)
 
 
 def _figure(lasting: LastingChange, suffix: str = "") -> str:

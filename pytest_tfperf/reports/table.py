@@ -121,6 +121,12 @@ def _width(cells: Mapping[str, Sequence[str]]) -> int:
     return sum(max(map(len, column)) for column in cells.values()) + _GAP * (len(cells) - 1)
 
 
+def paragraphs(*texts: Iterable[str], gap: int = 1) -> list[str]:
+    """Join the lines of texts, with `gap` empty lines between them; an empty text is left out."""
+    filled = [lines for lines in map(list, texts) if lines]
+    return [line for number, lines in enumerate(filled) for line in ([""] * gap * bool(number) + lines)]
+
+
 Named = tuple[str, str]
 """A workload's id and the name that its test gave it, "" for none."""
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.revisions.lock import Lock, read_lock
+from pytest_tfperf.revisions.unwritable import after_installer, after_os_error
 from pytest_tfperf.workers.failures import last_lines
 
 NAME_ONE: Final = "or name an environment that exists already: --tfperf-reference=PYTHON[:SOURCE_DIR]"
@@ -167,7 +168,7 @@ def _run(command: list[str], fact: str, next_step: str, variables: Mapping[str, 
         check=False,
     )
     if done.returncode:
-        raise TfperfError(f"{fact}; the last lines:", *last_lines(done.stdout), next_step)
+        raise TfperfError(f"{fact}; the last lines:", *last_lines(done.stdout), after_installer(done.stdout, next_step))
 
 
 def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda _: None) -> Path:
@@ -203,7 +204,7 @@ def environment_of(lock: Path, folder: Path, say: Callable[[str], None] = lambda
     except OSError as error:
         raise TfperfError(
             f"{error.filename or folder} can't be written: {error.strerror}",
-            next_step="Free some space, or name another folder with --tfperf-dir",
+            next_step=after_os_error(error, "or name another folder with --tfperf-dir"),
         ) from None
     return home / "bin" / "python"
 

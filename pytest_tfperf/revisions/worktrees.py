@@ -12,7 +12,8 @@ from typing import Final, final
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.revisions.git import commit_of, repository_of, run_git
-from pytest_tfperf.workers.failures import last_lines
+from pytest_tfperf.revisions.unwritable import after_checkout, after_os_error
+from pytest_tfperf.workers.failures import last_line, last_lines
 
 KEPT: Final = 4
 """The number of unused worktrees to keep: a pull request's base rarely changes."""
@@ -25,18 +26,22 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
     """Check the commit out, with its submodules, into a new folder; a failure leaves no folder.
 
     Raises:
-        TfperfError: git failed; shows what it wrote.
+        TfperfError: git failed; shows what it wrote, and the next step after that.
     """
     try:
         # Forced, because git may remember a worktree there that somebody deleted.
         done = run_git(repository, "worktree", "add", "--force", "--detach", str(folder), commit)
         if done.returncode == 0 and (folder / ".gitmodules").exists():
             done = run_git(folder, "submodule", "update", "--init", "--recursive")
-        if done.returncode:
-            raise TfperfError(f"git can't check out {commit} into {folder}:", *last_lines(done.stderr))
     except BaseException:
         remove_worktree(repository, folder)
         raise
+    if done.returncode:
+        remove_worktree(repository, folder)
+        lines = last_lines(done.stderr)
+        next_step = after_checkout(done.stderr, repository, commit, folder)
+        fact = f"git can't check out {commit} into {folder}"
+        raise TfperfError(f"{fact}:", *lines, next_step, brief=f"{fact}: {last_line(done.stderr)}")
 
 
 def remove_worktree(repository: Path, folder: Path) -> None:
@@ -82,7 +87,7 @@ class Worktrees:
                     self._require_free(folder)
                     self._remove(folder)
                     say(f"checking out {commit[:12]} in {folder.parent}")
-                    _add(self._repository, commit, folder)
+                    add_worktree(self._repository, commit, folder)
                 self._ready(folder).touch()
                 self._held[folder] = held = ExitStack()
                 held.enter_context(_locked(self._lock(folder), fcntl.LOCK_SH))
@@ -90,7 +95,7 @@ class Worktrees:
         except OSError as error:
             raise TfperfError(
                 f"{error.filename or self._folder}: the code of {commit} can't be checked out: {error.strerror}",
-                next_step="Free some space, or name another folder with --tfperf-dir",
+                next_step=after_os_error(error, "or name another folder with --tfperf-dir"),
             ) from None
 
     def close(self) -> None:
@@ -153,16 +158,6 @@ class Worktrees:
 def _is_unchanged(folder: Path) -> bool:
     """Whether it is still a worktree, at the commit of its name; without its `.git` it would be of the user's code."""
     return repository_of(folder) == folder.resolve() and commit_of(folder) == folder.name[:12]
-
-
-def _add(repository: Path, commit: str, folder: Path) -> None:
-    try:
-        add_worktree(repository, commit, folder)
-    except TfperfError as error:
-        raise error.and_below(
-            "Git must be able to check it out, with its submodules, without asking for a password; try it: "
-            f"git worktree add --detach /tmp/base {commit[:12]} && git -C /tmp/base submodule update --init --recursive"
-        ) from None
 
 
 @contextmanager

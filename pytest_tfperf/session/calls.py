@@ -92,12 +92,12 @@ class CallRunner:
         except NotCompared as error:
             if not other.may_lack_code:
                 raise error.of_type(MeasurementError) from error
-            why = f"fails there only: {error}" if isinstance(error, FailsThere) else str(error)
+            why = f"fails there only: {error.lines[0]}" if isinstance(error, FailsThere) else str(error.lines[0])
             try:
                 alone = self.measure(subject, on, plan, name)
             except MeasurementError as here:
                 if isinstance(error, FailsThere):
-                    raise here.and_below(Line(str(error), "there, too")) from here
+                    raise here.and_below(Line(str(error.lines[0]), "there, too"), *error.lines[1:]) from here
                 raise
             reasons = self._session.measured_alone.setdefault(self._test, [])
             reasons += [] if why in reasons else [why]

@@ -95,7 +95,9 @@ def report_session_verdicts(session: pytest.Session) -> None:
             location=("tfperf", None, name),
             keywords={},
             outcome="failed",
-            longrepr=PlainRepr(lines_of(text_of(failure)), fact_of(failure), terminal_width(session.config)),
+            longrepr=PlainRepr(
+                lines_of(*text_of(failure).split("\n")), fact_of(failure), terminal_width(session.config)
+            ),
             when="call",
         )
         session.testscollected += 1  # or else pytest's progress ends at 110 %

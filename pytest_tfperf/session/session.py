@@ -13,6 +13,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.lines import Line
 from pytest_tfperf.session.feature_hooks import features, first
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Session:
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
         self.interrupted = ""
-        self.output_lines: list[str] = []
+        self.output_lines: list[Line | str] = []
         self._began = time.monotonic()
         self.say: Callable[[str], None] = lambda _: None
 

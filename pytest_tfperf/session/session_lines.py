@@ -108,7 +108,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
             f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
             for test, why in session.measuring.judge.reference_failures
         ),
-        *summary.lost_gpus(session.measuring.machine.topology),
+        *(summary.lost_gpus(machine.topology) if (machine := session.measuring.machine).is_discovered else ()),
         *(f"ranks: {refusal}" for refusal in (session.nodes.refusals if session.nodes else ())),
         *session.remarks_of_features(in_brief=False),
         *skipped,

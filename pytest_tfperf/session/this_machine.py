@@ -47,6 +47,11 @@ class ThisMachine:
             return any(context.history.earlier_measurements(machine, before=context.id, most=1))
         return False
 
+    @property
+    def is_discovered(self) -> bool:
+        """Whether `topology` is known: a session that can't discover it has a summary, too."""
+        return "topology" in self.__dict__
+
     def topology_for(self, *, cpu: bool, gpu: bool) -> Topology:
         """The devices for a test with these marks: those that its mark names; with both or neither what there is."""
         machine, name = self.topology, self._settings.machine

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.lines import printable, without_passwords
+from pytest_tfperf.lines import printable
 from pytest_tfperf.session.feature_hooks import features
 
 
@@ -22,7 +22,7 @@ def hide_in_errors_of(parser: pytest.Parser, config: pytest.Config) -> None:
 
         def hidden(message: str) -> None:
             with with_status_of_features(config):
-                error(without_passwords(message))
+                error(printable(message))
 
         options.error = hidden
 
@@ -42,7 +42,7 @@ def without_passwords_in() -> Iterator[None]:
     try:
         yield
     except pytest.UsageError as error:
-        raise pytest.UsageError(*(without_passwords(str(line)) for line in error.args)) from None
+        raise pytest.UsageError(*(printable(str(line)) for line in error.args)) from None
 
 
 @contextmanager
@@ -60,5 +60,5 @@ def with_status_of_features(config: pytest.Config) -> Iterator[None]:
             raise
         # Any other error is a fault of a conftest.py or of a plugin, and its traceback says where.
         lines = error.args if isinstance(error, pytest.UsageError) else format_exception(error)
-        print(without_passwords("ERROR: " + "\n".join(map(str, lines))), file=sys.stderr)
+        print(printable("ERROR: " + "\n".join(map(str, lines))), file=sys.stderr)
         raise SystemExit(status) from None

@@ -7,7 +7,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from pytest_tfperf.core.history_url import HistoryUrl, is_url
+from pytest_tfperf.core.history_url import place_of
+from pytest_tfperf.lines import one_line
 from pytest_tfperf.stores.history import History
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pa
     """
     import pandas as pd
 
-    text = str(place)
-    history = History(HistoryUrl(text) if is_url(text) else Path(place) / "history.sqlite")
+    history = History(place_of(place))
     rates, figures = history.frame(**wanted), history.figure_results(**wanted)
     rows = [
         {name: getattr(result, name) for name in rates.columns if name != "examples_per_sec"}
@@ -45,5 +45,5 @@ def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pa
     if rows:
         frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
     if unread := str(history.unread):
-        warnings.warn(unread, stacklevel=2)
+        warnings.warn(one_line(unread), stacklevel=2)
     return frame.assign(time=pd.to_datetime(frame["time"], utc=True, format="ISO8601", errors="coerce"))

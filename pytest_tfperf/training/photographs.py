@@ -116,7 +116,7 @@ def naming_corrupt(spec: InputSpec) -> Iterator[None]:
         yield
     except _CORRUPT as error:
         if corrupt := _first_corrupt(spec):
-            raise MeasurementError(f"{corrupt}", IMAGES.expected, next_step="Write the data set again.") from error
+            raise MeasurementError(f"{corrupt}", *IMAGES.expected, next_step="Write the data set again.") from error
         raise
 
 

@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pytest_tfperf.errors import (
     DeviceFailed,
@@ -23,6 +23,9 @@ _PACKAGE = Path(__file__).parent.parent
 
 SHOWN_LINES = 20
 """The number of a log's last lines that an error shows."""
+
+OUT_OF_MEMORY: Final = -253
+"""The exit status of a process that Slurm saw killed for its memory, Slurm's SIG_OOM; no signal has this number."""
 
 _COLUMNS = 300
 _LAST_SIGNAL = 31  # the last signal with a name; real-time signals follow
@@ -178,8 +181,9 @@ class Failures:
         kind: type[MeasurementError] = MeasurementError
         status = None if status is None else _as_signal(status)
         how = "closed its connection" if status is None else describe_exit(status)
-        if status == -signal.SIGKILL and self._oom_kills() > self._oom_kills_before:
-            kind, how = OutOfMemory, "was ended by the kernel's out-of-memory killer"
+        is_counted = status == -signal.SIGKILL and self._oom_kills() > self._oom_kills_before
+        if is_counted or status == OUT_OF_MEMORY:
+            kind, how = OutOfMemory, describe_exit(OUT_OF_MEMORY)
         elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _NATIVE_OUT_OF_MEMORY.search(read_end(self._log)):
             kind = OutOfMemory
         fact = f"{self._worker} {how} in phase {phase!r}"
@@ -294,6 +298,8 @@ def describe_exit(status: int) -> str:
     status = _as_signal(status)
     if status >= 0:
         return f"exited with status {status}"
+    if status == OUT_OF_MEMORY:
+        return "was ended by the kernel's out-of-memory killer"
     known = {s.value: s.name for s in signal.Signals}  # real-time signals have no names
     name = known.get(-status, f"signal {-status}")
     hint = {

@@ -49,6 +49,7 @@ class PreparedCommand:
         facts: its software, for the measurement's environment.
         scratch: folder of its temporary files, removed at the end; None without one.
         cancel: called when it has ended, to end processes that an engine left behind.
+        ended_ranks: the exit statuses of its ranks that its output names, the first that failed first.
         terminal: it prints into a terminal of its own, and not into a pipe.
         proof: watches the processes below a pid while its block runs, and raises at the end if they ran other code than
             they should.
@@ -62,6 +63,7 @@ class PreparedCommand:
     facts: Mapping[str, str]
     scratch: Path | None = None
     cancel: Callable[[], None] = lambda: None
+    ended_ranks: Callable[[str], Mapping[int, int]] = lambda _: {}
     terminal: bool = False
     proof: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext()
 

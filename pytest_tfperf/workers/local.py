@@ -240,5 +240,5 @@ class LocalLauncher:
             self._server = None
         if self._server is None:
             self._imported_under = now
-            self._server = ForkServer(self._interpreter, self._listener, self._files.server_log)
+            self._server = ForkServer(self._interpreter, self._listener, self._files.server_log, self._silence_seconds)
         return self._server.fork(self._started)

@@ -19,7 +19,8 @@ from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter, requ
 from pytest_tfperf.workers.process_group import kill_group
 from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
-_ANSWER_SECONDS = 60
+_ANSWER_SECONDS = 60.0
+_LEAST_ANSWER_SECONDS = 10.0  # a busy machine may take seconds for what needs milliseconds
 
 KILL_SECONDS = 60.0
 """The most that a killed process may take to end: the driver frees its GPU's memory, which the next worker needs."""
@@ -93,20 +94,31 @@ def start_process(
 class ForkServer:
     """`training.server` as a process; it imports TensorFlow once and then forks a worker for each number.
 
+    Args:
+        interpreter: its Python.
+        listener: where it calls.
+        log: the file for its output.
+        silence_seconds: it is killed as hung where it neither answers nor works for this long, for 10 to 60 s.
+
     Raises:
         MeasurementError: it did not start, or cannot import TensorFlow.
     """
 
-    def __init__(self, interpreter: Interpreter, listener: Listener, log: Path) -> None:
+    def __init__(
+        self, interpreter: Interpreter, listener: Listener, log: Path, silence_seconds: float = _ANSWER_SECONDS
+    ) -> None:
         self._python = interpreter.python
+        self._silence_seconds = min(_ANSWER_SECONDS, max(_LEAST_ANSWER_SECONDS, silence_seconds))
         self._log = log
         self._statuses: dict[int, int] = {}  # by the worker's number, because the system reuses pids
         self.process = start_process(interpreter, "pytest_tfperf.training.server", listener, log)
         with ExitStack() as undo:
             undo.callback(self.process.end)
             try:
-                channel = listener.wait_for({"hello": "server"}, _ANSWER_SECONDS, self.has_ended)
-            except (Silence, ConnectionLost):
+                channel = listener.wait_for({"hello": "server"}, self._silence_seconds, self.has_ended)
+            except Silence:
+                raise self._gone(0) from None
+            except ConnectionLost:
                 raise self._gone() from None
             self._channel = undo.enter_context(closing(channel))
             self._answer("ready", IMPORT_SECONDS)
@@ -128,7 +140,7 @@ class ForkServer:
             self._channel.send({"fork": number})
         except ConnectionLost:
             raise self._gone() from None
-        pid = self._answer("forked", _ANSWER_SECONDS)
+        pid = self._answer("forked", self._silence_seconds)
         return LocalProcess(pid, partial(self._exit_status, number))
 
     def close(self) -> None:
@@ -146,14 +158,20 @@ class ForkServer:
         return self._statuses.get(number)
 
     def _answer(self, key: str, seconds: float) -> Any:
+        """Wait for so many seconds, or until the server has done nothing meanwhile; kill it if it does not answer."""
+        deadline = time.monotonic() + seconds
         while True:
+            before = _work_done(self.process.pid)
             try:
-                message = self._channel.receive(seconds)
+                message = self._channel.receive(max(0.001, min(self._silence_seconds, deadline - time.monotonic())))
             except ConnectionLost:
                 raise self._gone() from None
             except Silence:
+                works = before is None or before != _work_done(self.process.pid)
+                if works and time.monotonic() < deadline:
+                    continue
                 # A late answer would look like the answer to the next request.
-                error = self._gone()
+                error = self._gone(0)
                 self.process.end()
                 raise error from None
             if key in message:
@@ -167,9 +185,10 @@ class ForkServer:
         if "exited" in message:
             self._statuses[message["exited"]] = message["status"]
 
-    def _gone(self) -> MeasurementError:
-        status = self.process.exit_status(5)  # its connection closes before it has ended
-        fact = f"the fork server {'does not answer' if status is None else describe_exit(status)}"
+    def _gone(self, seconds: float = 5.0) -> MeasurementError:
+        status = self.process.exit_status(seconds)  # its connection closes before it has ended
+        silent = f"did not answer for {self._silence_seconds:g} s and was killed"
+        fact = f"the fork server {silent if status is None else describe_exit(status)}"
         log = read_end(self._log)
         return MeasurementError(
             f"{fact}; the end of its log ({self._log}):",
@@ -177,6 +196,15 @@ class ForkServer:
             "To start workers without it, use --tfperf-worker=fresh",
             brief=f"{fact}: {last_line(log)} ({self._log})",
         )
+
+
+def _work_done(pid: int) -> tuple[str, ...] | None:
+    """The page faults and the CPU time of a process so far; None where /proc does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return fields[7], fields[9], fields[11], fields[12]
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
-from pytest_tfperf.core.history_url import HistoryUrl
+from pytest_tfperf.core.history_url import HistoryUrl, place_of
 from pytest_tfperf.errors import TfperfError
 
 # A mark that stands in no other part of the URL.
@@ -58,6 +59,23 @@ def test_what_is_no_url_is_refused_without_a_word_of_it(text: str) -> None:
     with pytest.raises(TfperfError, match="must look like postgresql://USER@HOST:5432/DATABASE") as raised:
         HistoryUrl(text)
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["host=h password=secret", "password = 'secret'", "me:secret@db/speed", "postgresql:me:secret@db/speed",
+     "me:my secret@db", "db:5432:speed:me:secret", '{"password": "secret"}', "postgresql%3A%2F%2Fme%3Asecret%40db"],
+)  # fmt: skip
+def test_an_address_of_another_form_is_refused_without_a_word_of_it(text: str) -> None:
+    with pytest.raises(TfperfError, match=r"neither a folder that exists nor a server's URL") as raised:
+        place_of(text)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["runs/a=b", "job@2", "plain", "c:d"])
+def test_a_folder_may_have_any_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir(parents=True)
+    assert place_of(tmp_path / name) == tmp_path / name / "history.sqlite"
 
 
 def test_a_socket_is_an_address_too() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
-from pytest_tfperf.lines import one_line, printable, shortened, without_passwords
+from pytest_tfperf.lines import Line, LineKind, one_line, printable, rendered, shortened, without_passwords
 
 # What a password may have without %XX: a URL's end of the user, and a text's own line end or gap, are not among it.
 PASSWORDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_characters='"'), min_size=1)
@@ -30,6 +31,16 @@ PASSWORDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_
         ("postgresql://ann:secr ... and no end", "postgresql://ann:*** ... and no end"),
         ("a://b:c@d, e://f:g@h and more", "a://b:***@d, e://f:***@h and more"),
         ("postgresql://db/d?sslpassword=secret&password=secret", "postgresql://db/d?sslpassword=***&password=***"),
+        ("host=h password=secret dbname=d", "host=h password=*** dbname=d"),
+        ("host = h password = 'my secret' dbname = d", "host = h password = '***' dbname = d"),
+        ("PGPASSWORD=secret psql", "PGPASSWORD=*** psql"),
+        ("Server=h;Pwd=secret;Database=d", "Server=h;Pwd=***;Database=d"),
+        ('{"password": "secret"}', '{"password": "***"}'),
+        ('{"test": "password=\\"my secret\\""}', '{"test": "password=\\"***\\""}'),
+        ("no folder 'ann:secret@db/d'", "no folder 'ann:***@db/d'"),
+        ("--url=postgresql:ann:secret@db/d", "--url=postgresql:***@db/d"),
+        ("postgresql//ann:secret@db/d", "postgresql//ann:***@db/d"),
+        ("postgresql%3A%2F%2Fann%3Asecret%40db", "postgresql%3A%2F%2Fann%3A***@db"),
     ],
 )
 def test_a_password_is_hidden(text: str, shown: str) -> None:
@@ -45,6 +56,9 @@ def test_a_password_is_hidden(text: str, shown: str) -> None:
         "http://db:8080: refused",
         "docker run -v data:/data:ro",
         "https://example.com/a:b",
+        "perf_tests/test_a.py::test_b[ann@example.com]",
+        "python:3.11@sha256:0123 and git@github.com:ann/repository and x @ git+https://example.com/x@main",
+        "In a password write special characters as %XX; password: required",
     ],
 )
 def test_what_is_no_password_stays(text: str) -> None:
@@ -52,7 +66,21 @@ def test_what_is_no_password_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a://b:c ", ":/", ":/a", "a://b:c@", "a://h:80/", "?password=x", 'a://b:c"', "a b:/c: "]
+    "text",
+    [
+        "a://b:c ",
+        ":/",
+        ":/a",
+        "a://b:c@",
+        "a://h:80/",
+        "?password=x",
+        'a://b:c"',
+        "a b:/c: ",
+        "password='",
+        "a:'@",
+        "::",
+        "#",
+    ],
 )
 def test_a_text_of_a_megabyte_takes_no_quadratic_time(text: str) -> None:
     """It would take hours."""
@@ -65,7 +93,10 @@ def test_no_password_of_a_url_is_left(password: str) -> None:
     assert shown == "can't open postgresql://ann:***@db/d"
 
 
-@given(st.lists(st.text() | st.just("postgresql://ann:secret@db/d") | st.just("http://a:b")))
+HIDDEN = ("postgresql://ann:secret@db/d", "http://a:b", "password='secret'", 'password="secret" x', "ann:secret@db")
+
+
+@given(st.lists(st.text() | st.sampled_from((*HIDDEN, "::error::x", "##[error]x", "##vso[x]"))))
 def test_json_stays_json(texts: list[str]) -> None:
     shown = json.loads(printable(json.dumps(texts)))
     assert len(shown) == len(texts)
@@ -76,6 +107,21 @@ def test_json_stays_json(texts: list[str]) -> None:
 def test_a_terminal_gets_nothing_to_obey(text: str) -> None:
     assert all(ord(c) >= 32 or c in "\r\n\t" for c in printable(text))
     assert one_line(text).isprintable() or not text.isprintable()
+
+
+@given(
+    st.lists(st.sampled_from(["::", ":", "##[", "#", "##vso[", "##VSO[", "\n", " ", "\t", "\r\n", "x"])).map("".join)
+)
+def test_a_ci_system_gets_nothing_to_obey(text: str) -> None:
+    for line in printable(text).splitlines():
+        assert not line.strip().startswith("::")
+        assert not re.search(r"##(vso)?\[", line, re.IGNORECASE)
+    assert printable(printable(text)) == printable(text)
+
+
+def test_only_a_workflow_command_of_our_own_begins_with_colons() -> None:
+    lines = [Line("::error::\n::error::", kind=LineKind.CI_COMMAND), Line("  ::error::"), "##[error] a\n::error::"]
+    assert rendered(lines, None) == [r"::error::\n::error::", r"  \u003a:error::", r"\u0023#[error] a\n::error::"]
 
 
 def test_an_escape_sequence_and_a_turn_of_the_direction_are_shown() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
+import psutil
 import pytest
 
+from pytest_tfperf import cli
+from pytest_tfperf.core.exit_status import EXIT_USAGE
 from pytest_tfperf.hardware.host import cpu_model, host_facts, read_host
 
 
@@ -124,3 +127,24 @@ def test_the_hosts_setup_is_given_where_known(tmp_path):
     setup = {"governor": "performance+powersave", "turbo": "off"}
     assert host_facts(tmp_path) == {"kernel": platform.release(), **setup}
     assert list(host_facts(tmp_path / "reports nothing")) == ["kernel"]
+
+
+# A systemd unit with ProcSubset=pid, or a container without /proc.
+
+
+@pytest.mark.parametrize("command", ["topology", "doctor"])
+def test_without_proc_a_command_refuses_in_a_line(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    assert cli.main([command]) == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/meminfo can't be read (No such file or directory), and without it no work of others" in said
+    assert said.count("\n") == 1
+
+
+def test_without_proc_a_session_is_a_usage_error(pytester):
+    pytester.makepyfile("import pytest\n@pytest.mark.cpu\ndef test_it(throughput): pass")
+    pytester.makeconftest(f"import psutil\npsutil.PROCFS_PATH = {str(pytester.path)!r}")
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+    result.stderr.fnmatch_lines(["*meminfo can't be read*Mount /proc, and all of it*"])

@@ -23,7 +23,7 @@ def test_each_machine_has_its_name_gpus_and_links(nvml_scenario: NvmlScenario, t
     def printed(name: str) -> str:
         nvml_scenario(name)
         topology = replace(discover({}, tmp_path), host=HOST)
-        return "\n".join(render(topology).split("\n\n")[:2])  # the rest: the matrix of links, and its legend
+        return "\n".join("\n".join(render(topology)).split("\n\n")[:2])  # the rest: the matrix of links, and its legend
 
     same_texts("machines", {name: printed(name) for name in SCENARIOS})
 

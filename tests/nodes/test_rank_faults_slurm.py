@@ -30,6 +30,12 @@ def test_no_job_is_left_in_the_queue(faults: Finished, launcher: Launcher) -> No
     assert queue.stdout == ""
 
 
+def test_a_rank_that_was_killed_is_not_said_to_have_got_the_sigterm_of_the_others(faults: Finished) -> None:  # noqa: F811
+    text = faults.cases["test_fault[killed]"].text
+    assert "was ended by SIGKILL" in text
+    assert "SIGTERM" not in text
+
+
 @pytest.mark.parametrize("fault", IN_ANOTHER_WAY)
 def test_a_fault_is_an_error_that_names_the_rank(faults: Finished, fault: str) -> None:  # noqa: F811  # the fixture
     require_named(faults, fault)

@@ -6,7 +6,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -335,6 +335,9 @@ class EnvEngine:
         kept = [f"{name}=${{{name}-}}" for name in variables]
         quoted = " ".join(f'"{word}"' for word in kept)
         return ["sh", "-c", f'exec env -i {quoted} "$@"', "sh", *rank]
+
+    def ended_ranks(self, output: str) -> Mapping[int, int]:
+        return {}
 
     def cancel(self) -> None:
         pass

@@ -13,7 +13,7 @@ DGX1, H200 = load("dgx1-p100"), load("h200")
 
 
 def test_the_matrix_is_nvidia_smis():
-    lines = render(DGX1).splitlines()
+    lines = render(DGX1)
     start = next(i for i, line in enumerate(lines) if line.startswith("      GPU0"))
     rows = [line.split() for line in lines[start : start + 9]]
     assert rows[0] == [*(f"GPU{i}" for i in range(8)), "CPU", "Affinity", "NUMA", "Affinity"]
@@ -32,26 +32,26 @@ def test_the_matrix_is_nvidia_smis():
     ],
 )
 def test_legend_machine_driver_host_and_gpus_are_shown(fact):
-    assert fact in render(DGX1)
+    assert fact in "\n".join(render(DGX1))
 
 
 def test_unknown_facts_are_not_made_up():
     bare = replace(H200.gpus[0], memory_bytes=None, compute_capability=None, cores=None, pcie_width=None)
-    assert "? GiB  compute ?  ? TFLOP/s FP32  PCIe 5 x?" in render(replace(H200, gpus=(bare,)))
-    assert render(load("4x-gtx-1080-ti")).count("N/A") == 4
+    assert "? GiB  compute ?  ? TFLOP/s FP32  PCIe 5 x?" in "\n".join(render(replace(H200, gpus=(bare,))))
+    assert "\n".join(render(load("4x-gtx-1080-ti"))).count("N/A") == 4
 
 
 def test_without_gpus_the_reason_replaces_the_matrix():
-    text = render(load("no-gpu"))
+    text = "\n".join(render(load("no-gpu")))
     assert "GPUs     none: there is no libnvidia-ml.so.1: no NVIDIA driver is installed" in text
     assert "Legend" not in text
 
 
 def test_notes_are_shown():
-    assert "note     GPU 3 is lost\n" in render(replace(H200, notes=("GPU 3 is lost",)))
+    assert "note     GPU 3 is lost" in render(replace(H200, notes=("GPU 3 is lost",)))
 
 
 def test_mig_devices_of_one_gpu_are_numbered():
     machine = load("mixed")
     mig = tuple(replace(gpu, index=0, mig_profile="1g.18gb") for gpu in machine.gpus)
-    assert "GPU0.0  GPU0.1  GPU0.2" in render(replace(machine, gpus=mig))
+    assert "GPU0.0  GPU0.1  GPU0.2" in "\n".join(render(replace(machine, gpus=mig)))

@@ -11,7 +11,10 @@ from tests.helpers.inner import Finished, Project
 
 SECRET = "PaSsWoRd"
 
+DIES = f"print('\\x1b[2Jno postgresql://ann:{SECRET}@db/d\\n::error::x\\n##[error]x'); import sys; sys.exit(1)"
+
 TESTS = f"""
+    DIES = {DIES!r}
     import sys
     from pytest_tfperf import Reads
 
@@ -19,7 +22,7 @@ TESTS = f"""
         throughput.check_command([sys.executable, "-c", text], on=on, **how)
 
     def test_dies(throughput, on):
-        run(throughput, on, "print('\\\\x1b[2Jno postgresql://ann:{SECRET}@db/d'); sys.exit(1)", name="dies")
+        run(throughput, on, DIES, name="dies")
 
     def test_passes(throughput, on):
         run(throughput, on, "print('9 examples/s\\\\n' * 9)", name="passes", reads=Reads(until_end=True))
@@ -43,6 +46,13 @@ def test_neither_passwords_nor_escapes_are_shown(sessions: tuple[Finished, Finis
         assert "ann:***@db" in text
         assert SECRET not in text
         assert "\x1b" not in text
+
+
+def test_a_ci_system_obeys_no_line_of_a_program(sessions: tuple[Finished, Finished]) -> None:
+    assert r"| \u003a:error::x" in sessions[0].text
+    for line in sessions[0].text.splitlines():
+        assert not line.strip().startswith("::")
+        assert "##[" not in line
 
 
 def test_a_session_says_what_it_could_not_read_and_is_judged(sessions: tuple[Finished, Finished]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.core.exit_status import EXIT_INTERNAL
+from pytest_tfperf.core.exit_status import EXIT_INTERNAL, EXIT_USAGE
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE
 from pytest_tfperf.session.feature_hooks import features
@@ -87,6 +87,26 @@ def test_no_data_of_a_history_shows_it(line: str, capfd: pytest.CaptureFixture[s
         said += path.read_text() if path.suffix in (".html", ".json", ".csv") else ""
     assert said
     assert "PaSs" not in said
+    assert "WoRd" not in said
+
+
+OTHER_FORMS = (
+    *("host=h password=PaSsWoRd dbname=d", "host = h password = 'my PaSsWoRd'", "u:PaSsWoRd@h/d", "u:my PaSsWoRd@h/d"),
+    *("postgresql:u:PaSsWoRd@h/d", "postgresql//u:PaSsWoRd@h/d", "jdbc:postgresql://h/d?password=PaSsWoRd"),
+    *("h:5432:d:u:PaSsWoRd", "Server=h;Pwd=PaSsWoRd", '{"password": "PaSsWoRd"}', "mysql://u:PaSsWoRd@h/d"),
+)
+
+
+@pytest.mark.parametrize("address", OTHER_FORMS)
+def test_no_address_of_another_form_shows_it(
+    address: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for line in (["history", "--history", address], ["history", "push", address]):
+        assert cli.main(line) == EXIT_USAGE
+    monkeypatch.setenv("TFPERF_HISTORY_URL", address)
+    assert cli.main(["history", "push"]) == EXIT_USAGE
+    said = "".join(capfd.readouterr())
+    assert said.count("postgresql://USER@HOST") == 3
     assert "WoRd" not in said
 
 

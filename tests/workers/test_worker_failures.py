@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 import pytest_tfperf
 from pytest_tfperf.errors import DeviceFailed, FunctionMissing, Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import plain
-from pytest_tfperf.workers.failures import Failures, describe_exit, first_line, last_lines, read_end, user_frames
+from pytest_tfperf.workers.failures import (
+    OUT_OF_MEMORY,
+    Failures,
+    describe_exit,
+    first_line,
+    last_lines,
+    read_end,
+    user_frames,
+)
 
 OURS = f"{Path(pytest_tfperf.__file__).parent}/training/worker.py"
 KERAS = "/venv/lib/python3.11/site-packages/keras/src/layer.py"
@@ -112,8 +120,13 @@ def test_a_known_cause_is_named_whether_the_worker_raised_or_died(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(-signal.SIGKILL, OutOfMemory), (128 + signal.SIGKILL, OutOfMemory), (-signal.SIGSEGV, MeasurementError)],
-    ids=["killed", "killed under mpirun", "crashed"],
+    [
+        (OUT_OF_MEMORY, OutOfMemory),
+        (-signal.SIGKILL, OutOfMemory),
+        (128 + signal.SIGKILL, OutOfMemory),
+        (-signal.SIGSEGV, MeasurementError),
+    ],
+    ids=["seen by Slurm", "killed", "killed under mpirun", "crashed"],
 )
 def test_a_kill_that_the_kernel_counted_is_out_of_memory(
     tmp_path: Path, status: int, kind: type[MeasurementError]
@@ -346,6 +359,7 @@ def test_the_users_code_is_distinguished_from_libraries(file: str, users: bool) 
         (137, "was ended by SIGKILL (somebody's kill -9, or the kernel's out-of-memory killer: see dmesg)"),
         (139, "was ended by SIGSEGV (a crash in native code)"),
         (255, "exited with status 255"),
+        (OUT_OF_MEMORY, "was ended by the kernel's out-of-memory killer"),
     ],
 )
 def test_an_exit_status_is_described(status: int, text: str) -> None:

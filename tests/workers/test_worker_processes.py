@@ -61,8 +61,8 @@ class Workers:
         self._end = end
         self._listener = end.enter_context(closing(Listener()))
 
-    def server(self, python: str) -> ForkServer:
-        server = ForkServer(Interpreter(python), self._listener, self._folder / "server.log")
+    def server(self, python: str, silence_seconds: float = 60.0) -> ForkServer:
+        server = ForkServer(Interpreter(python), self._listener, self._folder / "server.log", silence_seconds)
         return self._end.enter_context(closing(server))
 
     def forked(self, *, ends: bool, script: str = WORK) -> LocalProcess:
@@ -220,6 +220,33 @@ def test_a_server_that_refuses_to_fork_names_the_other_way(workers: Workers) -> 
     server = workers.server(fake_python(Path(), script))
     with pytest.raises(MeasurementError, match="/dev/nvidia0 open; use --tfperf-worker=fresh"):
         server.fork(1)
+
+
+@pytest.mark.parametrize(
+    "call", ["", "c = call(); c.send({'hello': 'server'})"], ids=["before its call", "in its import"]
+)
+def test_a_server_that_is_stopped_while_it_starts_is_killed(
+    call: str, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It held a session for five minutes."""
+    monkeypatch.setattr(processes, "_LEAST_ANSWER_SECONDS", 1.0)
+    script = f"{call}\nopen('pid', 'w').write(str(os.getpid()))\nos.kill(os.getpid(), signal.SIGSTOP)"
+    with pytest.raises(MeasurementError, match="the fork server did not answer for 1 s and was killed"):
+        workers.server(fake_python(Path(), script), silence_seconds=1.0)
+    assert not runs(int(Path("pid").read_text()))
+
+
+def test_a_server_that_works_may_import_for_longer(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_LEAST_ANSWER_SECONDS", 1.0)
+    script = """
+    channel = call()
+    channel.send({'hello': 'server'})
+    while time.process_time() < 2.5:
+        pass
+    channel.send({'ready': True})
+    channel.receive()
+    """
+    assert not workers.server(fake_python(Path(), script), silence_seconds=1.0).has_ended()
 
 
 def test_a_server_that_was_killed_can_not_fork(workers: Workers) -> None:

@@ -13,7 +13,7 @@ from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.baselines.merging import finish_merge, merged_lines
-from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.reports.table import Columns, paragraphs, table
 from pytest_tfperf.revisions.lock import unrepeatable
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -79,7 +79,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show_json(plain(machines))
     else:
-        show("\n".join(machine_table(machines, width())) or f"no baselines in {arguments.baselines}/")
+        show(*machine_table(machines, width()) or [f"no baselines in {arguments.baselines}/"])
     return EXIT_GREEN
 
 
@@ -104,7 +104,7 @@ def _stale(arguments: argparse.Namespace) -> int:
     else:
         unknown = [f"{name}: the history has no session of this machine" for name, keys in measured.items() if not keys]
         lines = stale_table(stale, width()) or [f"none of {len(wanted)} measured rows is out of date"]
-        show("\n".join([*lines, "", *unknown] if unknown else lines))
+        show(*paragraphs(lines, unknown))
     return EXIT_GREEN
 
 
@@ -145,7 +145,7 @@ def _reasons(row: Baseline, measured: set[Key] | None, arguments: argparse.Names
 def _merge(arguments: argparse.Namespace) -> int:
     files = finish_merge(arguments.baselines)
     for file in files:
-        show("\n".join(merged_lines(file)))
+        show(*merged_lines(file))
     if any(file.twice for file in files):
         show("No side measured the merged code: if a test of these rows is red, record it again")
     show("Next: git commit, or git rebase --continue")

@@ -216,7 +216,7 @@ class Search:
             TfperfError: an end can't be built or measured.
         """
         answer = self._kept(self._last) or self._compare(0, self._last, self._tolerance)
-        faults = [TfperfError(fault.why) for fault in answer.faults.values()]
+        faults = [TfperfError(*fault.why.split("\n")) for fault in answer.faults.values()]
         if not answer.comparisons:
             raise faults[0]
         # A call that could not be compared may have lost most, so it comes before calls that passed.
@@ -291,7 +291,8 @@ class Search:
         doubts = [("doubt", f"{', '.join(unsure)} stayed undecided; the likelier answer counted")] if unsure else []
         lines = aligned([*self._states.about(first), *doubts])
         size = f"{_size(last)}, beside {names[before]}"
-        self._show("\n".join([f"{names[first]} is the first slow one: {size}", *(f"  {line}" for line in lines)]))
+        for line in (f"{names[first]} is the first slow one: {size}", *(f"  {line}" for line in lines)):
+            self._show(line)
         return EXIT_GREEN
 
     def _show_left(self) -> None:

@@ -72,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show_json([asdict(change) for change in changes])
     else:
-        show("\n".join(change_table(changes, width())) or "no lasting change was found")
+        show(*change_table(changes, width()) or ["no lasting change was found"])
     return EXIT_GREEN
 
 

@@ -12,7 +12,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.features.ci.markdown import comment, markdown
 from pytest_tfperf.judging.consequence import consequence
-from pytest_tfperf.lines import plain, printable
+from pytest_tfperf.lines import Line, LineKind, plain, printable
 from pytest_tfperf.reports.figures import figure_properties
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.message import message
@@ -24,7 +24,7 @@ _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
 
 def outputs(
     settings: Settings, record: SessionRecord, markdown_file: Path | None, comment_file: Path | None
-) -> Iterator[str]:
+) -> Iterator[Line | str]:
     """Write all output that was asked for, and yield lines for the user.
 
     An output that can't be written gives a line, and does not keep the others from being written.
@@ -63,7 +63,7 @@ def _github_summary(settings: Settings, record: SessionRecord) -> list[str]:
     return []
 
 
-def _github_annotations(settings: Settings, record: SessionRecord) -> list[str]:
+def _github_annotations(settings: Settings, record: SessionRecord) -> list[Line]:
     """Return workflow commands: GitHub reads them from the job's output and shows them beside source lines."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return []
@@ -111,7 +111,7 @@ _IN_TEXT = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _IN_PROPERTIES = _IN_TEXT | str.maketrans({":": "%3A", ",": "%2C"})
 
 
-def annotation(level: str, text: str, *, title: str, file: str = "", line: int = 0) -> str:
+def annotation(level: str, text: str, *, title: str, file: str = "", line: int = 0) -> Line:
     """Return a workflow command, escaped as GitHub's toolkit does it (actions/toolkit, packages/core/src/command.ts).
 
     Args:
@@ -121,12 +121,12 @@ def annotation(level: str, text: str, *, title: str, file: str = "", line: int =
         file: path from the repository's root, "" if unknown.
         line: in the file, from 1; 0 if unknown.
 
-    >>> annotation("error", "13.0 % slower", title="REGRESSED: a", file="test_a.py", line=3)
+    >>> annotation("error", "13.0 % slower", title="REGRESSED: a", file="test_a.py", line=3).text
     '::error file=test_a.py,line=3,title=REGRESSED%3A a::13.0 %25 slower'
     """
     values = {"file": file, "line": str(line) if file and line else "", "title": title}
     properties = ",".join(f"{name}={value.translate(_IN_PROPERTIES)}" for name, value in values.items() if value)
-    return f"::{level} {properties}::{text.translate(_IN_TEXT)}"
+    return Line(f"::{level} {properties}::{text.translate(_IN_TEXT)}", kind=LineKind.CI_COMMAND)
 
 
 _PREFIX = "tfperf_"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.lines import Line
 
 MARKDOWN: Final[Setting[Path | None]] = Setting(
     name="markdown",
@@ -49,7 +50,7 @@ def properties(results: Sequence[Measurement]) -> list[tuple[str, object]]:
     return [*outputs.properties(results)]
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
+def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[Line | str]:
     """Write all that was asked for."""
     from pytest_tfperf.features.ci.outputs import outputs
 

@@ -49,6 +49,12 @@ class Engine(Protocol):
             gpus: the number of GPUs that the ranks of a node need together, where the engine chooses the nodes.
         """
 
+    def ended_ranks(self, output: str) -> Mapping[int, int]:
+        """The exit statuses of ranks that the command's output names, negative for signals, in the order of their ends.
+
+        Empty where the command's own exit status is that of the first rank that failed.
+        """
+
     def cancel(self) -> None:
         """End processes that the killed command left behind; never raises."""
 
@@ -134,15 +140,17 @@ class EngineProcess:
         return self.exit_status(0) is not None
 
     def exit_status(self, seconds: float) -> int | None:
-        """The command's exit status, or None if it still runs after so many seconds.
-
-        The exit statuses of the ranks are not known.
-        """
+        """The command's exit status, or None if it still runs after so many seconds."""
         if self._process is None:
             return None
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.returncode
+
+    def exit_status_of(self, rank: int, seconds: float) -> int | None:
+        """A rank's exit status where the command's output has it, else the command's own, as `exit_status`."""
+        status = self.exit_status(seconds)
+        return self._engine.ended_ranks(read_end(self._log)).get(rank, status)
 
     def failure(self, what: str) -> MeasurementError:
         """The error for ranks that did not all join, with the end of the command's output."""
@@ -151,9 +159,11 @@ class EngineProcess:
                 f"{what}", next_step="Ranks: python -m pytest_tfperf.training.rank --repeat, on each node"
             )
         status = self.exit_status(1.0)
+        log = read_end(self._log)
         how = "still runs" if status is None else describe_exit(status)
         who = f"{self._name}: a rank" if status is not None and status > 128 else self._name  # mpirun passes it on
-        log = read_end(self._log)
+        if first := next(iter(self._engine.ended_ranks(log).items()), None):
+            who, how = f"{self._name}: rank {first[0]}", describe_exit(first[1])
         return MeasurementError(
             f"{what}",
             *last_lines(log),

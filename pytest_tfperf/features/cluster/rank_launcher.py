@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -271,6 +272,7 @@ class ClusterLauncher:
             silence_seconds=self._silence_seconds,
             facts=interpreter.facts(command),
             cancel=self._engine.cancel,
+            ended_ranks=self._engine.ended_ranks,
         )
 
     def _environment(self, job: int, key_file: Path) -> dict[str, str]:
@@ -289,7 +291,7 @@ class ClusterLauncher:
         # A rank on another machine makes its own scratch folder, which stays there if the rank is killed.
         scratch = self._files.new_scratch_folder() if call.is_here else None
         run = WorkerRun(
-            RemoteProcess(call.pid, engine.exit_status, call.is_here),
+            RemoteProcess(call.pid, partial(engine.exit_status_of, call.rank), call.is_here),
             log,
             scratch,
             python=self._interpreter.python,

@@ -38,7 +38,7 @@ from pytest_tfperf.features.compare_sessions.side_comparison import (
 )
 from pytest_tfperf.reports.figures import written
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
-from pytest_tfperf.reports.table import Columns, shown_names, table
+from pytest_tfperf.reports.table import Columns, paragraphs, shown_names, table
 from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.stores import baseline_file, measurement_file
 
@@ -92,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show_json({"a": a_name, "b": b_name} | plain(compared))
     else:
-        show(render(compared, a_name, b_name, width()))
+        show(*render(compared, a_name, b_name, width()))
     if not compared.ratios:
         return EXIT_NOT_MEASURED
     return EXIT_REGRESSED if accepted is not None and compared.is_slower_than(accepted) else EXIT_GREEN
@@ -129,9 +129,9 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure
 def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[FigureValue]]:
     history = open_history(arguments)
     try:
-        results, why = history.results(machine=arguments.machine), ""
+        results, why = history.results(machine=arguments.machine), list[str]()
     except TfperfError as error:
-        results, why = [], f"\n{error}"
+        results, why = [], [str(error)]
     sessions = {result.session for result in results}
     if side in LATEST:
         side = session_id(history, side, arguments.machine, alone_only=True) or side
@@ -140,7 +140,7 @@ def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[s
     try:
         return f"revision {side}", values_of_rows(rows_of_revision(side, arguments.baselines).values())
     except TfperfError as error:
-        raise TfperfError(f"{error}; nor has the history such a session{why}") from None
+        raise TfperfError(f"{error}; nor has the history such a session", *why) from None
 
 
 _COLUMNS = Columns(
@@ -151,11 +151,11 @@ _COLUMNS = Columns(
 _MOST_NAMED = 10
 
 
-def render(compared: SideComparison, a: str, b: str, width: int | None = None) -> str:
+def render(compared: SideComparison, a: str, b: str, width: int | None = None) -> list[str]:
     """Return both sides' names, the table, the common change, what is missing, and a conclusion."""
     names = [f"a: {a}", f"b: {b}"]
     blocks = [names, table(_rows(compared), _COLUMNS, width), list(_facts(compared)), [conclusion(compared)]]
-    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+    return paragraphs(*blocks)
 
 
 def conclusion(compared: SideComparison) -> str:
@@ -281,7 +281,7 @@ def _git(folder: Path, *arguments: str) -> str:
     # It runs in the folder above, because the folder itself may exist in another revision only.
     done = run_git(folder.absolute().parent, *arguments)
     if done.returncode:
-        revision, why = arguments[-1].removesuffix("^{commit}"), done.stderr.strip()
+        revision, why = arguments[-1].removesuffix("^{commit}"), "; ".join(done.stderr.split("\n")).rstrip("; ")
         raise TfperfError(
             f"{revision}: there is no such file, and git knows no such revision ({why})", next_step="Name another one"
         )

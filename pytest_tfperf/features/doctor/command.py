@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
         show_json({"hostname": host.hostname, "fit": is_fit, "findings": facts})
     else:
         cores = f"{host.usable_cores} of {host.total_cores} cores usable"
-        show(render(f"{host.hostname}: {host.cpu_model}, {cores}", findings))
+        show(*render(f"{host.hostname}: {host.cpu_model}, {cores}", findings))
     return EXIT_GREEN if is_fit else EXIT_UNFIT
 
 
@@ -97,11 +97,10 @@ _LABEL = 8
 _SUBJECT = max(map(len, Check)) + 2
 
 
-def render(machine: str, findings: Sequence[Finding]) -> str:
+def render(machine: str, findings: Sequence[Finding]) -> list[str]:
     """All findings, and then the conclusion in a line."""
     in_order = sorted(findings, key=lambda finding: tuple(Level).index(finding.level))
-    lines = [machine, "", *(line for finding in in_order for line in _lines(finding)), "", conclusion(findings)]
-    return "\n".join(lines)
+    return [machine, "", *(line for finding in in_order for line in _lines(finding)), "", conclusion(findings)]
 
 
 def conclusion(findings: Sequence[Finding]) -> str:

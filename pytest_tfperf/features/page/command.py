@@ -18,7 +18,7 @@ from pytest_tfperf.console.arguments import (
     open_history,
     session_id,
 )
-from pytest_tfperf.console.output import show
+from pytest_tfperf.console.output import show, show_file
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
     facts = report_facts(source)
     content = page(facts) if is_page else json.dumps(facts, indent=1).encode()
     if path is None:
-        show(content.decode())
+        show_file(content.decode())
     else:
         files.replace(path, content)
         show(f"{facts['headline']}: {path}")

@@ -87,7 +87,7 @@ def _run(given: argparse.Namespace) -> int:
         show("it printed nothing. Let it print its rate to stdout or stderr, or give --seconds more")
         return EXIT_NOT_MEASURED
     read = _best(command, printed, given.devices, unit_is_given=given.unit is not None)
-    show("\n".join(read.report() if read.readings else [*read.report(), *_advice(read, printed, given)]))
+    show(*read.report(), *([] if read.readings else _advice(read, printed, given)))
     return EXIT_GREEN if read.readings else EXIT_NOT_MEASURED
 
 
@@ -96,7 +96,8 @@ def _measured(command: Command, printed: Printed, devices: int) -> list[str]:
     try:
         result = measure(command, printed, devices)
     except MeasurementError as error:
-        return [f"check_command would refuse it: {error}"]
+        fact, *below = map(str, error.lines)
+        return [f"check_command would refuse it: {fact}", *below]
     units = result.units_in_a_step
     step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {command.unit}."
     return [
@@ -161,7 +162,12 @@ class _Read:
         given = {"pattern": reads.pattern, "field": reads.field, "examples_per_step": reads.examples_per_step}
         given["rate_is"] = None if reads.rate_is is None else str(reads.rate_is)
         options = [f"{name}={value!r}" for name, value in given.items() if value]
-        texts = [f"throughput.check_command(\n    [{argv}],", '    name="my-program",', "    on=gpu_topology.take(1),"]
+        texts = [
+            "throughput.check_command(",
+            f"    [{argv}],",
+            '    name="my-program",',
+            "    on=gpu_topology.take(1),",
+        ]
         texts.append(f'    unit="{command.unit}/s",')
         texts += [f"    reads=Reads({', '.join(options)}),"] if options else []
         texts += ["    terminal=True,"] if command.terminal else []

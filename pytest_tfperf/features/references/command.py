@@ -110,8 +110,8 @@ def _list(arguments: argparse.Namespace) -> int:
         facts = [f"Python {lock.python}"] if lock else []
         facts += [f"TensorFlow {lock.tensorflow}"] if lock and lock.tensorflow else []
         facts += [f"commit {commits}", f"serves {counted(entry.rows, 'baseline')}", f"{entry.bytes / 1e9:.1f} GB"]
-        state = f"can't be used\n  {entry.fault}" if entry.fault else "ok"
-        show(f"{entry.name}  {', '.join(facts)}  {state}")
+        state = "can't be used" if entry.fault else "ok"
+        show(f"{entry.name}  {', '.join(facts)}  {state}", *([f"  {entry.fault}"] if entry.fault else []))
     if not entries:
         show("there are no reference environments; `tfperf reference create` builds them")
     return EXIT_GREEN

@@ -208,12 +208,12 @@ class ReferenceLaunchers:
             try:
                 require_python(environment.python)
             except TfperfError as error:
-                faults |= dict.fromkeys(commands, str(error))
+                faults |= dict.fromkeys(commands, str(error.lines[0]))
         if workloads:
             try:
                 _, unknown = check(environment, workloads, self._root)
                 faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
             except TfperfError as error:
-                faults |= dict.fromkeys([workload.id for workload in workloads], str(error))
+                faults |= dict.fromkeys([workload.id for workload in workloads], str(error.lines[0]))
         self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in faults}
         return Counter(faults[row.key.workload] for row in rows if row.key.workload in faults)

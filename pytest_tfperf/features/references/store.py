@@ -18,6 +18,7 @@ from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.references.environment import ReferenceEnvironment
 from pytest_tfperf.revisions.git import commit_of, repository_of, require_commit
 from pytest_tfperf.revisions.lock import SUFFIX, Lock, contradiction, read_lock, unrepeatable
+from pytest_tfperf.revisions.unwritable import after_os_error
 from pytest_tfperf.revisions.virtual_environment import NAME_ONE, fault_of, lock_of, make_virtual_environment
 from pytest_tfperf.revisions.worktrees import add_worktree, remove_worktree
 
@@ -192,7 +193,7 @@ class ReferenceStore:
         except OSError as error:
             raise TfperfError(
                 f"{error.filename or self._folder} can't be written: {error.strerror}",
-                next_step="Make room or make it writable, or name another folder with --dir",
+                next_step=after_os_error(error, "or name another folder with --dir"),
             ) from None
 
 

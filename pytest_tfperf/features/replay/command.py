@@ -88,7 +88,7 @@ def _run(arguments: argparse.Namespace) -> int:
             if arguments.json:
                 show_json([measurement_json(judged.measurement) for judged in done.judged])
             else:
-                show(_report(done))
+                show(*_report(done))
         except OSError:
             if status != EXIT_REGRESSED:
                 raise
@@ -115,14 +115,14 @@ def _request(arguments: argparse.Namespace) -> Request:
     )
 
 
-def _report(done: Replay) -> str:
+def _report(done: Replay) -> list[str]:
     measurements = [judged.measurement for judged in done.judged]
     columns = width()
     judged = [each for each in done.judged if each.measurement.verdict]
-    messages = ["\n".join([*rendered(message(each.measurement, hint=each.hint), columns), ""]) for each in judged]
+    messages = [line for each in judged for line in (*rendered(message(each.measurement, hint=each.hint), columns), "")]
     refused = [f"{len(done.refused)} not judged"] if done.refused else []
     counted = ", ".join(filter(None, [counts(measurements), *refused]))
-    return "\n".join([*messages, *map(str, measurement_table(measurements, columns)), "", counted])
+    return [*messages, *map(str, measurement_table(measurements, columns)), "", counted]
 
 
 def _status(done: Replay) -> int:

@@ -27,9 +27,9 @@ def plain(text: str) -> str:
 # "\r" and other line ends than "\n" would end a line for some readers; the regular expression does not see them.
 @given(st.text(), st.text(min_size=1))
 def test_what_is_written_is_what_github_reads(text: str, title: str) -> None:
-    level, properties, message = read(annotation("error", text, title=title, file="a/test_a.py", line=3))
+    level, properties, message = read(annotation("error", text, title=title, file="a/test_a.py", line=3).text)
     assert (level, properties, message) == ("error", {"file": "a/test_a.py", "line": "3", "title": title}, text)
 
 
 def test_without_a_file_there_is_no_line() -> None:
-    assert annotation("error", "text", title="t", line=3) == "::error title=t::text"
+    assert annotation("error", "text", title="t", line=3).text == "::error title=t::text"

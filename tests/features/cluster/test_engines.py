@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.cluster.engine import Engine, find_engine, is_empty, split_launcher
 from pytest_tfperf.features.cluster.engines.mpirun import hosts_named_by
+from pytest_tfperf.workers.failures import OUT_OF_MEMORY
 
 RANK = ["python", "-m", "a.rank"]
 VARIABLES = ["TFPERF_ADDRESS", "PYTHONPATH"]
@@ -235,6 +236,31 @@ def test_an_allocation_says_how_many_nodes_there_are(
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv(variable, str(nodes))
     assert slurm().most_nodes == nodes
+
+
+# Of Slurm 24.11: a rank was killed, and srun ended the others.
+KILLED = """\
+srun: error: n2: task 5: Killed
+srun: launch/slurm: _step_signal: Terminating StepId=6.0
+slurmstepd-n1: error: *** STEP 6.0 ON n1 CANCELLED AT 2026-11-27T04:44:13 ***
+srun: error: n2: task 4: Terminated
+srun: error: n1: tasks 0-1,3: Terminated
+srun: Force Terminated StepId=6.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "ended"),
+    [
+        (KILLED, {5: -9, 4: -15, 0: -15, 1: -15, 3: -15}),
+        ("srun: error: n2: task 1: Out Of Memory\n", {1: OUT_OF_MEMORY}),
+        ("srun: error: n2: task 1: Segmentation fault (core dumped)\n", {1: -11}),
+        ("srun: error: n2: task 1: Exited with exit code 3\n", {1: 3}),
+        ("srun: error: Unable to allocate resources: Invalid partition\n", {}),
+    ],
+)
+def test_srun_names_the_rank_that_ended_first(output: str, ended: dict[int, int], slurm: Callable[..., Engine]) -> None:
+    assert list(slurm().ended_ranks(output).items()) == list(ended.items())
 
 
 def test_a_job_of_its_own_is_killed_and_awaited_by_its_name(install: Callable[..., Path]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -62,6 +62,9 @@ class CallingEngine:
             sys.executable,
             RANK,
         ]
+
+    def ended_ranks(self, output: str) -> Mapping[int, int]:
+        return {}
 
     def cancel(self) -> None:
         pass

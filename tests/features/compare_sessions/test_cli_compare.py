@@ -137,7 +137,9 @@ COMPARED = {
 
 
 def test_what_is_said_of_two_sides(same_texts: SameTexts) -> None:
-    same_texts("compared", {case: render(compare_sides(a, b), "one", "two") for case, (a, b) in COMPARED.items()})
+    same_texts(
+        "compared", {case: "\n".join(render(compare_sides(a, b), "one", "two")) for case, (a, b) in COMPARED.items()}
+    )
 
 
 def test_with_several_machines_only_equal_ones_are_compared() -> None:
@@ -149,7 +151,7 @@ def test_figures_of_different_places_are_named_and_not_compared() -> None:
     a, b = ([figure(figure=Figure("loss"), place=place)] for place in ("at step 400", "at step 460"))
     compared = compare_sides(a, b)
     assert (compared.ratios, compared.other_units) == ((), ((a[0], b[0]),))
-    assert f"other step   {KEY.workload} 1x8" in render(compared, "one", "two")
+    assert f"other step   {KEY.workload} 1x8" in "\n".join(render(compared, "one", "two"))
 
 
 def test_rows_and_measurements_say_where_a_figure_was_printed() -> None:
@@ -357,7 +359,9 @@ def test_a_figure_that_is_worse_exceeds_the_tolerance() -> None:
 
 
 def test_a_row_of_a_figure_shows_it_in_its_unit() -> None:
-    text = render(compare_sides(with_figure(MEMORY, 8 * 2**30), with_figure(MEMORY, 16 * 2**30)), "old", "new")
+    text = "\n".join(
+        render(compare_sides(with_figure(MEMORY, 8 * 2**30), with_figure(MEMORY, 16 * 2**30)), "old", "new")
+    )
     assert "peak memory 8 GiB 16 GiB" in " ".join(text.split())
 
 

@@ -357,7 +357,7 @@ def test_the_worst_comes_first_with_its_reason_and_command() -> None:
         Finding(Check.TURBO, Level.WARNING, "on", "switch it off"),
         Finding(Check.DISK, Level.UNFIT, "full", "delete files"),
     ]
-    lines = render("box", found).splitlines()
+    lines = render("box", found)
     assert [line.split()[0] for line in lines[2:-2]] == ["UNFIT", "why", "fix", "warning", "why", "fix", "ok"]
     assert lines[-1] == "Not fit to measure: 1 fault, 1 warning."
 

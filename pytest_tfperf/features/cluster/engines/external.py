@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_tfperf.errors import TfperfError
 
@@ -32,6 +32,10 @@ class External:
     ) -> list[str]:
         """Return no command: the ranks call without it."""
         return []
+
+    def ended_ranks(self, output: str) -> Mapping[int, int]:
+        """See `Engine.ended_ranks`; nothing here sees them end."""
+        return {}
 
     def cancel(self) -> None:
         """Do nothing: a rank ends its job when the driver closes the connection."""

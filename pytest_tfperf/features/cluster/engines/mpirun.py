@@ -6,7 +6,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
@@ -55,6 +55,10 @@ class Mpirun:
         as_root = [allow] if os.geteuid() == 0 and allow not in self._options else []
         ranks = ["-np", str(nodes * ranks_per_node)]
         return ["mpirun", *as_root, *self._options, *ranks, *placed, *exported, *rank]
+
+    def ended_ranks(self, output: str) -> Mapping[int, int]:
+        """See `Engine.ended_ranks`; mpirun exits as the first of them did."""
+        return {}
 
     def cancel(self) -> None:
         """Do nothing: ranks end with mpirun's own processes."""

@@ -45,6 +45,10 @@ class Ray:
         wanted = [f"--nodes={nodes}", f"--ranks-per-node={ranks_per_node}", f"--gpus={gpus}"]
         return [*program, *wanted, *named, "--", *rank]
 
+    def ended_ranks(self, output: str) -> Mapping[int, int]:
+        """See `Engine.ended_ranks`; Ray's output names no ranks."""
+        return {}
+
     def cancel(self) -> None:
         """Do nothing: Ray ends the tasks of a driver that is gone."""
 

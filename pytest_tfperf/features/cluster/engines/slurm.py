@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.workers.failures import OUT_OF_MEMORY
 
 _CANCEL_SECONDS = 10.0
+
+# "srun: error: n2: task 1: Killed", "tasks 0-1,3: Exited with exit code 3". A rank's number is its task's.
+_ENDED = re.compile(r"^srun: error: [^\s:]+: tasks? ([\d,-]{1,1000}): (.+)$", re.MULTILINE)
+_SIGNALS = {signal.strsignal(number): -number for number in signal.Signals}
 
 # Variables of the job or step in which pytest runs, which the srun of another step would take for options.
 _OF_ANOTHER_STEP = (
@@ -59,6 +66,15 @@ class Slurm:
         unset = [word for name in _OF_ANOTHER_STEP if name in os.environ for word in ("-u", name)]
         return [*(["env", *unset] if unset else []), "srun", *placed, *shared, *always, *self._options, *rank]
 
+    def ended_ranks(self, output: str) -> Mapping[int, int]:
+        """See `Engine.ended_ranks`; srun ends the others by SIGTERM, and exits as they did."""
+        ended: dict[int, int] = {}
+        for tasks, how in _ENDED.findall(output):
+            for first, last in re.findall(r"(\d+)(?:-(\d+))?", tasks):
+                for rank in range(int(first), int(last or first) + 1):
+                    ended.setdefault(rank, _status(how))
+        return ended
+
     def cancel(self) -> None:
         """Kill the job's processes, and wait until the job is gone: only then are its nodes free."""
         if self._in_allocation:
@@ -69,6 +85,12 @@ class Slurm:
             deadline = time.monotonic() + _CANCEL_SECONDS
             while time.monotonic() < deadline and _run("squeue", "--noheader", f"--name={self._job}"):
                 time.sleep(0.2)
+
+
+def _status(how: str) -> int:
+    if exited := re.search(r"exit code (\d+)", how):
+        return int(exited[1])
+    return OUT_OF_MEMORY if how.startswith("Out Of Memory") else _SIGNALS.get(how.removesuffix(" (core dumped)"), 1)
 
 
 def _run(*command: str) -> str:
