@@ -108,7 +108,7 @@ def test_a_field_of_a_newer_version_costs_nothing(history: History, capsys: pyte
         ("baseline", "x"),
     ],
 )
-@pytest.mark.parametrize("command", ["report", "history", "history --csv", "history changes", "compare s1 s2"])
+@pytest.mark.parametrize("command", ["report", "history", "history --csv", "history changes"])
 def test_a_damaged_column_costs_its_own_row(
     column: str, value: object, command: str, history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
