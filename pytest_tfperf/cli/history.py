@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterable
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,16 +86,18 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
         measured = history.frame(**part)
         show_json(plain(measured.astype(object).where(measured.notna(), None).to_dict("records")))
         return EXIT_GREEN
-    results, columns = history.results(**part), width()
+    columns = width()
     interleaved: Filters = {**part, "is_interleaved": True}
+    alone = by_workload(
+        history.results(**part), columns, lambda last: history.figure_results(session=last.session, test=last.test)
+    )
     compared = latest_interleaved(history.measurements(**interleaved), columns)
-    if not results and not compared:
+    if not alone and not compared:
         if error := nothing_left(history, part):
             raise error
         show("nothing was measured here yet")
         return EXIT_GREEN
-    table_of_results = by_workload(results, columns, history.figure_results(**part))
-    show(*paragraphs(table_of_results, map(str, compared)))
+    show(*paragraphs(alone, map(str, compared)))
     return EXIT_GREEN
 
 
@@ -127,29 +131,58 @@ _COLUMNS = Columns(
 )
 
 
+class _Measured:
+    """The results of one workload on one machine: the last of them, and the values of all.
+
+    Values that are INVALID or slowed on purpose count only where there are no others.
+    """
+
+    def __init__(self) -> None:
+        self.last: PastResult | None = None
+        self._values: dict[tuple[str, bool], array[float]] = {}
+
+    def add(self, result: PastResult) -> None:
+        is_valid = result.outcome is not Outcome.INVALID and not result.is_slowed_on_purpose
+        self._values.setdefault((result.unit, is_valid), array("d")).append(result.value)
+        self.last = result
+
+    def __len__(self) -> int:
+        return sum(map(len, self._values.values()))
+
+    @property
+    def median(self) -> float:
+        """Of the values in the unit of the last."""
+        unit = self.last.unit if self.last else ""
+        return statistics.median(self._values.get((unit, True)) or self._values[unit, False])
+
+
 def by_workload(
-    results: Iterable[PastResult], width: int | None = None, figures: Iterable[PastResult] = ()
+    results: Iterable[PastResult],
+    width: int | None = None,
+    figures_of: Callable[[PastResult], Iterable[PastResult]] = lambda _: (),
 ) -> list[str]:
     """A table with a line for each machine, workload and topology.
 
     The outcome is that of the last test, with its figure where the throughput's outcome differs. `change` is the last
     measurement against the median of all measurements of its unit that are valid and not slowed on purpose. Name, unit,
-    session and time are those of the last measurement. `width` is the terminal's, None for no limit.
+    session and time are those of the last measurement.
+
+    Args:
+        results: in order; they are read once, and not kept.
+        width: the terminal's, None for no limit.
+        figures_of: the figures of a result's test in its session.
     """
-    blamed = {(figure.id, str(figure.outcome)): shown_name(figure.key.figure) for figure in figures if figure.outcome}
-    groups: dict[tuple[str, str, str], list[PastResult]] = {}
+    groups: dict[tuple[str, str, str], _Measured] = defaultdict(_Measured)
+    named: dict[tuple[str, str], None] = {}
     for result in results:
-        groups.setdefault((result.machine, result.workload, result.topology), []).append(result)
-    names = shown_names((result.workload, result.name) for measured in groups.values() for result in measured)
+        groups[result.machine, result.workload, result.topology].add(result)
+        named[result.workload, result.name] = None
+    names = shown_names(named)
     rows = []
     for (machine, workload, topology), measured in sorted(groups.items()):
-        last = measured[-1]
-        alike = [result for result in measured if result.unit == last.unit]
-        valid = [
-            result for result in alike if result.outcome is not Outcome.INVALID and not result.is_slowed_on_purpose
-        ]
-        figure = blamed.get((last.id, last.test_outcome)) if last.test_outcome != last.outcome_word else None
-        median = statistics.median(result.value for result in valid or alike)
+        last, median = measured.last, measured.median
+        assert last is not None, "a group has a result"
+        figure = _figure_to_blame(last, figures_of) if last.test_outcome != last.outcome_word else None
         rows.append(
             {
                 "outcome": f"{last.test_outcome or 'measured'}{f' ({figure})' if figure else ''}",
@@ -166,3 +199,11 @@ def by_workload(
             }
         )
     return table(rows, _COLUMNS, width)
+
+
+def _figure_to_blame(last: PastResult, figures_of: Callable[[PastResult], Iterable[PastResult]]) -> str | None:
+    """Return the figure that has the test's outcome, None where no figure has."""
+    blamed = (
+        figure for figure in figures_of(last) if figure.id == last.id and str(figure.outcome) == last.test_outcome
+    )
+    return next((shown_name(figure.key.figure) for figure in blamed), None)

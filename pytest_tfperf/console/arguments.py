@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.history_url import place_of
-from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.errors import TfperfError, one_of
-from pytest_tfperf.reports.numbers import counted
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
@@ -201,44 +199,46 @@ def session_id(
     """
     if name not in LATEST:
         return name
-    known = history.sessions(machine, alone_only=alone_only)
+    newest = next((session for session, _ in history.newest_sessions(machine, alone_only=alone_only)), None)
+    if newest is None:
+        raise TfperfError(f"{name}: the history has 0 sessions", next_step="Run pytest first")
+    if name == LATEST[0]:
+        return newest
     # A team's server has sessions of other machines, too.
-    machines = {own for session, own in known if session == known[-1][0]}
-    sessions = list(dict.fromkeys(session for session, own in reversed(known) if own in machines))
-    if len(sessions) <= LATEST.index(name):
-        of = f" of {', '.join(sorted(machines))}" if machines else ""
-        raise TfperfError(
-            f"{name}: the history has {counted(len(sessions), 'session')}{of}", next_step="Run pytest first"
-        )
-    return sessions[LATEST.index(name)]
+    machines = history.values_of("machine", session=newest, machine=machine)
+    for session, own in history.newest_sessions(machine, alone_only=alone_only):
+        if own in machines and session != newest:
+            return session
+    raise TfperfError(
+        f"{name}: the history has 1 session of {', '.join(sorted(machines))}", next_step="Run pytest first"
+    )
 
 
 def nothing_left(history: History, wanted: Filters) -> TfperfError | None:
     """The error for the first filter that leaves no measurement; None if some are left, or without filters."""
-    met: Filters = {}
-    before = history.results() if any(value is not None for value in wanted.values()) else []
-    for name, value in wanted.items():
-        if value is None or not before:
-            continue
-        others = f" (with {', '.join(f'--{earlier}' for earlier in met)})" if met else ""
-        met = cast("Filters", met | {name: value})
-        left = history.results(**met)
-        if not left:
-            return TfperfError(f"--{name}{others}: {_why(name, value, before)}")
-        before = left
+    given = {name: value for name, value in wanted.items() if value is not None and name != "is_interleaved"}
+    met: Filters = {"is_interleaved": False}
+    if not given or not history.has(**met):
+        return None
+    for name, value in given.items():
+        left = cast("Filters", met | {name: value})
+        if not history.has(**left):
+            others = ", ".join(f"--{earlier}" for earlier in met if earlier in given)
+            return TfperfError(f"--{name}{f' (with {others})' if others else ''}: {_why(name, value, history, met)}")
+        met = left
     return None
 
 
-def _why(name: str, value: object, before: Sequence[PastResult]) -> str:
-    """Why this filter leaves none of the measurements that passed the filters before."""
+def _why(name: str, value: object, history: History, met: Filters) -> str:
+    """Why this filter leaves none of the measurements that met the filters before."""
+    # The indexes know no sides, and names that were only compared are worth naming, too.
+    met = cast("Filters", {filter: given for filter, given in met.items() if filter != "is_interleaved"})
     if isinstance(value, datetime):
-        times = sorted(result.time for result in before)
-        which, other = (
-            ("since", f"last is of {times[-1]}") if name == "since" else ("before", f"first is of {times[0]}")
-        )
+        first, last = history.times_of(**met)
+        which, other = ("since", f"last is of {last}") if name == "since" else ("before", f"first is of {first}")
         return f"nothing was measured {which} {value:%Y-%m-%d %H:%M}; the {other}"
     given = str(value)
-    known = list(dict.fromkeys(text for result in reversed(before) if (text := getattr(result, name))))
+    known = list(filter(None, history.values_of(name, **met)))
     if not known:
         return f"no measurement has a {name}"
     nearest = get_close_matches(given, known, n=1) + [text for text in known if given in text]

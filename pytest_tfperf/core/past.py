@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum, auto
-from functools import lru_cache
 from typing import Final, Self
 
 from pytest_tfperf.core.baseline import Key
@@ -18,7 +17,6 @@ from pytest_tfperf.core.verdict import NOTHING, Against, Outcome
 _PROVISIONAL: Final = " (provisional)"
 
 
-@lru_cache(maxsize=2**18)  # a year of 300 tests, each read several times
 def moment(time: str) -> datetime:
     """Parse an ISO time; without a zone it is taken as UTC, and any other text is the oldest of all times."""
     try:

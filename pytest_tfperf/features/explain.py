@@ -62,7 +62,11 @@ def add_to(commands: Commands) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     history = open_history(arguments)
     session = session_id(history, arguments.session, alone_only=True)
-    test, session = _wanted(history.results(), arguments.test, session)
+    if session is None:
+        results = history.latest(test=arguments.test) or history.latest()
+    else:
+        results = list(history.results(session=session))
+    test, session = _wanted(results, arguments.test, session)
     calls = list(history.measurements(session=session, test=test, is_interleaved=False))
     if not calls:
         raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")
@@ -92,20 +96,19 @@ def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tu
     Raises:
         TfperfError: no test matches, or several do; the message lists them.
     """
-    measured = [result for result in results if session in (None, result.session)]
-    if session is not None and not measured:
+    if session is not None and not results:
         raise TfperfError(f"the history has no session {session!r}: `tfperf history --csv` lists sessions and tests")
     matches = (
-        [result for result in measured if result.test == text]
-        or [result for result in measured if text in _names(result.workload, result.name)]
-        or [result for result in measured if text in result.test]
-        or [result for result in measured if _is_part(text, result.workload, result.name)]
+        [result for result in results if result.test == text]
+        or [result for result in results if text in _names(result.workload, result.name)]
+        or [result for result in results if text in result.test]
+        or [result for result in results if _is_part(text, result.workload, result.name)]
     )
     tests = list(dict.fromkeys(result.test for result in matches))
     if not tests:
         kind = "measured test" if session is None else f"test of session {session}"
         raise TfperfError(
-            f"no {kind} has {text!r} in its id or name.{_nearest(text, measured)} "
+            f"no {kind} has {text!r} in its id or name.{_nearest(text, results)} "
             "`tfperf history --csv` lists sessions and tests"
         )
     if len(tests) > 1:

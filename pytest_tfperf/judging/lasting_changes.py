@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult, moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.change_points import Shape, Values, alarms, shapes
@@ -19,13 +21,66 @@ _Series = tuple[str, Key]
 """A test's node id, and the key of its measurements."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    """The first result of each session of one machine, oldest first; and each series, by the sessions' indices."""
+class _Results:
+    """The results of one test or figure, a number of each kind a result: a history has hundreds of thousands."""
 
-    name: str
-    sessions: Sequence[PastResult]
-    series: Mapping[_Series, Mapping[int, PastResult]]
+    __slots__ = ("decided", "latest", "sessions", "times", "units", "values")
+
+    def __init__(self, first: PastResult) -> None:
+        self.latest = first
+        self.sessions, self.units, self.decided = array("l"), array("l"), array("b")
+        self.values, self.times = array("d"), array("d")
+
+    def add(self, result: PastResult, session: int, unit: int) -> None:
+        if session >= max(self.sessions[-1:], default=0):
+            self.latest = result
+        self.sessions.append(session)
+        self.units.append(unit)
+        self.decided.append(bool(result.outcome))
+        self.values.append(result.value)
+        self.times.append(_seconds(result))
+
+    def points(self) -> _Points:
+        """Return the last decided result of each session, in the unit of the latest and read at the same place."""
+        of_session: dict[int, int] = {}
+        for index, session in enumerate(self.sessions):
+            if self.decided[index] or session not in of_session or not self.decided[of_session[session]]:
+                of_session[session] = index
+        unit = self.units[of_session[max(of_session)]]
+        kept = [of_session[session] for session in sorted(of_session) if self.units[of_session[session]] == unit]
+        sessions = np.array(self.sessions)[kept]
+        return _Points(sessions, np.array(self.values)[kept], np.array(self.times)[kept], self.latest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """A series, oldest first: indices of sessions, values, and times in seconds; and its latest result."""
+
+    sessions: NDArray[np.int64]
+    values: Values
+    times: Values
+    latest: PastResult
+
+
+class _Machine:
+    """The results of one machine: id, time and commit of each session's first result, and each series."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sessions: list[tuple[str, float, str]] = []
+        self.results: dict[_Series, _Results] = {}
+        self._indices: dict[str, int] = {}
+        self._units: dict[tuple[str, str], int] = {}
+
+    def add(self, result: PastResult) -> None:
+        if result.session not in self._indices:
+            self._indices[result.session] = len(self.sessions)
+            self.sessions.append((result.session, _seconds(result), result.commit))
+        series = result.test, result.key
+        if series not in self.results:
+            self.results[series] = _Results(result)
+        unit = self._units.setdefault((result.unit, result.place), len(self._units))
+        self.results[series].add(result, self._indices[result.session], unit)
 
 
 def changes_of(results: Iterable[PastResult]) -> list[LastingChange]:
@@ -36,15 +91,17 @@ def changes_of(results: Iterable[PastResult]) -> list[LastingChange]:
     eight tests or more. A figure is a series without a common drift.
 
     Args:
-        results: of any machines and tests, the results of each machine oldest first. Results that are INVALID, were
-            slowed on purpose or are in another unit than the latest don't count. Of a test's results in one session the
-            last decided result counts.
+        results: of any machines and tests, the results of each machine oldest first; they are read once, and not kept.
+            Results that are INVALID, were slowed on purpose or are in another unit than the latest don't count. Of a
+            test's results in one session the last decided result counts.
     """
-    by_machine: dict[str, list[PastResult]] = {}
+    machines: dict[str, _Machine] = {}
     for result in results:
         if counts(result):
-            by_machine.setdefault(result.machine, []).append(result)
-    changes = [change for name, of_machine in by_machine.items() for change in _of_machine(_arranged(name, of_machine))]
+            if result.machine not in machines:
+                machines[result.machine] = _Machine(result.machine)
+            machines[result.machine].add(result)
+    changes = [change for machine in machines.values() for change in _of_machine(machine)]
     return sorted(changes, key=lambda change: moment(change.time))
 
 
@@ -54,53 +111,37 @@ def counts(result: PastResult) -> bool:
     return is_known and not result.is_slowed_on_purpose and result.outcome is not Outcome.INVALID
 
 
-def _arranged(name: str, results: Sequence[PastResult]) -> _Machine:
-    sessions: dict[str, PastResult] = {}
-    for result in results:
-        sessions.setdefault(result.session, result)
-    indices = {session: index for index, session in enumerate(sessions)}
-    series: dict[_Series, dict[int, PastResult]] = {}
-    for result in results:
-        points = series.setdefault((result.test, result.key), {})
-        index = indices[result.session]
-        if result.outcome or index not in points or not points[index].outcome:
-            points[index] = result
-    return _Machine(name, list(sessions.values()), {test: _of_one_unit(points) for test, points in series.items()})
-
-
-def _of_one_unit(points: Mapping[int, PastResult]) -> dict[int, PastResult]:
-    """Keep the results in the unit of the latest, read at the same place; oldest first."""
-    latest = points[max(points)]
-    return {index: points[index] for index in sorted(points) if points[index].is_like(latest)}
+def _seconds(result: PastResult) -> float:
+    return moment(result.time).timestamp()
 
 
 def _of_machine(machine: _Machine) -> Iterator[LastingChange]:
-    drifts = _drifts(machine)
-    known = [int(index) for index in np.flatnonzero(~np.isnan(drifts))]
-    if known:
-        points = [machine.sessions[index] for index in known]
-        yield from (_change(shape, points, machine.name) for shape in _shapes_in(drifts[known]))
+    series = {name: results.points() for name, results in machine.results.items()}
+    drifts = _drifts(machine, series)
+    known = np.flatnonzero(~np.isnan(drifts))
+    if len(known):
+        yield from (_change(shape, machine, known) for shape in _shapes_in(drifts[known]))
     else:
         drifts = np.zeros(len(machine.sessions))
-    for series, measured in machine.series.items():
-        if series[1].figure:
-            yield from _of_figure(list(measured.values()), machine.name, series)
+    for name, points in series.items():
+        if name[1].figure:
+            yield from _of_figure(points, machine, name)
             continue
-        indices = [index for index in measured if not math.isnan(drifts[index])]
-        rates = np.log([measured[index].value for index in indices]) - drifts[indices]
-        points = [measured[index] for index in indices]
-        yield from (_change(shape, points, machine.name, series) for shape in _shapes_in(rates))
+        in_session = ~np.isnan(drifts[points.sessions])
+        sessions, times = points.sessions[in_session], points.times[in_session]
+        rates = np.log(points.values[in_session]) - drifts[sessions]
+        yield from (_change(shape, machine, sessions, name, times) for shape in _shapes_in(rates))
 
 
-def _of_figure(points: Sequence[PastResult], machine: str, series: _Series) -> Iterator[LastingChange]:
+def _of_figure(points: _Points, machine: _Machine, series: _Series) -> Iterator[LastingChange]:
     """Yield the changes of a figure that exceed its absolute tolerance; figures have no drift in common."""
-    values = np.array([point.value for point in points])
+    values, figure = points.values, points.latest.figure
     is_log = bool((values > 0).all())
     unit = 1.0 if is_log else float(np.median(np.abs(values))) or float(np.abs(values).max())
-    least = (points[-1].figure and points[-1].figure.absolute) or 0.0
+    least = (figure and figure.absolute) or 0.0
     for shape in _shapes_in(np.log(values) if is_log else values / unit) if unit else ():
         level = float(np.median(values[: shape.first][-LEVEL:]))
-        change = _change(shape, points, machine, series)
+        change = replace(_change(shape, machine, points.sessions, series, points.times), better=points.latest.better)
         if not is_log:  # no logarithm of 0 or less; as a fraction of the level before
             scale = unit / (abs(level) or unit)
             change = replace(change, size=shape.size * scale, low=shape.low * scale, high=shape.high * scale)
@@ -108,12 +149,12 @@ def _of_figure(points: Sequence[PastResult], machine: str, series: _Series) -> I
             yield change
 
 
-def _drifts(machine: _Machine) -> Values:
+def _drifts(machine: _Machine, series: Mapping[_Series, _Points]) -> Values:
     """Return the machine's drift in each session; all NaN where most measurements are in sessions of few tests."""
-    series = [points for (_, key), points in machine.series.items() if not key.figure]
-    rates = np.full((len(machine.sessions), len(series)), np.nan)
-    for column, points in enumerate(series):
-        rates[list(points), column] = np.log([point.value for point in points.values()])
+    of_rates = [points for (_, key), points in series.items() if not key.figure]
+    rates = np.full((len(machine.sessions), len(of_rates)), np.nan)
+    for column, points in enumerate(of_rates):
+        rates[points.sessions, column] = np.log(points.values)
     drifts = common_drifts(rates)
     measured = (~np.isnan(rates)).sum(axis=1)
     has_most = 2 * measured[~np.isnan(drifts)].sum() > measured.sum()
@@ -124,25 +165,32 @@ def _shapes_in(values: Values) -> list[Shape]:
     return shapes(values, alarms(values))
 
 
-def _change(shape: Shape, points: Sequence[PastResult], machine: str, series: _Series | None = None) -> LastingChange:
-    first = points[shape.first]
+def _change(
+    shape: Shape,
+    machine: _Machine,
+    sessions: NDArray[np.int64],
+    series: _Series | None = None,
+    times: Values | None = None,
+) -> LastingChange:
+    """Make the change of a series; of the whole machine without `series`. `times` are the machine's own by default."""
+    (first, time, commit), before = machine.sessions[sessions[shape.first]], machine.sessions[sessions[shape.first - 1]]
+    when = datetime.fromtimestamp(time if times is None else float(times[shape.first]), UTC)
     slow = ChangeKind.DECLINE if shape.size < 0 else ChangeKind.RISE
     return LastingChange(
-        machine=machine,
+        machine=machine.name,
         test=series[0] if series else None,
         key=series[1] if series else None,
         kind=slow if shape.is_slow else ChangeKind.STEP,
-        session=first.session,
-        time=first.time,
-        last_session=points[shape.last].session,
-        found_session=points[shape.found].session,
-        commit_before=points[shape.first - 1].commit,
-        commit_after=first.commit,
+        session=first,
+        time=when.isoformat(),
+        last_session=machine.sessions[sessions[shape.last]][0],
+        found_session=machine.sessions[sessions[shape.found]][0],
+        commit_before=before[2],
+        commit_after=commit,
         size=math.expm1(shape.size),
         low=math.expm1(shape.low),
         high=math.expm1(shape.high),
-        sessions_since=len(points) - shape.first,
-        better=first.better if series else Better.HIGHER,
+        sessions_since=len(sessions) - shape.first,
     )
 
 

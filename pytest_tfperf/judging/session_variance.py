@@ -101,7 +101,8 @@ def session_variance(
     for noise, baseline_runs, past in rows:
         sessions = [(hodges_lehmann(s.changes), len(s.changes), s.outcome) for s in past if s.changes]
         for index, sigma in enumerate(GRID):
-            log_weights[index] += _log_likelihood(sessions, sigma, noise.between_runs, baseline_runs)
+            if log_weights[index] > -math.inf:
+                log_weights[index] += _log_likelihood(sessions, sigma, noise.between_runs, baseline_runs)
     most = max(log_weights)
     weights = [math.exp(log_weight - most) for log_weight in log_weights]
     return SessionVariance(
@@ -172,5 +173,7 @@ def _log_share_beyond(change: float, variance: float) -> float:
 
 def _log_density(change: float, variance: float) -> float:
     """Return the log density of a mixture: most tests lost nothing, a few may have."""
-    same, lost = (math.exp(-(change**2) / (2 * v)) / math.sqrt(v) for v in (variance, variance + _LOSS**2))
+    square, of_loss = change * change, variance + _LOSS**2
+    same = math.exp(-square / (2 * variance)) / math.sqrt(variance)
+    lost = math.exp(-square / (2 * of_loss)) / math.sqrt(of_loss)
     return math.log((1 - _LOST_SOMETHING) * same + _LOST_SOMETHING * lost + 1e-300)

@@ -48,11 +48,20 @@ class EarlierSessions:
 
     # The times only make estimates better, so a fault is left to what needs the history.
 
-    @cached_property
+    @property
     def seconds(self) -> Mapping[str, float]:
-        """Seconds that the last run of each runnable test took."""
+        """Seconds that the last run of each runnable test took; of tests that only ran beside another side, of that."""
+        return {**self.seconds_of_interleaved, **{test: seconds[0] for test, seconds in self._run_seconds.items()}}
+
+    @property
+    def longest_seconds(self) -> Mapping[str, float]:
+        """The most seconds that a run of each runnable test took in its last sessions."""
+        return {test: max(seconds) for test, seconds in self._run_seconds.items()}
+
+    @cached_property
+    def _run_seconds(self) -> Mapping[str, tuple[float, ...]]:
         with suppress(TfperfError):
-            return self._context.history.seconds_of(self._tests)
+            return self._context.history.run_seconds(self._tests)
         return {}
 
     @cached_property
@@ -60,13 +69,6 @@ class EarlierSessions:
         """Seconds that the last interleaved measurement of each runnable test took."""
         with suppress(TfperfError):
             return self._context.history.seconds_of_interleaved(self._tests)
-        return {}
-
-    @cached_property
-    def longest_seconds(self) -> Mapping[str, float]:
-        """The most seconds that a run of each runnable test took."""
-        with suppress(TfperfError):
-            return self._context.history.longest_seconds_of(self._tests)
         return {}
 
     @cached_property

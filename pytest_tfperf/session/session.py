@@ -164,7 +164,7 @@ class Session:
         from pytest_tfperf.revisions.git import refusal_of
 
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
-        self.history.prepare()
+        self.history.prepare(self.context.say)
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         for check in features().hooks(settings, lambda feature: feature.check_stores):
             check(settings)

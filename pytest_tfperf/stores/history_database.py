@@ -13,18 +13,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
+from sqlalchemy import URL, Connection, Engine, TextClause, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateIndex, DDLElement
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history_tables import HISTORY, TABLES
+from pytest_tfperf.stores.history_tables import FORMER_INDEXES, HISTORY, TABLES
 from pytest_tfperf.stores.measurement_file import VERSION, require_version
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
 _SILENT_SECONDS = 60
+_LAYOUT = 1  # SQLite's `user_version` of a file with all columns and indexes; files of the first version have 0
 _MAKES_TABLES = 0x7466_7065_7266  # the number of an advisory lock of PostgreSQL
 
 # The statements that begin a transaction in SQLite: to write, it takes its lock before it reads.
@@ -100,6 +102,19 @@ class Database:
             yield connection
             connection.commit()
 
+    @property
+    def size(self) -> int:
+        """The file's bytes; 0 for a server."""
+        return self.path.stat().st_size if self.path is not None and self.path.exists() else 0
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the next writer adds columns and indexes, because an earlier version made the file."""
+        if self.path is None:
+            return False
+        with self._worded(), self._engine.connect() as connection:
+            return inspect(connection).has_table(HISTORY.name) and _layout(connection) < _LAYOUT
+
     def compact(self) -> None:
         """Return an SQLite file's free space to the system; a server does so by itself."""
         if self.path is not None:
@@ -166,6 +181,8 @@ class Database:
         instead = "another folder: --tfperf-dir DIR, or --history DIR for tfperf" if self.path else "another server"
         if inspect(connection).has_table(HISTORY.name):
             version = connection.scalar(select(HISTORY.c.version))
+            if writes and self.path is not None and version == VERSION and _layout(connection) < _LAYOUT:
+                self._complete(connection)
         elif self.path is not None and inspect(connection).get_table_names():
             raise self._fault("its tables are another program's")
         elif writes or self.path is not None:
@@ -187,9 +204,35 @@ class Database:
         TABLES.create_all(connection)
         if is_new:
             connection.execute(HISTORY.insert().values(version=VERSION, id=secrets.token_hex(16)))
+            if self.path is not None:
+                connection.exec_driver_sql(f"pragma user_version = {_LAYOUT}")
         version = connection.scalar(select(HISTORY.c.version))
         connection.commit()
         return version
+
+    def _complete(self, connection: Connection) -> None:
+        """Add the columns and indexes that a file of an earlier version lacks; its rows stay as they are.
+
+        Each index is a transaction of its own, so that no other session waits for all of them, and a killed session's
+        work is continued by the next.
+        """
+        connection.rollback()
+        connection.execution_options(tfperf_begin=_WRITES)
+        for table in TABLES.sorted_tables:
+            here = {column["name"] for column in inspect(connection).get_columns(table.name)}
+            for column in (column for column in table.columns if column.name not in here):
+                kind = column.type.compile(connection.dialect)
+                connection.execute(text(f'alter table {table.name} add column "{column.name}" {kind}'))
+        indexes = [CreateIndex(index, if_not_exists=True) for table in TABLES.sorted_tables for index in table.indexes]
+        statements: tuple[DDLElement | TextClause, ...] = (
+            *indexes,
+            *(text(f"drop index if exists {name}") for name in FORMER_INDEXES),
+            text(f"pragma user_version = {_LAYOUT}"),
+        )
+        for statement in statements:
+            connection.commit()
+            connection.execute(statement)
+        connection.commit()
 
     @contextmanager
     def _worded(self) -> Iterator[None]:
@@ -220,6 +263,10 @@ class Database:
             f"{self}: the history can't be used: {why}",
             next_step=f"{next_step}, or give another folder: --tfperf-dir DIR",
         )
+
+
+def _layout(connection: Connection) -> int:
+    return int(connection.exec_driver_sql("pragma user_version").scalar_one())
 
 
 def _decode_any_text(connection: Any, _: object) -> None:

@@ -3,46 +3,54 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args, get_type_hints
 
 from sqlalchemy import (
     ColumnElement,
     Select,
-    Subquery,
     Table,
+    and_,
+    bindparam,
     case,
     distinct,
+    false,
     func,
     literal,
+    or_,
     select,
-    tuple_,
     type_coerce,
+    update,
 )
 from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.types import NullType
 
 from pytest_tfperf.core.bounded_decoding import MOST_ZIPPED_BYTES
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import EarlierMeasurement, PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
-from pytest_tfperf.stores.history_rows import NO_TARGET, outcome_of, storable
+from pytest_tfperf.stores.history_rows import NO_TARGET, outcome_of, run_values, storable
 from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, PUSHED
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.figure import Figure
 
-_READ_FOR_EACH_WANTED = 5  # some were disturbed or slowed on purpose, which only the whole measurement shows
-_LATEST = 100  # measurements: a few sessions of a usual size
-_M: Final = MEASUREMENTS.c
+LATEST: Final = 100
+"""Measurements whose confirmation runs count: a few sessions of a usual size."""
 
-# Checked here and not by `plain_json.build`, which is too slow for the 70,000 results of a year.
+_M: Final = MEASUREMENTS.c
+_AFTER_ANY_TEXT = "\U0010ffff"
+
+# Checked here and not by `plain_json.build`, which is too slow for hundreds of thousands of results.
 _KINDS: Final = {name: get_args(hint) or hint for name, hint in get_type_hints(PastResult).items()}
 _RESULT: Final = tuple(f.name for f in fields(PastResult) if f.name not in ("is_provisional", "figure"))
+_OWN: Final = ("id", "time")
 _TEST_OUTCOME: Final = {"test_outcome": coalesce(_M.outcome, "")}
 _OF_A_THROUGHPUT: Final = _TEST_OUTCOME | {
     "value": _M.examples_per_sec,
@@ -77,11 +85,6 @@ class Filters(TypedDict, total=False):
     is_interleaved: bool | None
 
 
-def in_order(query: Select[Any], table: Table) -> Select[Any]:
-    """Order the rows as they were written; rows of several machines by their clocks."""
-    return query.order_by(table.c.made, table.c.id)
-
-
 def last_made(table: Table) -> Select[Any]:
     """Select the greatest `made` that a table ever had, because a row that was pushed may have been deleted since."""
     pushed = select(func.max(PUSHED.c.made)).where(PUSHED.c.kind == table.name).scalar_subquery()
@@ -91,23 +94,32 @@ def last_made(table: Table) -> Select[Any]:
 
 def conditions(table: Table, wanted: Filters) -> list[ColumnElement[bool]]:
     """Return the conditions for the rows that are wanted."""
-    column = table.c
-    whole = {name: wanted.get(name) for name in ("session", "test", "machine")}
-    clauses = [column[name] == storable(str(value)) for name, value in whole.items() if value is not None]
-    if (commit := wanted.get("commit")) is not None:
-        clauses.append(column["commit"].startswith(commit, autoescape=True))
+    return _conditions(dict(table.c.items()), wanted)
+
+
+def _conditions(column: Mapping[str, ColumnElement[Any]], wanted: Filters) -> list[ColumnElement[bool]]:
+    given = {name: wanted.get(name) for name in ("session", "test", "machine")}
+    whole = {name: storable(str(value)) for name, value in given.items() if value is not None}
+    if len(whole) > 1 or wanted.get("commit") is not None:
+        # SQLite must not look for all measurements of the machine, which are more than a session's or a test's.
+        column = {**column, "machine": coalesce(column["machine"], "")}
+    clauses = [column[name] == value for name, value in whole.items()]
+    if (commit := wanted.get("commit")) is not None:  # a range and not LIKE, for which SQLite uses no index
+        first = storable(str(commit))
+        clauses += [column["commit"] >= first, column["commit"] < first + _AFTER_ANY_TEXT]
     if (is_interleaved := wanted.get("is_interleaved")) is not None:
         clauses.append(column["is_interleaved"] == is_interleaved)
     if (since := wanted.get("since")) is not None:
-        clauses.append(column["time"] >= _as_stored(since))
+        # `made` is never before `time`, and has an index.
+        clauses += [column["time"] >= _as_stored(since), column["made"] >= int(since.timestamp()) * 1_000_000]
     if (until := wanted.get("until")) is not None:
         clauses.append(column["time"] < _as_stored(until))
     return clauses
 
 
 def wholes(table: Table, wanted: Filters) -> Select[Any]:
-    """Select id and whole of the rows that are wanted, in order."""
-    return in_order(select(table.c.id, as_it_is(table.c.whole)).where(*conditions(table, wanted)), table)
+    """Select the whole of the rows that are wanted."""
+    return select(as_it_is(table.c.whole)).where(*conditions(table, wanted))
 
 
 def as_it_is(whole: ColumnElement[bytes]) -> ColumnElement[Any]:
@@ -118,35 +130,104 @@ def as_it_is(whole: ColumnElement[bytes]) -> ColumnElement[Any]:
     return case((func.length(whole) <= MOST_ZIPPED_BYTES, type_coerce(whole, NullType())))
 
 
+def portion(query: Select[Any], table: Table, after: Any, most: int, *, newest_first: bool = False) -> Select[Any]:
+    """Select the next rows of a query in the order of making, each with its `made` and `id` at the end.
+
+    Args:
+        query: selects from the table.
+        table: the one whose order counts.
+        after: the last row of the portion before; None for the first portion.
+        most: the most rows.
+        newest_first: reverse the order.
+    """
+    made, id = table.c.made, table.c.id
+    if after is not None:
+        *_, last_made, last_id = after
+        later = id < last_id if newest_first else id > last_id
+        query = query.where(made <= last_made if newest_first else made >= last_made, or_(made != last_made, later))
+    order = (made.desc(), id.desc()) if newest_first else (made, id)
+    return query.add_columns(made, id).order_by(*order).limit(most)
+
+
 def recorded(row: Baseline) -> Select[Any]:
-    """Select id and whole of measurements of a baseline's key that were not judged, latest first.
+    """Select id and whole of measurements of a baseline's key and date that were not judged, latest first.
 
     The measurement that recorded it is among them.
     """
-    of_row = _M.machine == row.machine, _M.workload == row.key.workload, _M.topology == row.key.topology
-    return select(_M.id, as_it_is(_M.whole)).where(*of_row, _M.outcome.is_(None)).order_by(_M.made.desc())
+    key = _M.machine == row.machine, _M.workload == row.key.workload, _M.topology == row.key.topology
+    first, last = (_as_stored(_day(row) + timedelta(days=days)) for days in (-1, 2))  # in any zone
+    not_judged = _M.outcome.is_(None), _M.is_interleaved == false(), _M.time.between(first, last)
+    return select(_M.id, as_it_is(_M.whole)).where(*key, *not_judged).order_by(_M.made.desc())
+
+
+def _day(row: Baseline) -> datetime:
+    """Return a row's date, in the zone of the machine that recorded it; the oldest one for any other text."""
+    try:
+        return datetime.fromisoformat(row.date[:10]).replace(tzinfo=UTC)
+    except ValueError:
+        return datetime(1970, 1, 2, tzinfo=UTC)
 
 
 def sessions(machine: str | None, *, alone_only: bool) -> Select[Any]:
-    """Select session and machine of each session, in the order of their last measurement."""
+    """Select session and machine of each measurement."""
     wanted: Filters = {"machine": machine, "is_interleaved": False if alone_only else None}
-    rows = select(_M.session, _M.machine).where(*conditions(MEASUREMENTS, wanted))
-    return rows.group_by(_M.session, _M.machine).order_by(func.max(_M.made), func.max(_M.id))
+    return select(_M.session, _M.machine).where(*conditions(MEASUREMENTS, wanted))
+
+
+def any_of(wanted: Filters) -> Select[Any]:
+    """Select a row if any measurement is wanted."""
+    return select(literal(1)).select_from(MEASUREMENTS).where(*conditions(MEASUREMENTS, wanted)).limit(1)
+
+
+def values_of(name: str, wanted: Filters) -> Select[Any]:
+    """Select the values of a column, the value that was measured last first."""
+    rows = select(_M[name]).where(*conditions(MEASUREMENTS, wanted))
+    return rows.group_by(_M[name]).order_by(func.max(_M.made).desc())
+
+
+def times_of(wanted: Filters) -> Select[Any]:
+    """Select the first and the last time."""
+    return select(func.min(_M.time), func.max(_M.time)).where(*conditions(MEASUREMENTS, wanted))
 
 
 def results(wanted: Filters) -> Select[Any]:
     """Select the fields of a PastResult; by default of measurements without another side, which form a series."""
     wanted = {"is_interleaved": False, **wanted}
     columns = ((_OF_A_THROUGHPUT[name] if name in _OF_A_THROUGHPUT else _M[name]).label(name) for name in _RESULT)
-    return in_order(select(*columns).where(*conditions(MEASUREMENTS, wanted)), MEASUREMENTS)
+    return select(*columns).where(*conditions(MEASUREMENTS, wanted))
+
+
+def latest(wanted: Filters) -> Select[Any]:
+    """Select the last of the `results` of each series."""
+    series = _M.machine, _M.workload, _M.topology, _M.test
+    wanted = {"is_interleaved": False, **wanted}
+    rows = select(*series, func.max(_M.made).label("made")).where(*conditions(MEASUREMENTS, wanted))
+    last = rows.group_by(*series).subquery()
+    same = and_(*(_M[name] == last.c[name] for name in ("machine", "workload", "topology", "test", "made")))
+    return results(wanted).join_from(MEASUREMENTS, last, same)
 
 
 def figure_results(wanted: Filters) -> Select[Any]:
     """Select the fields of a PastResult of each further figure of `results`, and the figure's name."""
-    wanted = {"is_interleaved": False, **wanted}
     columns = ((_OF_A_FIGURE[name] if name in _OF_A_FIGURE else _M[name]).label(name) for name in _RESULT)
-    rows = select(*columns, FIGURES.c.figure).join_from(FIGURES, MEASUREMENTS, FIGURES.c.measurement == _M.id)
-    return in_order(rows.where(FIGURES.c.value.is_not(None), *conditions(MEASUREMENTS, wanted)), FIGURES)
+    return select(*columns, FIGURES.c.figure).select_from(_WITH_FIGURES).where(*_of_figures(wanted))
+
+
+def latest_figures(wanted: Filters) -> Select[Any]:
+    """Select machine, test, workload, topology and figure of each series of `figure_results`, and its last id."""
+    of_series = [FIGURES.c[name] for name in ("machine", "test", "workload", "topology", "figure")]
+    rows = select(*of_series, func.max(FIGURES.c.made).label("made")).select_from(_WITH_FIGURES)
+    last = rows.where(*_of_figures(wanted)).group_by(*of_series).subquery()
+    same = and_(*(FIGURES.c[column.name] == column for column in last.c))
+    return select(*of_series, FIGURES.c.measurement).join_from(FIGURES, last, same)
+
+
+_WITH_FIGURES: Final = FIGURES.join(MEASUREMENTS, FIGURES.c.measurement == _M.id)
+
+
+def _of_figures(wanted: Filters) -> list[ColumnElement[bool]]:
+    columns = {**dict(MEASUREMENTS.c.items()), **{name: FIGURES.c[name] for name in ("test", "machine", "made")}}
+    return [FIGURES.c.value.is_not(None), *_conditions(columns, {"is_interleaved": False, **wanted})]
 
 
 def wholes_of(ids: Collection[str]) -> Select[Any]:
@@ -159,93 +240,119 @@ def test_of(id: object) -> Select[Any]:
     return select(_M.test, _M.session).where(_M.id == id)
 
 
-def as_result(row: Iterable[Any], figure: Figure | None = None) -> PastResult:
-    """Make a PastResult from a row of `results`, or of `figure_results` without the figure's name.
+def as_result(row: Sequence[Any], figure: Figure | None = None) -> PastResult:
+    """Make a PastResult from the first columns of a row of `results` or `figure_results`.
 
     Raises:
         TfperfError: a value has another type than its column, which SQLite does not check, or is out of range.
     """
-    values = dict(zip(_RESULT, row, strict=True))
+    columns = row[: len(_RESULT)]
+    if (wrong := _column_of_another_type(tuple(map(type, columns)))) is not None:
+        raise TfperfError(f"{wrong} is {shortened(repr(columns[_RESULT.index(wrong)]))}")
+    # Results of one test share most texts: a history has hundreds of thousands of results.
+    values: dict[str, Any] = {
+        name: intern(value) if type(value) is str and name not in _OWN else value
+        for name, value in zip(_RESULT, columns, strict=True)
+    }
     values["outcome"], values["is_provisional"] = outcome_of(values["outcome"])
     outcome_of(values["test_outcome"])
-    for name, value in values.items():
-        if not isinstance(value, _KINDS[name]):
-            raise TfperfError(f"{name} is {shortened(repr(value))}")
     if not (-math.inf if figure else 0) < values["value"] < math.inf:
         raise TfperfError(f"value is {values['value']}")
     return PastResult(**values, figure=figure)
 
 
-def seconds_of_runs() -> Select[Any]:
-    """Select each test and the seconds that a run of all of its calls took last."""
-    sessions = _seconds_of_sessions()
-    return _latest_of_each_test(sessions, sessions.c.once)
+@cache
+def _column_of_another_type(types: tuple[type, ...]) -> str | None:
+    """Return the first column whose type is not its field's; None for none."""
+    kinds = {**_KINDS, "outcome": str}
+    return next(
+        (name for name, kind in zip(_RESULT, types, strict=True) if not issubclass(kind, kinds[name])),
+        None,
+    )
 
 
-def longest_seconds_of_runs() -> Select[Any]:
-    """Select each test and the most seconds that a run of all of its calls took."""
-    sessions = _seconds_of_sessions()
-    return select(sessions.c.test, func.max(sessions.c.once)).group_by(sessions.c.test)
+# For the start of a session, with bound parameters, because building a statement takes longer than running it. Each is
+# read row by row along an index, and no further than is wanted.
+
+_TEST: Final = _M.test == bindparam("test")
+_KEY: Final = (
+    *(_M[name] == bindparam(name) for name in ("machine", "workload", "topology")),
+    _M.is_interleaved == false(),
+)
+_NOT_TODAY: Final = _M.session != bindparam("before")
+
+_LATEST_OF_TEST: Final = _TEST, _M.is_interleaved == bindparam("is_interleaved")
+
+SECONDS_OF: Final = select(_M.session, _M.seconds, _M.workers).where(*_LATEST_OF_TEST).order_by(_M.made.desc())
+"""Session, seconds and workers of the measurements of `test`, beside another side or not, latest first."""
+
+LAST_SESSION: Final = (
+    select(_M.made, _M.session)
+    .where(*_LATEST_OF_TEST, _M.is_slowed_on_purpose == false())
+    .order_by(_M.made.desc())
+    .limit(1)
+)
+"""`made` and session of the last measurement of `test` without an injected slowdown, beside another side or not."""
+
+TESTS_OF: Final = select(func.count(distinct(_M.test))).where(_M.session == bindparam("session"))
+"""The number of tests of `session`."""
+
+FOR_PROVISIONAL: Final = (
+    select(_M.id, _M.session, _M.time, _M.unit, _M.commit, _M.gpu, _M.run_values)
+    .where(*_KEY, _NOT_TODAY, coalesce(_M.throughput_outcome, "").not_in(NO_TARGET))
+    .order_by(_M.made.desc())
+)
+"""The columns that a provisional baseline of a key rests on, without those of the session `before`, latest first."""
+
+WHOLE_OF: Final = select(type_coerce(_M.whole, NullType())).where(_M.id == bindparam("id"))
+"""The whole of the measurement `id`."""
+
+COMPLETE: Final = (
+    update(MEASUREMENTS)
+    .where(_M.id == bindparam("of"))
+    .values(gpu=bindparam("its_gpu"), run_values=bindparam("its_runs"))
+)
+"""Add the columns that a row of an earlier version lacks; see `values_for_provisional`."""
 
 
-def _seconds_of_sessions() -> Subquery:
-    """Select for each test and session the seconds of a run of all of its calls, and when it was made."""
-    once = func.sum(_M.seconds / func.nullif(_M.workers, 0)).label("once")
-    sessions = select(_M.test, once, func.max(_M.made).label("made")).where(~_M.is_interleaved)
-    return sessions.group_by(_M.session, _M.test).subquery()
+def values_for_provisional(id: str, one: EarlierMeasurement | None) -> dict[str, str]:
+    """Return the parameters of COMPLETE; None for a measurement that no baseline may rest on."""
+    return {"of": id, "its_gpu": one.gpu if one else "", "its_runs": run_values(one.runs if one else ())}
 
 
-def seconds_of_interleaved() -> Select[Any]:
-    """Select each test and the seconds that its last measurement beside another side took."""
-    interleaved = select(_M.test, _M.seconds, _M.made).where(_M.is_interleaved).subquery()
-    return _latest_of_each_test(interleaved, interleaved.c.seconds)
+_AGAINST: Final = select(_M.id, _M.session, _M.changes, _M.throughput_outcome.label("outcome"), _M.made).where(
+    *_KEY,
+    _NOT_TODAY,
+    _M.made >= bindparam("since"),
+    _M.baseline == bindparam("baseline"),
+    _M.baseline_date == bindparam("date"),
+)
+AGAINST_OLDEST_FIRST: Final = _AGAINST.order_by(_M.made)
+"""Id, session, changes, outcome and `made` of the measurements that were judged against a row; see `of_row`."""
+AGAINST_NEWEST_FIRST: Final = _AGAINST.order_by(_M.made.desc())
 
 
-def _latest_of_each_test(rows: Subquery, seconds: ColumnElement[float]) -> Select[Any]:
-    nth = func.row_number().over(partition_by=rows.c.test, order_by=rows.c.made.desc()).label("nth")
-    ranked = select(rows.c.test, seconds.label("seconds"), nth).subquery()
-    return select(ranked.c.test, ranked.c.seconds).where(ranked.c.nth == 1)
+def of_row(row: Baseline, before: str) -> dict[str, object]:
+    """Return the parameters of AGAINST_... for a row, without the session `before`."""
+    key = {"machine": row.machine, "workload": row.key.workload, "topology": row.key.topology}
+    since = _micros(_day(row) - timedelta(days=1))
+    return key | {"baseline": row.value, "date": row.date, "before": before, "since": since}
 
 
-def confirmation_runs(machines: Collection[str]) -> Select[Any]:
-    """Select the sum of confirmation runs of the machines' latest judged measurements, and their number."""
+def judged_runs(machine: str) -> Select[Any]:
+    """Select workers and `made` of a machine's latest judged measurements."""
     judged = coalesce(_M.throughput_outcome, Outcome.NO_BASELINE.value) != Outcome.NO_BASELINE.value
-    known = select(_M.workers).where(judged, ~_M.is_interleaved, ~_M.is_slowed_on_purpose, _M.machine.in_(machines))
-    latest = known.order_by(_M.made.desc()).limit(_LATEST).subquery()
-    return select(coalesce(func.sum(latest.c.workers - 1), 0), func.count()).select_from(latest)
+    known = select(_M.workers, _M.made).where(_M.machine == machine, ~_M.is_interleaved, ~_M.is_slowed_on_purpose)
+    return known.where(judged).order_by(_M.made.desc()).limit(LATEST)
 
 
-def past_sessions(rows: Collection[Baseline], before: str, least_tests: int) -> Select[Any]:
-    """Select each session's last measurement against each row: id, workload, topology, session, changes, outcome."""
-    columns_of_row = tuple_(_M.machine, _M.workload, _M.topology, _M.baseline, _M.baseline_date)
-    values_of_rows = [(row.machine, row.key.workload, row.key.topology, row.value, row.date) for row in rows]
-    whole_sessions = select(_M.session).group_by(_M.session).having(func.count(distinct(_M.test)) >= least_tests)
-    columns = (_M.workload, _M.topology, _M.session)
-    latest = func.row_number().over(partition_by=columns, order_by=_M.made.desc()).label("nth")
-    ranked = (
-        select(_M.id, *columns, _M.changes, _M.throughput_outcome.label("outcome"), _M.made, latest)
-        .where(columns_of_row.in_(values_of_rows), _M.session != before, _M.session.in_(whole_sessions))
-        .subquery()
-    )
-    wanted = (ranked.c[name] for name in ("id", "workload", "topology", "session", "changes", "outcome"))
-    return select(*wanted).where(ranked.c.nth == 1).order_by(ranked.c.made)
+def keys_of(machine: str) -> Select[Any]:
+    """Select each workload and topology that a machine measured without another side."""
+    return select(_M.workload, _M.topology).where(_M.machine == machine, _M.is_interleaved == false()).distinct()
 
 
-def earlier_measurements(machine: str, before: str, most: int) -> Select[Any]:
-    """Select id, workload, topology and whole of measurements for provisional baselines, more than are wanted."""
-    nth = func.row_number().over(partition_by=(_M.workload, _M.topology), order_by=_M.made.desc()).label("nth")
-    candidates = (
-        select(_M.id, nth)
-        .where(
-            _M.machine == machine,
-            _M.session != before,
-            ~_M.is_interleaved,
-            coalesce(_M.throughput_outcome, "").not_in(NO_TARGET),
-        )
-        .subquery()
-    )
-    serving = select(candidates.c.id).where(candidates.c.nth <= most * _READ_FOR_EACH_WANTED)
-    return in_order(select(_M.id, _M.workload, _M.topology, as_it_is(_M.whole)).where(_M.id.in_(serving)), MEASUREMENTS)
+def _micros(time: datetime) -> int:
+    return round(time.timestamp() * 1e6)
 
 
 def _as_stored(time: datetime) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, final
 
 from pytest_tfperf.core import bounded_decoding
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 _PROVISIONAL = " (provisional)"
 NO_TARGET = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
 
+DROPPED: Final = b"dropped"
+"""In place of a whole measurement that is older than those which the history keeps."""
+
 _TEXTS = ("session", "test", "name", "machine", "topology", "commit")
 _OF_A_THROUGHPUT = ("unit", "examples_per_sec", "low", "high")
 
@@ -49,6 +54,8 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
         "workers": m.workers,
         "seconds": m.seconds,
         "baseline": result.baseline,
+        "gpu": storable(m.gpu),
+        "run_values": run_values(_serving_runs(m)),
         "whole": _packed(m),
     }
     if result.baseline is not None and m.verdict and m.verdict.baseline:
@@ -58,6 +65,17 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
             "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
         }
     return row
+
+
+def run_values(runs: Sequence[RunValue]) -> str:
+    """Return the column of runs that a provisional baseline may rest on."""
+    return json.dumps([(value.log_rate, value.error, value.windows) for value in runs])
+
+
+def _serving_runs(m: Measurement) -> Sequence[RunValue]:
+    """Return the runs that a provisional baseline may rest on: undisturbed ones of a decided measurement."""
+    serves = m.is_decided and not m.is_refused and "injected_slowdown" not in m.environment
+    return EarlierMeasurement.of(m).runs if serves and len(m.runs) == len(m.throughput.runs) else ()
 
 
 def figure_rows(m: Measurement) -> list[dict[str, Any]]:
@@ -91,6 +109,7 @@ def figures_in(whole: Any, row: str) -> list[Figure]:
         raise TfperfError(f"{row} is damaged: {error!r}") from None
 
 
+@cache
 def outcome_of(text: object) -> tuple[Outcome | None, bool]:
     """Return the outcome in a column, None for "", and whether it is provisional.
 
@@ -189,7 +208,38 @@ def session_changes(session: object, changes: object, outcome: str) -> SessionCh
         raise TfperfError(f"changes and outcome can't be read: {error}") from None
 
 
-def earlier(whole: Any, row: str) -> EarlierMeasurement | None:
+def earlier_of_columns(row: Any) -> EarlierMeasurement | None:
+    """Make the value from a row's columns, without an environment; None where no baseline may rest on it.
+
+    Raises:
+        TfperfError: a column is damaged.
+    """
+    try:
+        values = bounded_decoding.from_json(row.run_values)
+        runs = tuple(RunValue(float(rate), float(error), int(count)) for rate, error, count in values)
+        if not all(math.isfinite(run.log_rate) for run in runs):
+            raise ValueError("a rate is not finite")
+        date, columns = row.time[:10], {name: row._mapping[name] for name in ("session", "unit", "gpu", "commit")}
+        return EarlierMeasurement(**columns, date=date, runs=runs, environment={}) if runs else None
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise TfperfError(f"run_values can't be read: {error}") from None
+
+
+def with_details(one: EarlierMeasurement | None, whole: Any, row: str) -> EarlierMeasurement | None:
+    """Add the environment of a measurement from its whole; without `one`, make it all from the whole.
+
+    Raises:
+        TfperfError: a field is missing; names the row.
+    """
+    if one is None:
+        return _earlier(whole, row)
+    try:
+        return replace(one, environment=dict(whole["environment"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise TfperfError(f"{row} is damaged: {error!r}") from None
+
+
+def _earlier(whole: Any, row: str) -> EarlierMeasurement | None:
     """Return the few fields that a provisional baseline needs: whole measurements take seconds in a large history.
 
     None where no baseline may rest on the measurement: it is undecided, refused as a baseline or not recorded to its
@@ -260,6 +310,11 @@ class UnreadRows:
 
     def __init__(self) -> None:
         self._why: dict[str, str] = {}
+        self._dropped: set[str] = set()
+
+    def add_dropped(self, row: str) -> None:
+        """Note a row without its whole measurement, which is too old to be kept."""
+        self._dropped.add(row)
 
     def add(self, row: str, why: str, test: Callable[[], str] = lambda: "") -> None:
         """Note a row, "measurement 1a2b", and why it was left out; a row that is named has its test, too."""
@@ -269,6 +324,20 @@ class UnreadRows:
 
     def __str__(self) -> str:
         """A sentence that names their number, the first rows and the reasons; "" without any."""
+        return ". ".join(filter(None, (self._damaged, self._without_details)))
+
+    @property
+    def _without_details(self) -> str:
+        if not self._dropped:
+            return ""
+        rows = "1 measurement is" if len(self._dropped) == 1 else f"{len(self._dropped)} measurements are"
+        return (
+            f"{rows} left out, whose details were dropped for their age (tfperf_details_days): `tfperf history --csv` "
+            "has the figures"
+        )
+
+    @property
+    def _damaged(self) -> str:
         if not self._why:
             return ""
         named = list(self._why.values())[:_MOST_NAMED]

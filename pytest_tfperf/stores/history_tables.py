@@ -44,10 +44,17 @@ def _identity() -> tuple[Column[str], Column[int], Column[str]]:
     return Column("id", _TEXT, primary_key=True), Column("made", BigInteger, nullable=False), _text("time")
 
 
-HISTORY: Final = Table("tfperf_history", TABLES, Column("version", Integer, nullable=False), _text("id"))
-"""One row: the version of the tables, and the history's id."""
+HISTORY: Final = Table(
+    "tfperf_history",
+    TABLES,
+    Column("version", Integer, nullable=False),
+    _text("id"),
+    Column("details_from", BigInteger),  # `made` of the last row whose age was checked; null: none was
+)
+"""One row: the version of the tables, the history's id, and how far old measurements lost their details."""
 
-# `whole` is the whole measurement as zlib-compressed JSON; queries need the other columns.
+# `whole` is the whole measurement as zlib-compressed JSON, b"" where it was dropped for its age; queries need the other
+# columns.
 MEASUREMENTS: Final = Table(
     "tfperf_measurements",
     TABLES,
@@ -75,6 +82,10 @@ MEASUREMENTS: Final = Table(
     _text("commit"),
     Column("is_slowed_on_purpose", Boolean, nullable=False),
     Column("is_interleaved", Boolean, nullable=False),  # beside another side: no later session is judged by it
+    # For provisional baselines; null: the row has no such columns, or an earlier pytest-tfperf wrote it. Then `whole`
+    # has the facts.
+    Column("gpu", _TEXT),
+    Column("run_values", _TEXT),  # JSON: [log rate, error, windows] of each run that a baseline may rest on
     Column("whole", LargeBinary, nullable=False),
 )
 
@@ -119,20 +130,28 @@ PUSHED: Final = Table(
 )
 """The rows of a local history that each server has."""
 
-# A year of nightly sessions has 70,000 measurements, and each session asks for earlier ones.
+LOCAL_ONLY: Final = ("gpu", "run_values")
+"""Columns that only verdicts read, and verdicts ask the local history: servers need not have them."""
+
+# Two years of five machines have 730,000 measurements. What concerns one test, session, machine or commit is found by
+# an index, in the order of making. `test` is in them to be counted.
 Index("tfperf_measurements_made", MEASUREMENTS.c.made)
 Index("tfperf_session_verdicts_made", VERDICTS.c.made)
 Index("tfperf_figures_made", FIGURES.c.made)
 Index("tfperf_figures_of", FIGURES.c.measurement)
-for _index in (
-    Index("tfperf_by_session", MEASUREMENTS.c.session, MEASUREMENTS.c.test),
-    Index(
-        "tfperf_by_baseline",
-        *(MEASUREMENTS.c[name] for name in ("machine", "workload", "topology", "baseline", "session", "made")),
-    ),
-    Index("tfperf_by_test", MEASUREMENTS.c.test, MEASUREMENTS.c.made),
+for _name, _columns in (
+    ("tfperf_of_test", ("test", "is_interleaved", "made")),
+    ("tfperf_of_session", ("session", "made", "test")),
+    ("tfperf_of_machine", ("machine", "made", "session")),
+    ("tfperf_of_commit", ("commit", "made")),
+    ("tfperf_of_key", ("machine", "workload", "topology", "is_interleaved", "made", "test")),
 ):
-    _index.ddl_if(dialect="sqlite")
+    Index(_name, *(MEASUREMENTS.c[name] for name in _columns)).ddl_if(dialect="sqlite")
+Index("tfperf_of_figure", *(FIGURES.c[name] for name in ("test", "figure", "made"))).ddl_if(dialect="sqlite")
+Index("tfperf_verdicts_of", VERDICTS.c.session).ddl_if(dialect="sqlite")
+FORMER_INDEXES: Final = ("tfperf_by_session", "tfperf_by_baseline", "tfperf_by_test")
+"""Of files of earlier versions, in which other indexes take their place."""
+
 # PostgreSQL refuses a row whose indexed text has more than 2,700 bytes, except in a hash index. This is DDL, because an
 # `Index` with an option of PostgreSQL's imports all of its drivers, which few sessions need.
 for _name in ("session", "test", "machine"):

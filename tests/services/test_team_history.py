@@ -108,7 +108,7 @@ def test_a_server_has_what_was_sent_in_the_order_in_which_it_was_made(local: His
     for name in "cab":
         local.append(judged(name))
     assert send(local, url) == 3
-    assert history_at(url).results() == local.results()
+    assert list(history_at(url).results()) == list(local.results())
 
 
 def test_measurements_with_and_without_another_side_arrive_whole(local: History, url: str) -> None:
@@ -146,8 +146,8 @@ def test_figures_arrive_as_rows(local: History, url: str, server: Server, only_n
 def test_figures_are_read_from_a_server_as_from_a_file(local: History, url: str, server: Server) -> None:
     local.append(judged(figures=FIGURES))
     send(local, url)
-    found = history_at(url).figure_results()
-    assert (len(found), found) == (2, local.figure_results())
+    found = list(history_at(url).figure_results())
+    assert (len(found), found) == (2, list(local.figure_results()))
 
 
 @pytest.mark.parametrize("only_new", [False, True])

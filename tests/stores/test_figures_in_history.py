@@ -102,7 +102,7 @@ def test_a_result_of_a_figure_has_its_value_outcome_and_baseline(path: Path) -> 
 
 def test_a_figure_that_was_not_measured_has_no_result(path: Path) -> None:
     History(path).append(judged(replace(MEMORY, value=None, outcome=Outcome.INVALID)))
-    assert History(path).figure_results() == []
+    assert list(History(path).figure_results()) == []
 
 
 def test_a_data_frame_has_figures_behind_the_throughputs(path: Path) -> None:

@@ -197,14 +197,14 @@ def test_a_test_takes_as_long_as_one_of_its_workers_took_last(history: History) 
         )
     )
     history.append(interleaved(test="b", seconds=30.0))
-    assert history.seconds_of(["a", "b", "never seen"]) == {"a": 10.0, "b": 30.0}
-    assert history.seconds_of([]) == {}
+    assert history.run_seconds(["a", "b", "never seen"]) == {"a": (10.0, 999.0)}
+    assert history.seconds_of_interleaved(["a", "b", "never seen"]) == {"b": 30.0}
 
 
 def test_a_test_takes_as_long_as_all_of_its_calls_together(history: History) -> None:
     for seconds in (3.0, 4.0):
         history.append(judged(test="a", seconds=seconds))
-    assert history.seconds_of(["a"]) == {"a": 7.0}
+    assert history.run_seconds(["a"]) == {"a": (7.0,)}
 
 
 def test_confirmations_of_real_slowdowns_are_counted_on_these_machines(history: History) -> None:
@@ -279,7 +279,7 @@ def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> 
 
 
 def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) -> None:
-    assert (history.seconds_of(["a"]), history.confirmation_runs(["box"])) == ({}, (0, 0))
+    assert (history.run_seconds(["a"]), history.confirmation_runs(["box"])) == ({}, (0, 0))
     assert (past(history), repeatable(history)) == ([], [])
     for ask in (history.frame, lambda: list(history.measurements())):
         with pytest.raises(TfperfError, match="no history yet; run pytest first"):

@@ -65,13 +65,13 @@ def test_reading_a_damaged_file_is_an_error_that_names_it(history: History, path
     fill(history)
     damage(path)
     with pytest.raises(TfperfError, match=r"history\.sqlite: the history can't be used: .*malformed"):
-        history.results()
+        list(history.results())
 
 
 def test_a_whole_file_is_never_moved_aside(history: History, path: Path) -> None:
     fill(history)
     assert history.database.move_aside() is None
-    assert len(history.results()) == 20
+    assert len(list(history.results())) == 20
 
 
 def test_a_locked_file_is_an_error_that_says_so(history: History, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

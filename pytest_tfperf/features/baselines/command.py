@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, folder, history_place, open_history
 from pytest_tfperf.console.output import show, show_json, warn, width
@@ -16,6 +18,9 @@ from pytest_tfperf.features.baselines.merging import finish_merge, merged_lines
 from pytest_tfperf.reports.table import Columns, paragraphs, table
 from pytest_tfperf.revisions.lock import unrepeatable
 from pytest_tfperf.stores.baselines import BaselineStore
+
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.history_queries import Filters
 
 
 def add_to(commands: Commands) -> None:
@@ -110,18 +115,16 @@ def _stale(arguments: argparse.Namespace) -> int:
 
 def _measured_lately(arguments: argparse.Namespace, machines: Iterable[str]) -> dict[str, set[Key]]:
     """Return the keys that the latest sessions of each machine measured; none without a history."""
+    keys: dict[str, set[Key]] = {machine: set() for machine in sorted(machines)}
     try:
         history = open_history(arguments)
-        results = [*history.results(), *history.figure_results()]
+        for machine, of_machine in keys.items():
+            newest = history.newest_sessions(machine, alone_only=True)
+            for session, _ in list(islice(newest, arguments.sessions)):
+                part: Filters = {"machine": machine, "session": session}
+                of_machine |= {result.key for result in [*history.results(**part), *history.figure_results(**part)]}
     except TfperfError as error:
         warn(str(error))
-        results = []
-    keys = {}
-    for machine in sorted(machines):
-        here = [result for result in results if result.machine == machine]
-        newest_first = dict.fromkeys(result.session for result in reversed(here) if result.figure is None)
-        sessions = list(newest_first)[: arguments.sessions]
-        keys[machine] = {result.key for result in here if result.session in sessions}
     return keys
 
 

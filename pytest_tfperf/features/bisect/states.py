@@ -20,6 +20,7 @@ from pytest_tfperf.revisions.virtual_environment import environment_of
 from pytest_tfperf.revisions.worktrees import Worktrees
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+from pytest_tfperf.stores.history_queries import Filters
 
 _ASKED_BY: Final = "tfperf bisect"
 
@@ -52,13 +53,15 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
     if arguments.good:
         return arguments.good, arguments.bad or "HEAD"
     path = arguments.dir / "history.sqlite"
-    kept = History(path).results() if path.exists() else []
-    results = [result for result in kept if not result.is_slowed_on_purpose]
-    own = [change for change in changes_of(results) if change.test == arguments.test and change.size < 0]
+    history, part = History(path), Filters(test=arguments.test)
+    machines = history.values_of("machine", **part) if path.exists() else []
+    changes = (change for machine in machines for change in changes_of(history.results(machine=machine)))
+    own = [change for change in changes if change.test == arguments.test and change.size < 0]
     slowdowns = [change for change in own if change.commit_before and change.commit_after]
     if slowdowns and not arguments.bad:
         return slowdowns[-1].commit_before.removesuffix(DIRTY), slowdowns[-1].commit_after.removesuffix(DIRTY)
-    last = next((result for result in reversed(results) if result.test == arguments.test), None)
+    results = [result for result in history.results(**part) if not result.is_slowed_on_purpose] if machines else []
+    last = results[-1] if results else None
     if last is not None:
         row = BaselineStore(arguments.baselines).load(last.machine).get(Key(last.workload, last.topology))
         if row is not None and row.commit:

@@ -40,9 +40,10 @@ def select(context: SessionContext, seconds: Mapping[str, float], failed: Collec
     now, remarks = datetime.now(UTC), []
     past: list[PastResult] = []
     try:
-        past += history.results()
-        past += history.figure_results()
-        past += history.results(is_interleaved=True)
+        for session in history.last_sessions(seconds):
+            past += history.results(session=session)
+            past += history.figure_results(session=session)
+            past += history.results(session=session, is_interleaved=True)
     except TfperfError as error:
         remarks.append(f"{BUDGET.spelled} chose without a part of the history: {error}")
     known = candidates(

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import (
     Commands,
@@ -24,6 +26,9 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import change as signed
 from pytest_tfperf.reports.session_verdicts import ALL_TESTS, commits_of, date_of
 from pytest_tfperf.reports.table import Columns, table
+
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.history_queries import Filters
 
 
 def add_to_history(actions: Commands) -> None:
@@ -62,13 +67,19 @@ def _run(arguments: argparse.Namespace) -> int:
         raise TfperfError(
             "changes are found in whole histories: give --machine, --test or --since, and no other filter"
         )
-    # Even for a single test all tests of its machine are read: together they show changes of the machine itself.
     history = open_history(arguments)
-    if error := nothing_left(history, {"machine": arguments.machine, "test": arguments.test}):
+    part: Filters = {"machine": arguments.machine, "test": arguments.test}
+    if error := nothing_left(history, part):
         raise error
-    machine = arguments.machine
-    results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
-    changes = [change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since)]
+    history.database.require()
+    changes: list[LastingChange] = []
+    # Other machines' results say nothing of one machine, or of the machines that measured one test.
+    for machine in history.values_of("machine", **part) if any(part.values()) else [None]:
+        # Even for a single test all tests of its machine are read: together they show changes of the machine itself.
+        of_test: Filters = {"machine": machine, "test": arguments.test}
+        results = chain(history.results(machine=machine), history.figure_results(**of_test))
+        changes += (change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since))
+    changes.sort(key=lambda change: parsed(change.time))
     if arguments.json:
         show_json([asdict(change) for change in changes])
     else:

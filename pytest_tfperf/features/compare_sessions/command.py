@@ -129,13 +129,14 @@ def _figures(side: str, arguments: argparse.Namespace) -> tuple[str, list[Figure
 def _of_session_or_revision(side: str, arguments: argparse.Namespace) -> tuple[str, list[FigureValue]]:
     history = open_history(arguments)
     try:
-        results, why = history.results(machine=arguments.machine), list[str]()
+        if side in LATEST:
+            side = session_id(history, side, arguments.machine, alone_only=True) or side
+        is_session, why = history.has(session=side, machine=arguments.machine, is_interleaved=False), list[str]()
     except TfperfError as error:
-        results, why = [], [str(error)]
-    sessions = {result.session for result in results}
-    if side in LATEST:
-        side = session_id(history, side, arguments.machine, alone_only=True) or side
-    if side in sessions:
+        if side in LATEST:
+            raise
+        is_session, why = False, [str(error)]
+    if is_session:
         return f"session {side}", values_of_measurements(history.measurements(session=side, is_interleaved=False))
     try:
         return f"revision {side}", values_of_rows(rows_of_revision(side, arguments.baselines).values())

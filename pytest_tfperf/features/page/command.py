@@ -21,7 +21,7 @@ from pytest_tfperf.console.arguments import (
 from pytest_tfperf.console.output import show, show_file
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.past import key_of
@@ -87,14 +87,17 @@ def _run(arguments: argparse.Namespace) -> int:
     selected, interleaved = _selected(history, arguments)
     measurements = _whole(history, selected)
     if not measurements and not interleaved:
-        raise TfperfError("none of the measurements to report can be read")
+        raise TfperfError(
+            "none of the measurements to report can be read, damaged, or older than those that the history keeps whole",
+            next_step="`tfperf history --csv` has their figures",
+        )
     source = ReportSource(
         measurements=measurements,
         interleaved=interleaved,
         verdicts=_verdicts(history, selected, interleaved),
         scope=f"since {arguments.since:%Y-%m-%d %H:%M %Z}" if arguments.since else "",
     )
-    source = report_source(source, history.results(), history, BaselineStore(arguments.baselines))
+    source = report_source(source, history, BaselineStore(arguments.baselines))
     facts = report_facts(source)
     content = page(facts) if is_page else json.dumps(facts, indent=1).encode()
     if path is None:
@@ -113,17 +116,19 @@ def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[Pas
     """
     session = session_id(history, arguments.session)
     if session is None and arguments.since is None:
-        session = next((id for id, _ in reversed(history.sessions(arguments.machine))), None)
+        session = next((id for id, _ in history.newest_sessions(arguments.machine)), None)
     part: Filters = {"session": session, "machine": arguments.machine, "since": arguments.since}
     beside: Filters = {**part, "is_interleaved": True}
-    results, interleaved = history.results(**part), list(history.measurements(**beside))
+    if arguments.since:
+        results = [result for result in history.latest() if moment(result.time) >= arguments.since]
+        compared = history.measurements(**beside)
+        interleaved = list({(m.machine, m.test, m.topology, *sides(m)): m for m in compared}.values())
+    else:
+        results, interleaved = list(history.results(**part)), list(history.measurements(**beside))
     if not results and not interleaved:
         raise nothing_left(history, part) or TfperfError(
             f"{arguments.history}: nothing was measured here yet; run pytest first, or give --history"
         )
-    if arguments.since:
-        results = list({key_of(result): result for result in results}.values())
-        interleaved = list({(m.machine, m.test, m.topology, *sides(m)): m for m in interleaved}.values())
     return results, interleaved
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from datetime import timedelta
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.baseline import Baseline
@@ -18,7 +19,15 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import document_facts, rounded, scaling_facts
 from pytest_tfperf.features.page.one_test import facts_of_test, figure_facts
-from pytest_tfperf.features.page.past import Past, change_facts, key_of, machine_changes, previous_facts, worst_of_each
+from pytest_tfperf.features.page.past import (
+    Past,
+    SeriesKey,
+    change_facts,
+    key_of,
+    machine_changes,
+    previous_facts,
+    worst_of_each,
+)
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.lines import printable
 from pytest_tfperf.reports.figures import figure_rows
@@ -31,6 +40,7 @@ from pytest_tfperf.reports.table import shown_names
 if TYPE_CHECKING:
     from pytest_tfperf.stores.baselines import BaselineStore
     from pytest_tfperf.stores.history import History
+    from pytest_tfperf.stores.history_queries import Filters
 
 
 SCHEMA: Final = 1
@@ -210,40 +220,81 @@ def _comparison(m: Measurement) -> dict[str, Any]:
     }
 
 
-def report_source(
-    source: ReportSource, past: Sequence[PastResult], history: History, baselines: BaselineStore
-) -> ReportSource:
-    """Complete `source` from the files. Of earlier sessions only `past` and one measurement a machine are read.
+_MOST_POINTS: Final = 366
+"""Sessions that a test's series shows: a year of nights."""
 
-    Args:
-        past: the history's results in its own order; results after the last reported session are left out.
+_MOST_POINTS_IN_ALL: Final = 100_000
+_LEAST_POINTS: Final = 30
+
+
+def report_source(source: ReportSource, history: History, baselines: BaselineStore) -> ReportSource:
+    """Complete `source` from the files; without a history that can be read, from the baselines alone.
+
+    The history is read once, result by result. The latest of the reported tests are kept, fewer of each where there are
+    many tests, and those of the session before. Results after the last reported measurement are left out.
     """
-    sessions = {m.session for m in source.measurements}
-    figures = _until(sessions, history.figure_results()) if past else []
-    past = _until(sessions, past)
-    previous = _previous(source.measurements, past, history)
+    past: list[PastResult] = []
+    changes: list[LastingChange] = []
+    previous: list[Measurement] = []
+    with suppress(TfperfError):  # a smoke run has none, and a broken history was reported before
+        kept = _Kept(source.measurements)
+        changes = changes_of(kept.noting(_until_last(source.measurements, history)))
+        before = Past.of(kept.results, source.measurements).before(source.measurements)
+        previous = list(_previous(before, history))
+        past = [*kept.results, *_others(before, kept.keys, history)]
     return replace(
         source,
-        past=[*past, *figures],
-        changes=changes_of([*past, *figures]),
+        past=past,
+        changes=changes,
         previous=previous,
         published=baselines.published(),
         unread=str(history.unread),
     )
 
 
-def _until(sessions: Collection[str], past: Sequence[PastResult]) -> Sequence[PastResult]:
-    """Return the results up to the last of these sessions; all if the history has none of them."""
-    last = max((index for index, result in enumerate(past) if result.session in sessions), default=len(past))
-    return past[: last + 1]
+class _Kept:
+    """The results of the reported tests' series, the latest of each."""
+
+    def __init__(self, now: Sequence[Measurement]) -> None:
+        self.keys = {key_of(m) for m in now}
+        most = min(_MOST_POINTS, max(_MOST_POINTS_IN_ALL // max(len(self.keys), 1), _LEAST_POINTS))
+        self._series: dict[SeriesKey, deque[PastResult]] = defaultdict(lambda: deque(maxlen=most))
+
+    def noting(self, results: Iterable[PastResult]) -> Iterator[PastResult]:
+        """Yield the results, and keep those of the reported tests."""
+        for result in results:
+            key = key_of(result)
+            if key._replace(figure="") in self.keys:
+                self._series[key].append(result)
+            yield result
+
+    @property
+    def results(self) -> list[PastResult]:
+        """The results that are kept."""
+        return [result for series in self._series.values() for result in series]
 
 
-def _previous(now: Sequence[Measurement], past: Sequence[PastResult], history: History) -> list[Measurement]:
-    """Return a measurement of each machine's session before; it stands for the session's environment."""
-    previous: list[Measurement] = []
-    for machine, last in sorted(Past.of(past, now).before(now).items()):
+def _until_last(now: Sequence[Measurement], history: History) -> Iterator[PastResult]:
+    """Yield all results of the reported machines up to the last reported measurement."""
+    until = max((moment(m.time) for m in now), default=moment("")) + timedelta(seconds=1)
+    for machine in sorted({m.machine for m in now}):
+        yield from history.results(machine=machine, until=until)
+        yield from history.figure_results(machine=machine, until=until)
+
+
+def _previous(before: Mapping[str, PastResult], history: History) -> Iterator[Measurement]:
+    """Yield a measurement of each machine's session before; it stands for the session's environment."""
+    for machine, last in sorted(before.items()):
         with suppress(TfperfError):  # a report without the differences in software is still worth having
-            previous += islice(
+            yield from islice(
                 history.measurements(session=last.session, test=last.test, machine=machine, is_interleaved=False), 1
             )
-    return previous
+
+
+def _others(before: Mapping[str, PastResult], keys: Collection[SeriesKey], history: History) -> Iterator[PastResult]:
+    """Yield the results of each machine's session before that are of tests which the report lacks."""
+    for machine, last in before.items():
+        part: Filters = {"session": last.session, "machine": machine}
+        for result in chain(history.results(**part), history.figure_results(**part)):
+            if key_of(result)._replace(figure="") not in keys:
+                yield result

@@ -150,12 +150,16 @@ def spell(series: Sequence[PastResult], baseline: float) -> Sequence[PastResult]
 
 
 def change_facts(changes: Sequence[LastingChange], series: Sequence[PastResult]) -> list[dict[str, Any]]:
-    """Return the changes of one series, oldest first, with the level before and after each."""
-    last = series[-1]
+    """Return the changes of one series, oldest first, with the level before and after each.
+
+    Changes before the first session that the series shows are left out.
+    """
+    first, last = series[0], series[-1]
     return [
         _facts(change) | _levels(change, series)
         for change in changes
         if (change.machine, change.test, change.key) == (last.machine, last.test, last.key)
+        and moment(change.time) >= moment(first.time)
     ]
 
 

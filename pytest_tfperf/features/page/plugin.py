@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import Feature
 from pytest_tfperf.stores import files
 
@@ -54,10 +52,7 @@ def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
         left_out=sorted(record.left_out),
         rerun=settings.rerun,
     )
-    past = []
-    with suppress(TfperfError):  # a smoke run has none, and a broken history was reported before
-        past = history.results()
-    source = report_source(source, past, history, context.baselines)
+    source = report_source(source, history, context.baselines)
     try:
         files.replace(path, page(report_facts(source)))
     except OSError as error:

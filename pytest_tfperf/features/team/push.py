@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
+from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, LOCAL_ONLY, MEASUREMENTS, PUSHED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,11 +95,13 @@ def _portions(rows: Sequence[_RowStub]) -> Iterator[list[str]]:
 
 def _send(table: Table, local: Database, remote: Connection, ids: Sequence[str]) -> int:
     with local.reading() as connection:
-        rows = connection.execute(select(table).where(table.c.id.in_(ids)).order_by(table.c.made)).mappings().all()
+        # Servers that an earlier version set up lack the columns that only verdicts read.
+        columns = [column for column in table.columns if column.name not in LOCAL_ONLY]
+        rows = connection.execute(select(*columns).where(table.c.id.in_(ids)).order_by(table.c.made)).mappings().all()
     adding = postgresql.insert(table)
     # Another machine may send the same measurement, or an older version of it, at this moment.
     newer = adding.excluded.made > table.c.made
-    others = {column.name: column for column in adding.excluded if column.name != "id"}
+    others = {column.name: adding.excluded[column.name] for column in columns if column.name != "id"}
     remote.execute(
         adding.on_conflict_do_update(index_elements=[table.c.id], set_=others, where=newer), [dict(row) for row in rows]
     )

@@ -1,0 +1,62 @@
+"""Dropping what is too old at the end of a session."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.features import Feature
+
+if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.core.session_verdicts import SessionRecord
+
+_ALL: Final = "all"
+
+
+def _days(text: str) -> float:
+    if text == _ALL:
+        return math.inf
+    with suppress(ValueError):
+        if (days := int(text)) >= 1:
+            return days
+    raise ValueError(f"must be a whole number of days, 1 or more, or {_ALL}")
+
+
+DETAILS_DAYS: Final[Setting[float]] = Setting(
+    name="details_days",
+    default=90,
+    parse=_days,
+    help=f"days that the history keeps whole measurements, whose figures stay for ever; {_ALL} keeps all of them",
+    is_option=False,
+)
+
+MOST_IN_A_SESSION: Final = 10_000
+"""Measurements whose details a session drops, in a second or two, so that the first of a large history is not slow."""
+
+
+def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
+    """Drop the details of some measurements that are old enough."""
+    days = context.settings.of(DETAILS_DAYS)
+    if not record.keeps_history or not record.results or math.isinf(days):
+        return []
+    from pytest_tfperf.reports.numbers import counted
+    from pytest_tfperf.stores.old_details import drop_details
+
+    database = context.history.database
+    dropped = drop_details(database, datetime.now(UTC) - timedelta(days=days), most=MOST_IN_A_SESSION)
+    if not dropped.measurements:
+        return []
+    rest = (
+        f"; {dropped.left:,} are left to the next sessions, or to tfperf history prune-details" if dropped.left else ""
+    )
+    return [
+        f"history: dropped the details of {counted(dropped.measurements, 'measurement')} older than {days} days, whose "
+        f"figures stay (tfperf_details_days){rest}"
+    ]
+
+
+FEATURE: Final = Feature(settings=(DETAILS_DAYS,), always=True, session_ended=session_ended)

@@ -1,0 +1,153 @@
+"""A history of years: what concerns one test is found by an index, and no reader holds the file for long."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.stores import history as stored
+from pytest_tfperf.stores import history_database
+from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import KEY, TEST, baseline, interleaved, measurement, throughput, verdict
+
+DAYS = 30
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A month of one test, and of a comparison."""
+    history = History(tmp_path_factory.mktemp("large") / "history.sqlite")
+    for day in range(1, DAYS + 1):
+        of_day = {"session": f"s{day:02}", "time": f"2026-03-{day:02}T03:00:00+00:00", "commit": f"{day:02}abc"}
+        history.append(measurement(throughput(1000.0 + day), verdict=verdict(baseline=ROW), seconds=day, **of_day))
+        history.append(interleaved(**{**of_day, "session": f"c{day:02}"}))
+    path = history.database.path
+    assert path is not None
+    return path
+
+
+ROW = baseline(date="2026-03-01")
+
+
+@pytest.fixture
+def history(path: Path) -> History:
+    return History(path)
+
+
+def past(history: History, most: int = 40) -> list[str]:
+    found = history.past_sessions_of_machine([ROW], before="today", least_tests=1, most=most)
+    return [one.session for one in found.get(KEY, ())]
+
+
+def _begun(answers: Iterator[Any]) -> Iterator[Any]:
+    next(answers)
+    return answers
+
+
+ASKED: dict[str, Callable[[History], Any]] = {
+    "seconds": lambda history: history.run_seconds([TEST]),
+    "seconds beside another side": lambda history: history.seconds_of_interleaved([TEST]),
+    "last sessions": lambda history: history.last_sessions([TEST]),
+    "confirmations": lambda history: history.confirmation_runs(["box"]),
+    "past sessions": past,
+    "earlier measurements": lambda history: history.earlier_measurements("box", before="today", most=3),
+    "profile": lambda history: history.profile_of(ROW),
+    "a test": lambda history: _begun(history.results(test=TEST)),
+    "a session": lambda history: list(history.measurements(session="s03")),
+    "a commit": lambda history: history.has(commit="nothing"),
+    "a machine": lambda history: history.has(machine="nothing"),
+    "the last session": lambda history: _begun(history.newest_sessions("box")),
+    "the last result of a test": lambda history: history.latest(test=TEST),
+    "a session's verdicts": lambda history: history.verdicts(session="s03", machine="box"),
+}
+
+
+@pytest.fixture
+def plans(path: Path) -> Iterator[list[str]]:
+    """How SQLite ran each statement."""
+    found: list[str] = []
+
+    def explain(_: Any, __: Any, statement: str, parameters: Any, *more: Any) -> None:
+        if statement.lower().startswith("select") and "tfperf_" in statement:
+            with closing(sqlite3.connect(path)) as database:
+                rows = database.execute(f"explain query plan {statement}", parameters).fetchall()
+            found.extend(row[-1] for row in rows)
+
+    event.listen(Engine, "before_cursor_execute", explain)
+    yield found
+    event.remove(Engine, "before_cursor_execute", explain)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_no_table_is_read_from_end_to_end(asked: str, history: History, plans: list[str]) -> None:
+    ASKED[asked](history)
+    assert any("USING" in plan for plan in plans)
+    assert [plan for plan in plans if plan.startswith(("SCAN tfperf_m", "SCAN tfperf_f"))] == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        ({"session": "s03", "machine": "box"}, "tfperf_of_session"),
+        ({"commit": "03", "machine": "box"}, "tfperf_of_commit"),
+        ({"test": TEST, "machine": "box"}, "tfperf_of_test"),
+        ({"machine": "box"}, "tfperf_of_machine"),
+        ({"since": datetime(2026, 3, 5, tzinfo=UTC)}, "tfperf_measurements_made"),
+    ],
+)
+def test_the_filter_that_leaves_least_is_the_one_that_is_looked_up(
+    wanted: Any, index: str, history: History, plans: list[str]
+) -> None:
+    assert next(history.results(**wanted)).test == TEST
+    assert any(index in plan for plan in plans)
+    del plans[:]
+    assert list(history.figure_results(**wanted)) == []
+    assert not any(plan.startswith("SEARCH tfperf_measurements USING INDEX tfperf_of_machine") for plan in plans)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_session_can_write_while_the_answer_is_used(
+    asked: str, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_database, "_LOCK_SECONDS", 0)
+    monkeypatch.setattr(stored, "_ROWS_AT_ONCE", 5)
+    answer = ASKED[asked](history)
+    history.prepare()  # raises where anything still holds the file
+    del answer
+
+
+def test_results_are_the_same_in_portions_of_any_size(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = list(history.results()), list(history.newest_sessions())
+    for size in (1, 7, DAYS):
+        monkeypatch.setattr(stored, "_ROWS_AT_ONCE", size)
+        monkeypatch.setattr(stored, "_SESSIONS_AT_ONCE", size)
+        assert (list(history.results()), list(history.newest_sessions())) == whole
+
+
+def test_sessions_come_newest_first(history: History) -> None:
+    sessions = [session for session, _ in history.newest_sessions(alone_only=True)]
+    assert sessions == [f"s{day:02}" for day in range(DAYS, 0, -1)]
+
+
+def test_the_first_and_the_last_sessions_of_a_row_are_learnt_from(history: History) -> None:
+    assert past(history, most=6) == ["s01", "s02", "s03", "s28", "s29", "s30"]
+    assert past(history) == [f"s{day:02}" for day in range(1, DAYS + 1)]
+
+
+def test_a_test_takes_as_long_as_in_its_last_sessions(history: History) -> None:
+    assert history.run_seconds([TEST]) == {TEST: tuple(map(float, range(DAYS, DAYS - 10, -1)))}
+
+
+def test_the_last_result_of_each_series_is_found(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for session, test in (("s1", "a"), ("s1", "b"), ("s2", "b")):
+        history.append(measurement(session=session, test=test, verdict=verdict(Outcome.PASS)))
+    assert [(one.session, one.test) for one in history.latest()] == [("s1", "a"), ("s2", "b")]
