@@ -170,11 +170,20 @@ def refusal(project: ReferenceProject, *requirements: str, **of: str) -> str:
     return str(refused.value)
 
 
-def test_packages_that_can_not_be_installed_show_the_last_lines(project: ReferenceProject) -> None:
-    said = refusal(project, "six==1.16.0", "fail==[Errno 28] No space left on device")
-    assert "  | ERROR: [Errno 28] No space left on device\n" in said
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        ("No matching distribution found", "--tfperf-reference=PYTHON"),
+        ("[Errno 28] No space left on device", "Free space on that disk"),
+    ],
+)
+def test_packages_that_can_not_be_installed_show_the_last_lines(
+    error: str, step: str, project: ReferenceProject
+) -> None:
+    said = refusal(project, "six==1.16.0", f"fail=={error}")
+    assert f"  | ERROR: {error}\n" in said
     assert said.count("Looking in indexes") < 30
-    assert "--tfperf-reference=PYTHON" in said.splitlines()[-1]
+    assert step in said.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
