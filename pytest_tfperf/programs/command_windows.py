@@ -132,7 +132,7 @@ class CommandWindows:
         try:
             return first | self._figures.values(required=required)
         except Unreadable as error:
-            raise self._program.failure(error.fact, error.next_step) from error
+            raise self._program.failure(error.fact, error.next_step, *error.lines) from error
 
     def _run(self, warmup: Sequence[Window], windows: Sequence[Window]) -> Run:
         return Run(
@@ -301,7 +301,7 @@ class CommandWindows:
         try:
             yield
         except Unreadable as error:
-            raise self._program.failure(error.fact, error.next_step) from error
+            raise self._program.failure(error.fact, error.next_step, *error.lines) from error
 
     def _silent(self, *, printed: bool, read: bool) -> MeasurementError:
         """The error for a program that hangs, which may have printed meanwhile, and even have been read."""

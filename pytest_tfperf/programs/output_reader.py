@@ -268,10 +268,10 @@ class Reader:
         self.unread_count += 1
         self._show(line, why)
         if self._read and self.unread_count >= _LEAST_UNREAD and self.unread_count > _MOST_UNREAD_SHARE * self._read:
-            lines = "".join(f"\n  | {text}" for text, _ in self.unread)
             raise Unreadable(
-                f"{self.unread_count} lines with a rate can't be read, beside {self._read} that can: {why}{lines}",
+                f"{self.unread_count} lines with a rate can't be read, beside {self._read} that can: {why}",
                 "give reads=Reads(pattern=...) or parse= that reads all of them",
+                [text for text, _ in self.unread],
             )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+
+from pytest_tfperf.lines import Line, LineKind
 
 SEPARATORS = ",'_\u2019\u00a0\u2009\u202f"
 """Separators of thousands. A plain space is one, too, but it also stands between two numbers."""
@@ -152,12 +155,14 @@ class Unreadable(Exception):
     Args:
         fact: what is wrong with it.
         next_step: for the user.
+        lines: the lines of the output that show it.
     """
 
-    def __init__(self, fact: str, next_step: str) -> None:
+    def __init__(self, fact: str, next_step: str, lines: Iterable[str] = ()) -> None:
         super().__init__(fact)
         self.fact = fact
         self.next_step = next_step
+        self.lines = tuple(Line(line, kind=LineKind.LOG) for line in lines)
 
 
 def shown(line: str) -> str:

@@ -159,8 +159,9 @@ def test_an_output_of_which_many_lines_can_not_be_read_is_refused() -> None:
         reader.read("12 examples/s")
     reader.read("1,5 examples/s")
     reader.read("1,5 examples/s")
-    with pytest.raises(Unreadable, match="3 lines with a rate can't be read, beside 9 that can"):
+    with pytest.raises(Unreadable, match="3 lines with a rate can't be read, beside 9 that can") as refused:
         reader.read("1,5 examples/s")
+    assert list(map(str, refused.value.lines)) == ["  | 1,5 examples/s"] * 3
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,8 @@ class _Read:
         texts = _first(texts) + [f"not read  {why}:  {_cut(line)}" for line, why in self.reader.unread]
         texts += _first([f"ignored   {_cut(line)}" for line in self._ignored if line.strip() not in skipped])
         if self.refusal is not None:
-            return [*texts, "", f"refused: {self.refusal.fact}", f"  next    {self.refusal.next_step}"]
+            shown = [str(line) for line in self.refusal.lines]
+            return [*texts, "", f"refused: {self.refusal.fact}", *shown, f"  next    {self.refusal.next_step}"]
         if not self.readings:
             return [*texts, "", f"nothing is read: {self.reader.nothing_read()}"]
         lines = counted(self.reader.lines, "line")
