@@ -6,6 +6,7 @@ To add one: a name, where its format string stands, and a regular expression. It
 - `seconds`, `milliseconds`: the time of a step; `mean_seconds`: its mean over `step` + 1 steps
 - `step` alone: a counter of steps; `examples`: a counter of units
 - `batch`: examples in a step; `loss`
+- no group: a line of the program that has a number which would mislead, and is left out
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 from dataclasses import dataclass
 
 from pytest_tfperf.core.command import STEPS
-from pytest_tfperf.programs.reading import NUMBER, Kind, Reading, loss_in, to_float
+from pytest_tfperf.programs.reading import NUMBER, Kind, LeftOut, Reading, loss_in, to_float
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,13 @@ FORMATS = (
         # Its `total` is the time since the start.
         r"^(?P<step>\d+):\t(?:.*\t)?total: [^\t]{2,30}\tremaining: ",
     ),
+    Format(
+        "gensim",
+        "piskvorky/gensim, gensim/models/word2vec.py, _log_progress and _log_epoch_end",
+        # A progress line has the mean since the epoch's start, and only epochs of over a second have any.
+        rf"\bEPOCH (?:- )?\d+ ?(?:- PROGRESS: at |: training on .*\btook {NUMBER}s, (?P<rate>{NUMBER}) effective words/s)",
+        unit="words",
+    ),
 )
 
 
@@ -212,12 +220,14 @@ class FormatLines:
         self._of_steps = of.of_steps
         self._takes_batch = not counts_batches and unit.rstrip("s") in ("example", "sample", "sequence", "image")
 
-    def read(self, line: str) -> Reading | None:
+    def read(self, line: str) -> Reading | LeftOut | None:
         """The reading of a line; None for another line."""
         match = self._pattern.search(line)
         if match is None:
             return None
         groups = {name: text for name, text in match.groupdict().items() if text is not None}
+        if not groups:
+            return LeftOut("it is a mean since the epoch's start")
         loss = to_float(groups["loss"]) if "loss" in groups else loss_in(line)
         values = {name: to_float(text) for name, text in groups.items() if name != "loss"}
         if self._unit == STEPS and not self._of_steps and not values.keys().isdisjoint(("rate", "examples")):

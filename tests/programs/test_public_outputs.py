@@ -68,6 +68,20 @@ def counter(form: str, count: int = 60, *, per: int = 10, epochs: int = 1) -> Ou
     return output
 
 
+def gensim() -> Output:
+    """Epochs of one step to eight steps; only those of over a second print their mean so far, which is lower here."""
+    output = Output()
+    for epoch in range(40):
+        seconds = STEP * (1 + 7 * (epoch % 3 == 0))
+        words = round(RATE * seconds)
+        if seconds > 1:
+            output.say(f"INFO : EPOCH {epoch} - PROGRESS: at 86.25% examples, {RATE / 2:.0f} words/s, in_qsize 3\n", 1.0)
+            output.now -= 1.0
+        took = f"took {seconds:.1f}s, {RATE:.0f} effective words/s"
+        output.say(f"INFO : EPOCH {epoch}: training on 900 raw words ({words} effective words) {took}\n", seconds)
+    return output
+
+
 def keras(total: int, group: int, epochs: int = 5, *, evaluation: float = 0.0, counts_first: bool = True) -> Output:
     """Keras' bar under `steps_per_execution`: until 3.8 a line counts the first of its steps."""
     output = Output()
@@ -305,6 +319,7 @@ READ: dict[str, tuple[Output, dict[str, object]]] = {
         counter("{step}:\tlearn: 0.634\ttest: 0.636\tbest: 0.636 (0)\ttotal: {ms:.1f}ms\tremaining: 18.7s", per=1),
         STEPS,
     ),
+    "gensim, whose fast epochs have no line of progress": (gensim(), {"unit": "words"}),
     "a counter of batches in each epoch": (
         counter("[Epoch {epoch}] [Batch {step}/200] [D loss: 0.5]", 20, epochs=3),
         by(r"\[Batch (?P<step>\d+)/"),

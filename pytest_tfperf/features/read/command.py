@@ -203,7 +203,10 @@ def _advice(read: _Read, printed: Printed, given: argparse.Namespace) -> list[st
             *(text for way in ways for text in ("", _command_line(way, given), f"    {_worded(way)}")),
         ]
     longer = f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
-    return [f"  next    {read.reader.next_step()}{'' if printed.is_whole else longer}"]
+    return [
+        f"  next    {read.reader.next_step()}{'' if printed.is_whole else longer}",
+        "  try     tfperf read has the options --pattern, --field and --terminal for it",
+    ]
 
 
 def _command_line(way: Tried, given: argparse.Namespace) -> str:

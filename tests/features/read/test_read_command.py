@@ -63,6 +63,7 @@ def test_a_test_that_would_be_refused_is_announced_with_the_next_step(capsys: py
     ("program", "options", "status", "said"),
     [
         ("print('hello')", (), EXIT_NOT_MEASURED, "nothing is read: no line has a rate in examples/s"),
+        ("print('hello')", (), EXIT_NOT_MEASURED, "tfperf read has the options --pattern, --field and --terminal"),
         ("", (), EXIT_NOT_MEASURED, "it printed nothing"),
         ("print('9/10 - 3s - 5ms/step')", ("--unit=images/s",), EXIT_NOT_MEASURED, "examples_per_step=N"),
         ("print('9/10 - 3s - 5ms/step')", (), EXIT_GREEN, "a step holds over all devices: --examples-per-step N"),
