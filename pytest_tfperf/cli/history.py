@@ -87,11 +87,10 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
         show_json(plain(measured.astype(object).where(measured.notna(), None).to_dict("records")))
         return EXIT_GREEN
     columns = width()
-    interleaved: Filters = {**part, "is_interleaved": True}
     alone = by_workload(
         history.results(**part), columns, lambda last: history.figure_results(session=last.session, test=last.test)
     )
-    compared = latest_interleaved(history.measurements(**interleaved), columns)
+    compared = latest_interleaved(history.comparisons(**part), columns)
     if not alone and not compared:
         if error := nothing_left(history, part):
             raise error

@@ -35,7 +35,7 @@ class EarlierSessions:
         if (name, gpu) not in self._provisional:
             context, self._provisional[name, gpu] = self._context, {}
             with context.noting_history_faults():
-                earlier = context.history.earlier_measurements(name, before=context.id, most=MOST_MEASUREMENTS)
+                earlier = context.history.earlier.earlier_measurements(name, before=context.id, most=MOST_MEASUREMENTS)
                 self._provisional[name, gpu] = provisional_baselines(name, earlier, gpu=gpu)
         return self._provisional[name, gpu]
 
@@ -43,7 +43,9 @@ class EarlierSessions:
         """The sessions that measured these rows, and at least half as many tests as this one runs."""
         least = math.ceil(tests / 2)
         with self._context.noting_history_faults():
-            return self._context.history.past_sessions_of_machine(rows, before=self._context.id, least_tests=least)
+            return self._context.history.earlier.past_sessions_of_machine(
+                rows, before=self._context.id, least_tests=least
+            )
         return {}
 
     # The times only make estimates better, so a fault is left to what needs the history.
@@ -61,21 +63,21 @@ class EarlierSessions:
     @cached_property
     def _run_seconds(self) -> Mapping[str, tuple[float, ...]]:
         with suppress(TfperfError):
-            return self._context.history.run_seconds(self._tests)
+            return self._context.history.earlier.run_seconds(self._tests)
         return {}
 
     @cached_property
     def seconds_of_interleaved(self) -> Mapping[str, float]:
         """Seconds that the last interleaved measurement of each runnable test took."""
         with suppress(TfperfError):
-            return self._context.history.seconds_of_interleaved(self._tests)
+            return self._context.history.earlier.seconds_of_interleaved(self._tests)
         return {}
 
     @cached_property
     def confirmations(self) -> tuple[int, int]:
         """The number of confirmation runs, and of the measurements among which they were."""
         with suppress(TfperfError):
-            return self._context.history.confirmation_runs(self._machine.names)
+            return self._context.history.earlier.confirmation_runs(self._machine.names)
         return 0, 0
 
     @property

@@ -44,7 +44,7 @@ class ThisMachine:
         if machine in context.baselines.machines():
             return True
         with context.noting_history_faults():
-            return any(context.history.earlier_measurements(machine, before=context.id, most=1))
+            return any(context.history.earlier.earlier_measurements(machine, before=context.id, most=1))
         return False
 
     @property

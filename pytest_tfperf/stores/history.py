@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import closing, contextmanager, suppress
-from functools import cache
-from itertools import islice
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from sqlalchemy import Table, delete, insert
 
-from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement, SessionChanges, moment
+from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores import history_queries as queries
+from pytest_tfperf.stores.earlier_rows import EarlierRows
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
 from pytest_tfperf.stores.history_rows import (
     DROPPED,
-    UnreadRows,
-    earlier_of_columns,
     figure_rows,
     figures_in,
     measurement_row,
     profile_of,
-    session_changes,
-    storable,
     unpacked,
     verdict_row,
     whole_measurement,
     whole_verdict,
-    with_details,
 )
 from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, VERDICTS
+from pytest_tfperf.stores.unread_rows import UnreadRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     import pandas
-    from sqlalchemy import Connection, CursorResult, Select
+    from sqlalchemy import Connection, Select
 
     from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.figure import Figure
@@ -55,20 +49,11 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_ROW_OF: Final = {
-    MEASUREMENTS: "measurement",
-    VERDICTS: "session verdict",
-    FIGURES: "figure",
-}
 _TRIAL: Final = "trial"  # a row that is deleted again: rewriting an existing row would write nothing to the disk
 _AT_ONCE: Final = 200  # whole measurements that are in memory together
 _ROWS_AT_ONCE: Final = 5000
 _SESSIONS_AT_ONCE: Final = 500  # rows, of which most are of one session
 _LARGE: Final = 100_000_000  # bytes
-_SESSIONS_TIMED: Final = 10  # a test's earlier sessions that tell how long it takes
-_READ_FOR_EACH_WANTED: Final = 5  # some were disturbed or slowed on purpose, which is no column's condition
-MOST_PAST_SESSIONS: Final = 40
-"""Sessions of a row that are learnt from: its first 20, which refine the baseline, and its last 20."""
 _FRAME: Final = (
     *("session", "time", "test", "machine", "workload", "topology"),
     *("unit", "examples_per_sec", "outcome", "runs", "seconds", "name", "is_slowed_on_purpose"),
@@ -93,7 +78,7 @@ class History:
     def __init__(self, place: Path | HistoryUrl) -> None:
         self.database = Database(place)
         self.moved_aside = ""
-        self.unread = UnreadRows()
+        self.unread = UnreadRows(self._test_of)
 
     def prepare(self, say: Callable[[str], None] = lambda _: None) -> None:
         """Make the file and write to it, so that a fault shows before the first measurement.
@@ -140,134 +125,15 @@ class History:
         self.database.compact()
         return deleted
 
-    def run_seconds(self, tests: Iterable[str]) -> dict[str, tuple[float, ...]]:
-        """Return the seconds of a run of all of a test's calls in its last sessions, the latest first.
-
-        Tests that never ran are left out.
-        """
-        seconds = {}
-        with self._if_exists() as connection:
-            for test in tests if connection else ():
-                of_sessions: dict[str, float] = {}
-                with closing(connection.execute(queries.SECONDS_OF, _of_test(test, beside=False))) as rows:
-                    for session, taken, workers in rows:
-                        if session not in of_sessions and len(of_sessions) == _SESSIONS_TIMED:
-                            break
-                        of_sessions[session] = of_sessions.get(session, 0.0) + taken / max(workers, 1)
-                if of_sessions:
-                    seconds[test] = tuple(of_sessions.values())
-        return seconds
-
-    def seconds_of_interleaved(self, tests: Iterable[str]) -> dict[str, float]:
-        """Return the seconds that a test took last beside another side; tests that never ran so are left out."""
-        with self._if_exists() as connection:
-            known = tests if connection else ()
-            last = {test: connection.execute(queries.SECONDS_OF, _of_test(test, beside=True)).first() for test in known}
-            return {test: row.seconds for test, row in last.items() if row is not None}
-
-    def last_sessions(self, tests: Iterable[str]) -> set[str]:
-        """Return the last session of each test without an injected slowdown; unknown tests have none."""
-        sessions = set()
-        with self._if_exists() as connection:
-            for test in tests if connection else ():
-                both = (
-                    connection.execute(queries.LAST_SESSION, _of_test(test, beside=b)).first() for b in (False, True)
-                )
-                sessions |= {row.session for row in sorted(filter(None, both))[-1:]}
-        return sessions
-
-    def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
-        """Return how many confirmation runs the machines' latest measurements took, and the number of measurements.
-
-        Measurements with an injected slowdown don't count.
-        """
-        known = (row for machine in machines for row in self._rows(queries.judged_runs(machine)))
-        workers = [row.workers for row in sorted(known, key=lambda row: row.made)[-queries.LATEST :]]
-        return sum(workers) - len(workers), len(workers)
-
-    def past_sessions_of_machine(
-        self, rows: Iterable[Baseline], *, before: str, least_tests: int, most: int = MOST_PAST_SESSIONS
-    ) -> dict[Key, tuple[SessionChanges, ...]]:
-        """Return earlier sessions of each of a machine's rows, oldest first; rows without any are left out.
-
-        Only the last decided measurement of a session counts, and only against the same row (value and date).
-
-        Args:
-            rows: baselines of one machine.
-            before: id of the current session, which is left out.
-            least_tests: the least tests of a session that counts, so that rerunning a test by hand does not.
-            most: the most sessions of a row, one half of them its first ones and the other its last ones.
-        """
-        by_key: dict[Key, list[SessionChanges]] = {}
-        with self._if_exists() as connection:
-
-            @cache
-            def counts(session: str) -> bool:
-                return bool(connection.scalar(queries.TESTS_OF, {"session": session}) >= least_tests)
-
-            for row in rows if connection else ():
-                first, last = (
-                    _by_session(connection.execute(query, queries.of_row(row, before)), most // 2, counts)
-                    for query in (queries.AGAINST_OLDEST_FIRST, queries.AGAINST_NEWEST_FIRST)
-                )
-                for one in sorted((first | last).values(), key=lambda one: one.made):
-                    with self._leaving_out(MEASUREMENTS, one.id):
-                        changes = session_changes(one.session, one.changes, one.outcome)
-                        by_key.setdefault(row.key, []).append(changes)
-        return {key: tuple(sessions) for key, sessions in by_key.items()}
-
-    def earlier_measurements(
-        self, machine: str, *, before: str, most: int
-    ) -> dict[Key, tuple[EarlierMeasurement, ...]]:
-        """Return a machine's latest measurements of each key that a provisional baseline may rest on, oldest first.
-
-        Left out are measurements that are INVALID or REGRESSED, undecided, with an injected slowdown, or without an
-        undisturbed run.
-
-        Args:
-            machine: the machine's key.
-            before: id of the current session, which is left out.
-            most: the most measurements of a key.
-        """
-        by_key = {}
-        completed: dict[str, EarlierMeasurement | None] = {}
-        with self._if_exists() as connection:
-            for workload, topology in connection.execute(queries.keys_of(machine)).all() if connection else ():
-                key = {"machine": machine, "workload": workload, "topology": topology, "before": before}
-                with closing(connection.execute(queries.FOR_PROVISIONAL, key)) as rows:
-                    serving = list(islice(self._serving(connection, rows, most, completed), most))
-                if serving:
-                    by_key[Key(workload, topology)] = tuple(reversed(serving))
-        if completed:
-            columns = [queries.values_for_provisional(id, one) for id, one in completed.items()]
-            self._write(lambda connection: connection.execute(queries.COMPLETE, columns))
-        return by_key
-
-    def _serving(
-        self, connection: Connection, rows: Iterable[Any], most: int, completed: dict[str, EarlierMeasurement | None]
-    ) -> Iterator[EarlierMeasurement]:
-        """Yield the measurements that serve; the latest of each GPU has its environment.
-
-        Rows of an earlier version lack the columns, and are read from the whole; they are added to `completed`.
-        """
-        gpus = set[str]()
-        for row in islice(rows, most * _READ_FOR_EACH_WANTED):
-            with self._leaving_out(MEASUREMENTS, row.id) as name:
-                one = None if row.run_values is None else earlier_of_columns(row)
-                if row.run_values is None or (one is not None and one.gpu not in gpus):
-                    whole: Any = connection.scalar(queries.WHOLE_OF, {"id": row.id})
-                    if whole != DROPPED:
-                        one = with_details(one, unpacked(whole, name), name)
-                        if row.run_values is None:
-                            completed[row.id] = one
-                if one is not None:
-                    gpus.add(one.gpu)
-                    yield one
+    @property
+    def earlier(self) -> EarlierRows:
+        """What a session asks of the sessions before it."""
+        return EarlierRows(self.database, self.unread)
 
     def profile_of(self, row: Baseline) -> Profile | None:
         """Return the profile that was taken when a baseline was recorded; None where none was."""
         for id, whole in self._rows(queries.recorded(row)) if row.date else ():
-            with self._leaving_out(MEASUREMENTS, id) as name:
+            with self.unread.leaving_out(MEASUREMENTS, id) as name:
                 if whole != DROPPED and (profile := profile_of(unpacked(whole, name), row.date, name)) is not None:
                     return profile
         return None
@@ -278,7 +144,16 @@ class History:
         Raises:
             TfperfError: also where there is no history yet.
         """
-        return self._wholes(MEASUREMENTS, wanted, whole_measurement)
+        return self._wholes(MEASUREMENTS, queries.wholes(MEASUREMENTS, wanted), whole_measurement)
+
+    def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
+        """Return whole measurements beside another side, in order, without those whose details were dropped.
+
+        Raises:
+            TfperfError: also where there is no history yet.
+        """
+        kept = queries.wholes(MEASUREMENTS, {**wanted, "is_interleaved": True}, with_details=True)
+        return self._wholes(MEASUREMENTS, kept, whole_measurement)
 
     def newest_sessions(self, machine: str | None = None, *, alone_only: bool = False) -> Iterator[tuple[str, str]]:
         """Yield each session's id with each of its machines, the one that measured last first.
@@ -322,7 +197,9 @@ class History:
             TfperfError: also where there is no history yet.
         """
         self.database.require()
-        return list(self._wholes(VERDICTS, {"session": session, "machine": machine}, whole_verdict))
+        return list(
+            self._wholes(VERDICTS, queries.wholes(VERDICTS, {"session": session, "machine": machine}), whole_verdict)
+        )
 
     def results(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
         """Yield results of throughputs, by default all without another side, in the order in which they were made.
@@ -330,9 +207,15 @@ class History:
         Raises:
             TfperfError: also where there is no history yet.
         """
-        for row in self._portions(queries.results(wanted), MEASUREMENTS, _ROWS_AT_ONCE):
-            with self._leaving_out(MEASUREMENTS, row.id):
-                yield queries.as_result(row)
+        yield from self._results(queries.results(wanted))
+
+    def points(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
+        """Yield `results` with the fields that lasting changes are found in; the others are empty, 0 or None.
+
+        Raises:
+            TfperfError: also where there is no history yet.
+        """
+        yield from self._results(queries.results(wanted, queries.POINT), queries.POINT)
 
     def latest(self, **wanted: Unpack[Filters]) -> list[PastResult]:
         """Return the last result of each machine's test, workload and topology, in the order of `results`.
@@ -340,11 +223,7 @@ class History:
         Raises:
             TfperfError: also where there is no history yet.
         """
-        results = []
-        for row in self._portions(queries.latest(wanted), MEASUREMENTS, _ROWS_AT_ONCE):
-            with self._leaving_out(MEASUREMENTS, row.id):
-                results.append(queries.as_result(row))
-        return results
+        return list(self._results(queries.latest(wanted)))
 
     def figure_results(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
         """Yield results of further figures, by default all without another side, in the order in which they were made.
@@ -360,14 +239,14 @@ class History:
         ids = sorted(set(last.values()))
         for start in range(0, len(ids), _AT_ONCE):
             for id, whole in list(self._rows(queries.wholes_of(ids[start : start + _AT_ONCE]))):
-                with self._leaving_out(MEASUREMENTS, id) as name:
+                with self.unread.leaving_out(MEASUREMENTS, id) as name:
                     if whole != DROPPED:
                         asked |= {(id, figure.name): figure for figure in figures_in(unpacked(whole, name), name)}
         for row in self._portions(queries.figure_results(wanted), FIGURES, _ROWS_AT_ONCE):
             series = row.machine, row.test, row.workload, row.topology, row.figure
-            with self._leaving_out(FIGURES, f"{row.id}-{row.figure}"):
+            with self.unread.leaving_out(FIGURES, f"{row.id}-{row.figure}"):
                 if (figure := asked.get((last.get(series, ""), row.figure))) is not None:
-                    yield queries.as_result(row, figure)
+                    yield queries.as_result(row, figure=figure)
 
     def frame(self, **wanted: Unpack[Filters]) -> pandas.DataFrame:
         """Return measurements, by default all without another side, in the order in which they were made.
@@ -387,23 +266,20 @@ class History:
             outcomes.append(result.test_outcome or None)
         return pd.DataFrame(rows, columns=pd.Index(_FRAME)).assign(outcome=pd.Series(outcomes, dtype=object))
 
+    def _results(self, query: Select[Any], names: Sequence[str] = queries.RESULT) -> Iterator[PastResult]:
+        for row in self._portions(query, MEASUREMENTS, _ROWS_AT_ONCE):
+            try:
+                result = queries.as_result(row, names)
+            except TfperfError as error:
+                self.unread.note(MEASUREMENTS, row.id, error)
+            else:
+                yield result
+
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
         """Yield a query's rows; none where there is no history yet."""
         if self.database.exists:
             with self.database.reading() as connection:
                 yield from connection.execute(query)
-
-    @contextmanager
-    def _if_exists(self) -> Iterator[Any]:
-        """Open a connection that reads; None where there is no history yet.
-
-        A result that is not read to its end must be closed: SQLite holds its lock until then.
-        """
-        if self.database.exists:
-            with self.database.reading() as connection:
-                yield connection
-        else:
-            yield None
 
     def _portions(self, query: Select[Any], table: Table, at_once: int, *, newest_first: bool = False) -> Iterator[Any]:
         """Yield a query's rows in the order of making, some at a time.
@@ -420,24 +296,13 @@ class History:
                 return
             yield from rows
 
-    def _wholes(self, table: Table, wanted: Filters, read: Callable[[bytes, str], _Result]) -> Iterator[_Result]:
-        for whole, _, id in self._portions(queries.wholes(table, wanted), table, _AT_ONCE):
-            with self._leaving_out(table, id) as name:
+    def _wholes(self, table: Table, query: Select[Any], read: Callable[[bytes, str], _Result]) -> Iterator[_Result]:
+        for whole, _, id in self._portions(query, table, _AT_ONCE):
+            with self.unread.leaving_out(table, id) as name:
                 if whole == DROPPED:
                     self.unread.add_dropped(name)
                 else:
                     yield read(whole, name)
-
-    @contextmanager
-    def _leaving_out(self, table: Table, id: object) -> Iterator[str]:
-        """Note an error that the reading of a row raises, and go on; gives the row's name for messages."""
-        row = f"{_ROW_OF[table]} {id}"
-        try:
-            yield row
-        except TfperfError as error:
-            why = str(error)
-            why = why if why.startswith(row) else f"{row}: {why}"
-            self.unread.add(row, why, lambda: self._test_of(id) if table is MEASUREMENTS else "")
 
     def _test_of(self, id: object) -> str:
         """Name the test and session of a measurement that can't be read."""
@@ -476,21 +341,3 @@ class History:
                 )
         with self.database.writing() as connection:
             return action(connection)
-
-
-def _of_test(test: str, *, beside: bool) -> dict[str, object]:
-    return {"test": storable(test), "is_interleaved": beside}
-
-
-def _by_session(result: CursorResult[Any], most: int, counts: Callable[[str], bool]) -> dict[str, Any]:
-    """Return the last row of each of the first `most` sessions that count."""
-    taken: dict[str, Any] = {}
-    with closing(result) as rows:
-        for row in rows:
-            if row.session in taken:
-                taken[row.session] = max(taken[row.session], row, key=lambda either: either.made)
-            elif len(taken) == most:
-                break
-            elif counts(row.session):
-                taken[row.session] = row
-    return taken

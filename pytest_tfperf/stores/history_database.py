@@ -96,6 +96,15 @@ class Database:
             yield connection
 
     @contextmanager
+    def reading_if_exists(self) -> Iterator[Any]:
+        """Open a connection that reads; None where there is no history yet."""
+        if self.exists:
+            with self.reading() as connection:
+                yield connection
+        else:
+            yield None
+
+    @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Open a connection whose writes are on disk when the block ends, or undone where it raises."""
         with self._open(writes=True) as connection:

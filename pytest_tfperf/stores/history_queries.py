@@ -34,7 +34,7 @@ from pytest_tfperf.core.past import EarlierMeasurement, PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
-from pytest_tfperf.stores.history_rows import NO_TARGET, outcome_of, run_values, storable
+from pytest_tfperf.stores.history_rows import DROPPED, NO_TARGET, outcome_of, run_values, storable
 from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, PUSHED
 
 if TYPE_CHECKING:
@@ -49,7 +49,13 @@ _AFTER_ANY_TEXT = "\U0010ffff"
 
 # Checked here and not by `plain_json.build`, which is too slow for hundreds of thousands of results.
 _KINDS: Final = {name: get_args(hint) or hint for name, hint in get_type_hints(PastResult).items()}
-_RESULT: Final = tuple(f.name for f in fields(PastResult) if f.name not in ("is_provisional", "figure"))
+RESULT: Final = tuple(f.name for f in fields(PastResult) if f.name not in ("is_provisional", "figure"))
+POINT: Final = (
+    *("session", "time", "test", "machine", "workload", "topology"),
+    *("unit", "value", "outcome", "commit", "is_slowed_on_purpose"),
+)
+"""The fields that lasting changes are found in."""
+
 _OWN: Final = ("id", "time")
 _TEST_OUTCOME: Final = {"test_outcome": coalesce(_M.outcome, "")}
 _OF_A_THROUGHPUT: Final = _TEST_OUTCOME | {
@@ -117,9 +123,10 @@ def _conditions(column: Mapping[str, ColumnElement[Any]], wanted: Filters) -> li
     return clauses
 
 
-def wholes(table: Table, wanted: Filters) -> Select[Any]:
-    """Select the whole of the rows that are wanted."""
-    return select(as_it_is(table.c.whole)).where(*conditions(table, wanted))
+def wholes(table: Table, wanted: Filters, *, with_details: bool = False) -> Select[Any]:
+    """Select the whole of the rows that are wanted; with `with_details` not of those that lost theirs for their age."""
+    rows = select(as_it_is(table.c.whole)).where(*conditions(table, wanted))
+    return rows.where(func.length(table.c.whole) > len(DROPPED)) if with_details else rows
 
 
 def as_it_is(whole: ColumnElement[bytes]) -> ColumnElement[Any]:
@@ -190,10 +197,10 @@ def times_of(wanted: Filters) -> Select[Any]:
     return select(func.min(_M.time), func.max(_M.time)).where(*conditions(MEASUREMENTS, wanted))
 
 
-def results(wanted: Filters) -> Select[Any]:
-    """Select the fields of a PastResult; by default of measurements without another side, which form a series."""
+def results(wanted: Filters, names: Sequence[str] = RESULT) -> Select[Any]:
+    """Select fields of a PastResult; by default of measurements without another side, which form a series."""
     wanted = {"is_interleaved": False, **wanted}
-    columns = ((_OF_A_THROUGHPUT[name] if name in _OF_A_THROUGHPUT else _M[name]).label(name) for name in _RESULT)
+    columns = ((_OF_A_THROUGHPUT[name] if name in _OF_A_THROUGHPUT else _M[name]).label(name) for name in names)
     return select(*columns).where(*conditions(MEASUREMENTS, wanted))
 
 
@@ -209,7 +216,7 @@ def latest(wanted: Filters) -> Select[Any]:
 
 def figure_results(wanted: Filters) -> Select[Any]:
     """Select the fields of a PastResult of each further figure of `results`, and the figure's name."""
-    columns = ((_OF_A_FIGURE[name] if name in _OF_A_FIGURE else _M[name]).label(name) for name in _RESULT)
+    columns = ((_OF_A_FIGURE[name] if name in _OF_A_FIGURE else _M[name]).label(name) for name in RESULT)
     return select(*columns, FIGURES.c.figure).select_from(_WITH_FIGURES).where(*_of_figures(wanted))
 
 
@@ -240,35 +247,35 @@ def test_of(id: object) -> Select[Any]:
     return select(_M.test, _M.session).where(_M.id == id)
 
 
-def as_result(row: Sequence[Any], figure: Figure | None = None) -> PastResult:
-    """Make a PastResult from the first columns of a row of `results` or `figure_results`.
+def as_result(row: Sequence[Any], names: Sequence[str] = RESULT, *, figure: Figure | None = None) -> PastResult:
+    """Make a PastResult from the first columns of a row, which have these names; other fields are empty.
 
     Raises:
         TfperfError: a value has another type than its column, which SQLite does not check, or is out of range.
     """
-    columns = row[: len(_RESULT)]
-    if (wrong := _column_of_another_type(tuple(map(type, columns)))) is not None:
-        raise TfperfError(f"{wrong} is {shortened(repr(columns[_RESULT.index(wrong)]))}")
+    columns = row[: len(names)]
+    if (wrong := _column_of_another_type(names, tuple(map(type, columns)))) is not None:
+        raise TfperfError(f"{wrong} is {shortened(repr(columns[names.index(wrong)]))}")
     # Results of one test share most texts: a history has hundreds of thousands of results.
     values: dict[str, Any] = {
         name: intern(value) if type(value) is str and name not in _OWN else value
-        for name, value in zip(_RESULT, columns, strict=True)
+        for name, value in zip(names, columns, strict=True)
     }
     values["outcome"], values["is_provisional"] = outcome_of(values["outcome"])
-    outcome_of(values["test_outcome"])
-    if not (-math.inf if figure else 0) < values["value"] < math.inf:
-        raise TfperfError(f"value is {values['value']}")
-    return PastResult(**values, figure=figure)
+    value = values["value"]
+    if not (-math.inf if figure else 0) < value < math.inf:
+        raise TfperfError(f"value is {value}")
+    if names is RESULT:
+        outcome_of(values["test_outcome"])
+        return PastResult(**values, figure=figure)
+    return PastResult(**values, id="", low=value, high=value, runs=0, seconds=0.0)
 
 
 @cache
-def _column_of_another_type(types: tuple[type, ...]) -> str | None:
+def _column_of_another_type(names: Sequence[str], types: tuple[type, ...]) -> str | None:
     """Return the first column whose type is not its field's; None for none."""
     kinds = {**_KINDS, "outcome": str}
-    return next(
-        (name for name, kind in zip(_RESULT, types, strict=True) if not issubclass(kind, kinds[name])),
-        None,
-    )
+    return next((name for name, kind in zip(names, types, strict=True) if not issubclass(kind, kinds[name])), None)
 
 
 # For the start of a session, with bound parameters, because building a statement takes longer than running it. Each is

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.figure import Figure
@@ -25,7 +25,7 @@ from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from pytest_tfperf.core.run import Pair, Run
 
@@ -299,49 +299,3 @@ def _without_polls(m: Measurement) -> Measurement:
         pairs=pairs(m.pairs),
         discarded_pairs=pairs(m.discarded_pairs),
     )
-
-
-_MOST_NAMED: Final = 3
-
-
-@final
-class UnreadRows:
-    """The rows that were left out so far, and why; a row that is read several times counts once."""
-
-    def __init__(self) -> None:
-        self._why: dict[str, str] = {}
-        self._dropped: set[str] = set()
-
-    def add_dropped(self, row: str) -> None:
-        """Note a row without its whole measurement, which is too old to be kept."""
-        self._dropped.add(row)
-
-    def add(self, row: str, why: str, test: Callable[[], str] = lambda: "") -> None:
-        """Note a row, "measurement 1a2b", and why it was left out; a row that is named has its test, too."""
-        if row not in self._why and len(self._why) < _MOST_NAMED and (name := test()):
-            why = f"{why} ({name})"
-        self._why.setdefault(row, why)
-
-    def __str__(self) -> str:
-        """A sentence that names their number, the first rows and the reasons; "" without any."""
-        return ". ".join(filter(None, (self._damaged, self._without_details)))
-
-    @property
-    def _without_details(self) -> str:
-        if not self._dropped:
-            return ""
-        rows = "1 measurement is" if len(self._dropped) == 1 else f"{len(self._dropped)} measurements are"
-        return (
-            f"{rows} left out, whose details were dropped for their age (tfperf_details_days): `tfperf history --csv` "
-            "has the figures"
-        )
-
-    @property
-    def _damaged(self) -> str:
-        if not self._why:
-            return ""
-        named = list(self._why.values())[:_MOST_NAMED]
-        more = f"; and {len(self._why) - len(named)} more" if len(self._why) > len(named) else ""
-        rows = "1 row" if len(self._why) == 1 else f"{len(self._why)} rows"
-        why = "; ".join(shortened(reason, 400) for reason in named)
-        return f"{rows} of the history can't be read and left out, damaged or of a newer pytest-tfperf: {why}{more}"

@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     event,
+    true,
 )
 
 TABLES: Final = MetaData()
@@ -147,6 +148,9 @@ for _name, _columns in (
     ("tfperf_of_key", ("machine", "workload", "topology", "is_interleaved", "made", "test")),
 ):
     Index(_name, *(MEASUREMENTS.c[name] for name in _columns)).ddl_if(dialect="sqlite")
+Index("tfperf_comparisons", MEASUREMENTS.c.made, sqlite_where=MEASUREMENTS.c.is_interleaved == true()).ddl_if(
+    dialect="sqlite"
+)
 Index("tfperf_of_figure", *(FIGURES.c[name] for name in ("test", "figure", "made"))).ddl_if(dialect="sqlite")
 Index("tfperf_verdicts_of", VERDICTS.c.session).ddl_if(dialect="sqlite")
 FORMER_INDEXES: Final = ("tfperf_by_session", "tfperf_by_baseline", "tfperf_by_test")

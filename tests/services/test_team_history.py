@@ -6,8 +6,9 @@ import random
 import shutil
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from pytest_tfperf.features.team.push import push
 from pytest_tfperf.stores import history_database
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import FIGURES as FIGURES_TABLE
+from pytest_tfperf.stores.old_details import drop_details
 from tests.helpers.inner import ANY_THROUGHPUT, Project
 from tests.helpers.measurements import interleaved, measurement, session_verdict, verdict
 from tests.helpers.patience import PATIENCE_SECONDS
@@ -150,6 +152,51 @@ def test_figures_are_read_from_a_server_as_from_a_file(local: History, url: str,
     assert (len(found), found) == (2, list(local.figure_results()))
 
 
+def test_a_server_answers_as_a_file_does(local: History, url: str) -> None:
+    for day, name in enumerate("abcb", start=1):
+        local.append(judged(name, session=f"s{day}", commit=f"{day}00ff", time=f"2026-01-0{day}T00:00:00+00:00"))
+    local.append(interleaved(session="s5", test="c"))
+    send(local, url)
+    there = history_at(url)
+    for asked in ASKED:
+        assert asked(there) == asked(local)
+
+
+ASKED: tuple[Callable[[History], Any], ...] = (
+    lambda history: history.latest(),
+    lambda history: history.latest(test="b"),
+    lambda history: list(history.points(machine="box")),
+    lambda history: list(history.newest_sessions()),
+    lambda history: list(history.newest_sessions("box", alone_only=True)),
+    lambda history: list(history.results(commit="300", machine="box")),
+    lambda history: list(history.comparisons()),
+    lambda history: [history.has(commit=commit) for commit in ("2", "5", "%")],
+    lambda history: history.values_of("commit", test="b"),
+    lambda history: history.times_of(machine="box"),
+)
+
+
+def test_the_details_of_a_server_are_dropped_as_those_of_a_file(local: History, url: str) -> None:
+    for day in range(1, 16):
+        local.append(judged(session=f"s{day}", time=f"2026-01-{day:02}T00:00:00+00:00", figures=FIGURES[: day == 2]))
+    send(local, url)
+    there, before = history_at(url), datetime(2026, 2, 1, tzinfo=UTC)
+    assert drop_details(there.database, before).measurements == 4  # the last ten stay, and the one with a figure
+    assert drop_details(there.database, before).measurements == 0
+    assert [m.session for m in there.measurements()] == ["s2", *(f"s{day}" for day in range(6, 16))]
+    assert len(list(there.results())) == 15
+
+
+def test_a_server_that_the_released_version_set_up_takes_pushes(local: History, url: str, server: Server) -> None:
+    local.append(judged())
+    send(local, url)
+    server.execute("alter table tfperf_measurements drop column gpu, drop column run_values", url)
+    server.execute("alter table tfperf_history drop column details_from", url)
+    local.append(judged("later"))
+    assert send(local, url) == 1
+    assert [m.test for m in history_at(url).measurements()] == [judged().test, "later"]
+
+
 @pytest.mark.parametrize("only_new", [False, True])
 def test_what_was_sent_is_not_sent_again(local: History, url: str, only_new: bool) -> None:
     local.append(judged())
@@ -215,7 +262,7 @@ def test_a_hostile_test_name_arrives(local: History, url: str, name: str) -> Non
     local.append(judged(name))
     send(local, url)
     there = history_at(url)
-    assert len(there.results(test=name)) == len(list(there.measurements(test=name))) == 1
+    assert len(list(there.results(test=name))) == len(list(there.measurements(test=name))) == 1
 
 
 def test_a_history_of_another_version_is_refused(local: History, url: str, server: Server) -> None:
@@ -307,7 +354,7 @@ def test_a_wrong_password_is_told_without_it(local: History, url: str) -> None:
 
 def test_a_server_without_a_history_says_how_to_send_one(url: str) -> None:
     with pytest.raises(TfperfError, match="no history yet; send one: tfperf history push"):
-        history_at(url).results()
+        list(history_at(url).results())
 
 
 # Full disks

@@ -157,7 +157,7 @@ def test_what_later_verdicts_rest_on_is_the_throughputs_own_outcome(path: Path) 
     history = History(path)
     history.append(judged(MEMORY))
     assert [one.outcome for one in history.results()] == [Outcome.PASS]
-    (past,) = history.past_sessions_of_machine([baseline()], before="today", least_tests=1)[KEY]
+    (past,) = history.earlier.past_sessions_of_machine([baseline()], before="today", least_tests=1)[KEY]
     assert past.outcome is Outcome.PASS
 
 
@@ -167,7 +167,7 @@ def test_a_throughput_is_a_reference_for_later_ones_whatever_became_of_its_figur
 ) -> None:
     history = History(path)
     history.append(judged(replace(MEMORY, outcome=outcome)))
-    assert list(history.earlier_measurements("box", before="today", most=3)) == [KEY]
+    assert list(history.earlier.earlier_measurements("box", before="today", most=3)) == [KEY]
 
 
 def test_a_measurement_whose_figure_wants_more_runs_has_no_outcome_yet(path: Path) -> None:

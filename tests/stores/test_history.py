@@ -197,14 +197,14 @@ def test_a_test_takes_as_long_as_one_of_its_workers_took_last(history: History) 
         )
     )
     history.append(interleaved(test="b", seconds=30.0))
-    assert history.run_seconds(["a", "b", "never seen"]) == {"a": (10.0, 999.0)}
-    assert history.seconds_of_interleaved(["a", "b", "never seen"]) == {"b": 30.0}
+    assert history.earlier.run_seconds(["a", "b", "never seen"]) == {"a": (10.0, 999.0)}
+    assert history.earlier.seconds_of_interleaved(["a", "b", "never seen"]) == {"b": 30.0}
 
 
 def test_a_test_takes_as_long_as_all_of_its_calls_together(history: History) -> None:
     for seconds in (3.0, 4.0):
         history.append(judged(test="a", seconds=seconds))
-    assert history.run_seconds(["a"]) == {"a": (7.0,)}
+    assert history.earlier.run_seconds(["a"]) == {"a": (7.0,)}
 
 
 def test_confirmations_of_real_slowdowns_are_counted_on_these_machines(history: History) -> None:
@@ -214,14 +214,14 @@ def test_confirmations_of_real_slowdowns_are_counted_on_these_machines(history: 
     history.append(judged(900.0, **confirmed, environment={"injected_slowdown": "0.1"}))
     history.append(judged(900.0, **confirmed, machine="another"))
     history.append(measurement())
-    assert history.confirmation_runs(["box", "box-cpu"]) == (2, 2)
+    assert history.earlier.confirmation_runs(["box", "box-cpu"]) == (2, 2)
 
 
 # Past sessions
 
 
 def past(history: History, before: str = "today", least_tests: int = 1, **row: Any) -> list[tuple[str, Any]]:
-    of_machine = history.past_sessions_of_machine([baseline(**row)], before=before, least_tests=least_tests)
+    of_machine = history.earlier.past_sessions_of_machine([baseline(**row)], before=before, least_tests=least_tests)
     found = of_machine.get(KEY, ())
     return [(one.session, [pytest.approx(change, abs=1e-7) for change in one.changes]) for one in found]
 
@@ -242,7 +242,7 @@ def test_a_sessions_last_measurement_counts_for_it_without_the_common_drift(hist
 @pytest.mark.parametrize("outcome", Outcome)
 def test_a_session_has_the_outcome_that_it_decided(history: History, outcome: Outcome) -> None:
     history.append(judged(verdict=verdict(outcome)))
-    found = history.past_sessions_of_machine([baseline()], before="", least_tests=1)
+    found = history.earlier.past_sessions_of_machine([baseline()], before="", least_tests=1)
     assert found == {KEY: (SessionChanges("monday", (0.0,), outcome),)}
 
 
@@ -279,7 +279,7 @@ def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> 
 
 
 def test_asking_before_there_is_a_file_makes_none(history: History, path: Path) -> None:
-    assert (history.run_seconds(["a"]), history.confirmation_runs(["box"])) == ({}, (0, 0))
+    assert (history.earlier.run_seconds(["a"]), history.earlier.confirmation_runs(["box"])) == ({}, (0, 0))
     assert (past(history), repeatable(history)) == ([], [])
     for ask in (history.frame, lambda: list(history.measurements())):
         with pytest.raises(TfperfError, match="no history yet; run pytest first"):
@@ -337,7 +337,7 @@ def test_writers_side_by_side_lose_nothing(history: History, path: Path) -> None
 
 
 def repeatable(history: History, machine: str = "box", most: int = 10) -> list[tuple[str, list[float]]]:
-    found = history.earlier_measurements(machine, before="today", most=most).get(KEY, ())
+    found = history.earlier.earlier_measurements(machine, before="today", most=most).get(KEY, ())
     return [(one.session, [round(run.examples_per_sec) for run in one.runs]) for one in found]
 
 

@@ -43,7 +43,7 @@ def history(path: Path) -> History:
 
 
 def past(history: History, most: int = 40) -> list[str]:
-    found = history.past_sessions_of_machine([ROW], before="today", least_tests=1, most=most)
+    found = history.earlier.past_sessions_of_machine([ROW], before="today", least_tests=1, most=most)
     return [one.session for one in found.get(KEY, ())]
 
 
@@ -53,12 +53,12 @@ def _begun(answers: Iterator[Any]) -> Iterator[Any]:
 
 
 ASKED: dict[str, Callable[[History], Any]] = {
-    "seconds": lambda history: history.run_seconds([TEST]),
-    "seconds beside another side": lambda history: history.seconds_of_interleaved([TEST]),
-    "last sessions": lambda history: history.last_sessions([TEST]),
-    "confirmations": lambda history: history.confirmation_runs(["box"]),
+    "seconds": lambda history: history.earlier.run_seconds([TEST]),
+    "seconds beside another side": lambda history: history.earlier.seconds_of_interleaved([TEST]),
+    "last sessions": lambda history: history.earlier.last_sessions([TEST]),
+    "confirmations": lambda history: history.earlier.confirmation_runs(["box"]),
     "past sessions": past,
-    "earlier measurements": lambda history: history.earlier_measurements("box", before="today", most=3),
+    "earlier measurements": lambda history: history.earlier.earlier_measurements("box", before="today", most=3),
     "profile": lambda history: history.profile_of(ROW),
     "a test": lambda history: _begun(history.results(test=TEST)),
     "a session": lambda history: list(history.measurements(session="s03")),
@@ -143,7 +143,7 @@ def test_the_first_and_the_last_sessions_of_a_row_are_learnt_from(history: Histo
 
 
 def test_a_test_takes_as_long_as_in_its_last_sessions(history: History) -> None:
-    assert history.run_seconds([TEST]) == {TEST: tuple(map(float, range(DAYS, DAYS - 10, -1)))}
+    assert history.earlier.run_seconds([TEST]) == {TEST: tuple(map(float, range(DAYS, DAYS - 10, -1)))}
 
 
 def test_the_last_result_of_each_series_is_found(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.helpers.measurements import KEY, interleaved, measurement, throughput
 
 # What this version has and the released one had not, and the other way round.
 _RELEASED = """
+drop index tfperf_comparisons;
 drop index tfperf_of_test; drop index tfperf_of_session; drop index tfperf_of_machine; drop index tfperf_of_commit;
 drop index tfperf_of_key; drop index tfperf_of_figure; drop index tfperf_verdicts_of;
 alter table tfperf_measurements drop column gpu;
@@ -84,7 +85,7 @@ def test_sessions_that_complete_it_at_once_do_not_disturb_each_other(path: Path,
 
 
 def earlier(history: History) -> list[tuple[str, str, float]]:
-    found = history.earlier_measurements("box", before="today", most=10)[Key(*KEY)]
+    found = history.earlier.earlier_measurements("box", before="today", most=10)[Key(*KEY)]
     return [(one.session, one.gpu, one.runs[0].log_rate) for one in found]
 
 

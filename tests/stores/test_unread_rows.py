@@ -175,7 +175,8 @@ def test_a_damaged_column_costs_its_own_row(
 ) -> None:
     damage(column, value)
     assert cli.main(command.split()) == EXIT_GREEN
-    assert "1 row of the history can't be read" in capsys.readouterr().err
+    is_read = command != "history changes" or column not in ("low", "runs", "baseline")
+    assert ("1 row of the history can't be read" in capsys.readouterr().err) == is_read
 
 
 def test_a_text_that_is_no_utf_8_costs_nothing(history: History, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,6 +220,6 @@ def test_many_rows_are_counted_and_three_of_them_named(history: History, capsys:
 )
 def test_no_verdict_rests_on_a_row_that_can_not_be_read(column: str, value: str, history: History) -> None:
     execute(f"update tfperf_measurements set {column} = ? where session = 's2'", value)
-    found = history.past_sessions_of_machine([baseline()], before="today", least_tests=1)
+    found = history.earlier.past_sessions_of_machine([baseline()], before="today", least_tests=1)
     assert [one.session for one in found[KEY]] == ["s1"]
     assert str(history.unread).startswith("1 row of the history can't be read")

@@ -55,7 +55,7 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
     path = arguments.dir / "history.sqlite"
     history, part = History(path), Filters(test=arguments.test)
     machines = history.values_of("machine", **part) if path.exists() else []
-    changes = (change for machine in machines for change in changes_of(history.results(machine=machine)))
+    changes = (change for machine in machines for change in changes_of(history.points(machine=machine)))
     own = [change for change in changes if change.test == arguments.test and change.size < 0]
     slowdowns = [change for change in own if change.commit_before and change.commit_after]
     if slowdowns and not arguments.bad:

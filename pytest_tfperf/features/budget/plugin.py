@@ -40,7 +40,7 @@ def select(context: SessionContext, seconds: Mapping[str, float], failed: Collec
     now, remarks = datetime.now(UTC), []
     past: list[PastResult] = []
     try:
-        for session in history.last_sessions(seconds):
+        for session in history.earlier.last_sessions(seconds):
             past += history.results(session=session)
             past += history.figure_results(session=session)
             past += history.results(session=session, is_interleaved=True)

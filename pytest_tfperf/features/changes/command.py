@@ -77,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for machine in history.values_of("machine", **part) if any(part.values()) else [None]:
         # Even for a single test all tests of its machine are read: together they show changes of the machine itself.
         of_test: Filters = {"machine": machine, "test": arguments.test}
-        results = chain(history.results(machine=machine), history.figure_results(**of_test))
+        results = chain(history.points(machine=machine), history.figure_results(**of_test))
         changes += (change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since))
     changes.sort(key=lambda change: parsed(change.time))
     if arguments.json:

@@ -121,7 +121,7 @@ def _selected(history: History, arguments: argparse.Namespace) -> tuple[list[Pas
     beside: Filters = {**part, "is_interleaved": True}
     if arguments.since:
         results = [result for result in history.latest() if moment(result.time) >= arguments.since]
-        compared = history.measurements(**beside)
+        compared = history.comparisons(**part)
         interleaved = list({(m.machine, m.test, m.topology, *sides(m)): m for m in compared}.values())
     else:
         results, interleaved = list(history.results(**part)), list(history.measurements(**beside))
