@@ -196,8 +196,8 @@ FORMATS = (
         "gensim",
         "piskvorky/gensim, gensim/models/word2vec.py, _log_progress and _log_epoch_end",
         # A progress line has the mean since the epoch's start, and only epochs of over a second have any.
-        r"\bEPOCH (?:- )?\d+ ?(?:- PROGRESS: at "
-        rf"|: training on .*\btook {NUMBER}s, (?P<rate>{NUMBER}) effective words/s)",
+        r"\bEPOCH (?:- )?\d+ ?"
+        rf"(?:- PROGRESS: at |: training on .*\btook {NUMBER}s, (?P<rate>{NUMBER}) effective words/s)",
         unit="words",
     ),
 )

@@ -75,8 +75,7 @@ def gensim() -> Output:
         seconds = STEP * (1 + 7 * (epoch % 3 == 0))
         words = round(RATE * seconds)
         if seconds > 1:
-            progress = f"at 86.25% examples, {RATE / 2:.0f} words/s, in_qsize 3"
-            output.say(f"INFO : EPOCH {epoch} - PROGRESS: {progress}\n", 1.0)
+            output.say(f"INFO : EPOCH {epoch} - PROGRESS: at 86.25% examples, {RATE / 2:.0f} words/s\n", 1.0)
             output.now -= 1.0
         took = f"took {seconds:.1f}s, {RATE:.0f} effective words/s"
         output.say(f"INFO : EPOCH {epoch}: training on 900 raw words ({words} effective words) {took}\n", seconds)
