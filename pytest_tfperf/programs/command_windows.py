@@ -265,7 +265,7 @@ class CommandWindows:
         if now - self._started_at < _NOTICE_SECONDS:
             return
         seen = self._printed(now)
-        if self._reader.first_lines:
+        if self._reader.first_lines and self._patience.is_past_start(now):
             seen += f": {self._reader.nothing_read()}; {self._reader.next_step()}"
         self._notice(f"{seen}; it is ended in {duration(min(left, self._silence_left))} without a reading")
 

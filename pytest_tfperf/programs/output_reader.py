@@ -311,11 +311,15 @@ class Patience:
         self._is_buffered |= since > _SILENCE and size >= _BUFFER
         if self._first_at is None and lines:
             self._first_at = now
-        self._bursts += self.waited(now) >= _START_SECONDS and since >= _PAUSE
+        self._bursts += self.is_past_start(now) and since >= _PAUSE
 
     def waited(self, now: float) -> float:
         """Seconds since the first line."""
         return 0.0 if self._first_at is None else now - self._first_at
+
+    def is_past_start(self, now: float) -> bool:
+        """Whether the first line came so long ago that a rate was to be expected."""
+        return self.waited(now) >= _START_SECONDS
 
     def silent(self, now: float) -> float:
         """Seconds since the program last printed, or since its start."""

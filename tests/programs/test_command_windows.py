@@ -253,6 +253,7 @@ NO_RATE: dict[str, tuple[PlayedProgram, dict[str, object]]] = {
     "a bar that needs a terminal": (PlayedProgram([(0.1, "hello\n")] * 15, hangs=True, silence_seconds=600), {}),
     "has a terminal": (PlayedProgram([(0.1, "hello\n")] * 15, hangs=True, silence_seconds=600), {"terminal": True}),
     "begins a line": (PlayedProgram([(1.0, "loading ...")], hangs=True, silence_seconds=600), {}),
+    "imports for long": (PlayedProgram([(28.0, "Epoch 1/20\n")], hangs=True, silence_seconds=600), {}),
     "prints nothing": (PlayedProgram([], hangs=True, silence_seconds=600), {}),
     "another unit": (PlayedProgram([(1.0, "12 img/s\n")] * 99), {}),
 }
