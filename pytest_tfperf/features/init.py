@@ -283,6 +283,7 @@ def next_steps(tests: str, ci: str) -> list[str]:
         (f"pytest {tests} --tfperf-base=main", "on a branch, once main has these files: is it slower?"),
         (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
         (page("writing-tests.md"), "how to write tests"),
+        ("tfperf read -- python train.py", "for a program of your own, in any framework: the test that gates it"),
     ]
     if ci == "github":
         steps.append(("name pytest-tfperf and TensorFlow in requirements.txt", "pull requests install from it"))

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
@@ -163,16 +164,26 @@ class _Read:
         given = {"pattern": reads.pattern, "field": reads.field, "examples_per_step": reads.examples_per_step}
         given["rate_is"] = None if reads.rate_is is None else str(reads.rate_is)
         options = [f"{name}={value!r}" for name, value in given.items() if value]
+        imports = ["import sys"] if "sys.executable" in argv else []
+        imports += ["from pytest_tfperf import Reads"] if options else []
         texts = [
+            *imports,
+            *([""] if imports else []),
             "throughput.check_command(",
             f"    [{argv}],",
-            '    name="my-program",',
+            f"    name={_name_of(command.argv)!r},",
             "    on=gpu_topology.take(1),",
         ]
         texts.append(f'    unit="{command.unit}/s",')
         texts += [f"    reads=Reads({', '.join(options)}),"] if options else []
         texts += ["    terminal=True,"] if command.terminal else []
         return [*texts, ")"]
+
+
+def _name_of(argv: Sequence[str]) -> str:
+    """Return a name for the program, which keys its baseline: its script's or module's."""
+    words = [word for word in argv[1:] if not word.startswith("-")] or argv
+    return Path(words[0]).stem or "my-program"
 
 
 def _best(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> _Read:
