@@ -205,6 +205,11 @@ def _path(kind: str) -> Callable[[str], Path]:
 folder, file = _path("folder"), _path("file")
 
 
+def lines(text: str) -> tuple[str, ...]:
+    """Parse the lines of a text; blank lines are left out."""
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
 def machine(text: str) -> str:
     """Check a machine's name."""
     check_name(text)

@@ -132,6 +132,12 @@ class Settings:
         excludes={"update_baselines": "the slowdown would become the baseline"},
     )
 
+    inject_slowdown_tests: tuple[str, ...] = _ini(
+        (),
+        parse.lines,
+        "the tests that --tfperf-inject-slowdown slows down, one id a line; by default all",
+        of_one_session=True,
+    )
     steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")
     warmup_steps: int = _ini(
         10, parse.count(0), "the least steps that run untimed first, in tests that set no warmup_steps"
@@ -184,6 +190,10 @@ class Settings:
         """Return the value of a feature's setting."""
         value: T = self.of_features.get(setting.name, setting.default)
         return value
+
+    def slowdown_of(self, test: str) -> float:
+        """Return the part of its throughput that a test loses on purpose."""
+        return self.inject_slowdown if not self.inject_slowdown_tests or test in self.inject_slowdown_tests else 0.0
 
     @property
     def disturbance_limits(self) -> DisturbanceLimits:

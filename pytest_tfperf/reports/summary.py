@@ -41,6 +41,7 @@ def before(
     baselines: str = "",
     smoke: bool = False,
     inject_slowdown: float = 0.0,
+    slowed: Sequence[str] = (),
     against: Sequence[str] = (),
 ) -> list[str]:
     """Return lines with the machine, the number of tests, the expected time, and the session's special options.
@@ -55,6 +56,7 @@ def before(
         recording: the number of fresh runs of each test under --update-baselines; 0 without it.
         controls: the number of other workloads that run beside these tests.
         baselines, smoke, inject_slowdown: the options of these names.
+        slowed: the selected tests that lose it; empty for all.
         against: further lines, about the other side.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
@@ -69,7 +71,8 @@ def before(
     if smoke:
         lines.append("smoke run: one window of each test, no verdicts")
     if inject_slowdown:
-        lines.append(f"workers lose {percent(inject_slowdown)} of their throughput on purpose")
+        who = f"workers of {counted(len(slowed), 'test')}" if slowed else "workers"
+        lines.append(f"{who} lose {percent(inject_slowdown)} of their throughput on purpose")
     lines += against
     return [f"tfperf: {line}" for line in lines]
 

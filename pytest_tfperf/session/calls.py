@@ -126,7 +126,7 @@ class CallRunner:
 
     def _slowed(self, subject: Subject) -> Side:
         """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
-        slowdown = self._session.settings.inject_slowdown
+        slowdown = self._session.settings.slowdown_of(self._test)
         return Side(workload=subject, launcher=self._session.measuring.launchers.here, slowdown=slowdown)
 
     def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:

@@ -190,7 +190,7 @@ class Measuring:
             index=index,
             topology=topology,
             plan=plan,
-            side=Side(workload=workload, launcher=self.launchers.here, slowdown=settings.inject_slowdown, name=name),
+            side=Side(workload=workload, launcher=self.launchers.here, slowdown=settings.slowdown_of(test), name=name),
             reference_environment=None if other is None else Side(workload=workload, launcher=other, name=name),
             target=target,
             tolerance=target.tolerance(tolerance, Tolerance.of(settings.tolerance)),

@@ -154,7 +154,8 @@ class Session:
         """Refuse files that the selected tests will need and that can't be used.
 
         Raises:
-            TfperfError: the history, or what a feature writes, can't be written.
+            TfperfError: the history, or what a feature writes, can't be written; a test that is to be slowed down is
+                not selected.
             BaselineError: a file of this machine's that can't be read whole.
             MeasurementError: baselines are to be recorded, and other work disturbs the machine.
         """
@@ -163,6 +164,11 @@ class Session:
             return
         from pytest_tfperf.revisions.git import refusal_of
 
+        if unknown := [test for test in settings.inject_slowdown_tests if test not in self.selection]:
+            raise TfperfError(
+                f"tfperf_inject_slowdown_tests: no selected throughput test has the id {unknown[0]}",
+                next_step="Give ids as `pytest --collect-only -q` prints them, one a line",
+            )
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
         self.history.prepare(self.context.say)
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []

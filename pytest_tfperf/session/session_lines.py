@@ -55,6 +55,7 @@ def header(session: Session) -> list[str]:
         baselines=settings.shown_baselines,
         smoke=settings.smoke,
         inject_slowdown=settings.inject_slowdown,
+        slowed=[test for test in settings.inject_slowdown_tests if test in selection],
         against=other.announcement if (other := measuring.launchers.other_side) else (),
     )
     lost = summary.lost_gpus(measuring.machine.topology)

@@ -1,0 +1,202 @@
+"""A trial of the gate: sessions of unchanged code, and sessions in which some tests lose throughput on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from pytest_tfperf.core.disturbance import DisturbanceKind
+from pytest_tfperf.core.session_verdicts import VerdictOn
+from pytest_tfperf.core.verdict import Outcome
+
+NOT_MEASURED: Final = (None, Outcome.INVALID)
+
+MOST_FALSE: Final = 0.15
+"""A gate may block where its rate of false failures is below this by its upper bound: 0 of 20 sessions, or 1 of 30."""
+
+LEAST_FOUND: Final = 0.8
+"""The share of the losses that a gate must find in their first session."""
+
+LEAST_WITH_LOSSES: Final = 10
+"""The least sessions with losses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialResult:
+    """The result of a test in a session of a trial.
+
+    Args:
+        outcome: the test's, the worst of its figures'; None where nothing was judged.
+        throughput_outcome: of its throughput alone.
+        change: ln(throughput / expected throughput), without the common drift; None where it was not judged.
+        tolerance: the accepted slowdown, a positive fraction; None where any is accepted.
+        disturbances: the disturbance of each discarded run.
+        is_input_bound: whether the input pipeline was its bottleneck.
+        clock_mhz: the median clock of its GPUs, or else of the cores; None where the machine does not report it.
+    """
+
+    outcome: Outcome | None
+    throughput_outcome: Outcome | None = None
+    change: float | None = None
+    tolerance: float | None = None
+    disturbances: tuple[DisturbanceKind, ...] = ()
+    is_input_bound: bool = False
+    clock_mhz: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSession:
+    """A session of a trial.
+
+    Args:
+        slowed: the tests that lost throughput on purpose; empty for a session of unchanged code.
+        status: its exit status.
+        seconds: its duration; 0 where it is not known.
+        tests: the result of each test, by pytest's node id.
+        failing: the subjects of its own verdicts that were REGRESSED, as the machine's.
+    """
+
+    slowed: tuple[str, ...] = ()
+    status: int = 0
+    seconds: float = 0.0
+    tests: Mapping[str, TrialResult]
+    failing: tuple[VerdictOn, ...] = ()
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it tells something about the gate: a session that could measure nothing does not."""
+        return any(result.outcome not in NOT_MEASURED for result in self.tests.values())
+
+    @property
+    def regressed(self) -> tuple[str, ...]:
+        """The tests that are REGRESSED though nothing slowed them down."""
+        tests = self.tests.items()
+        return tuple(t for t, result in tests if result.outcome is Outcome.REGRESSED and t not in self.slowed)
+
+    @property
+    def failed_falsely(self) -> bool:
+        """Whether a test, or the software as a whole, is REGRESSED though nothing is slower.
+
+        A machine that is slower than when its baselines were recorded has a status of its own, and is no false failure.
+        """
+        return bool(self.regressed) or any(subject is not VerdictOn.MACHINE for subject in self.failing)
+
+    @property
+    def losses(self) -> dict[str, bool]:
+        """Whether the loss of each slowed test was found; tests that could not be measured are left out."""
+        judged = {test: self.tests[test].throughput_outcome for test in self.slowed if test in self.tests}
+        return {test: what is Outcome.REGRESSED for test, what in judged.items() if what not in NOT_MEASURED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A trial of one machine and some tests.
+
+    Args:
+        date: ISO date of its last session.
+        machine: the machine's key; "" before the first session.
+        arguments: pytest's, which select the tests.
+        is_of_base: whether sessions compare the code with itself, as `--tfperf-base` does, in place of baselines.
+        is_of_history: whether its sessions are those of a history.
+        slowdown: the fraction of the throughput that a slowed test loses.
+        same, slowed: the number of sessions asked for, without and with losses.
+        commit: the commit of the tests' repository, "" outside of one.
+        seed: of the random order.
+        tests: the tests with a baseline, which may be slowed down; none before they are known.
+        without_baseline: the tests that were measured and got no baseline.
+        sessions: the sessions that have ended, in order.
+    """
+
+    date: str = ""
+    machine: str = ""
+    arguments: tuple[str, ...] = ()
+    is_of_base: bool = False
+    is_of_history: bool = False
+    slowdown: float = 0.05
+    same: int = 20
+    slowed: int = 10
+    commit: str = ""
+    seed: int = 0
+    tests: tuple[str, ...] = ()
+    without_baseline: tuple[str, ...] = ()
+    sessions: tuple[TrialSession, ...] = ()
+
+    @property
+    def unchanged(self) -> Sequence[TrialSession]:
+        """The sessions of unchanged code that tell something about the gate."""
+        return [session for session in self.sessions if not session.slowed and session.is_counted]
+
+    @property
+    def losses(self) -> Sequence[bool]:
+        """Whether each loss was found."""
+        return [is_found for session in self.sessions for is_found in session.losses.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share with its exact interval, whose bounds each hold with 95 % confidence (Clopper and Pearson 1934)."""
+
+    count: int
+    of: int
+    low: float
+    high: float
+
+
+class Gate(StrEnum):
+    """What a trial says of the gate."""
+
+    MAY_BLOCK = "may block"
+    WARN_ONLY = "warn only"
+    UNDECIDED = "more sessions are needed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestNoise:
+    """How a test varied over the sessions in which nothing slowed it down; fractions of the throughput.
+
+    Args:
+        sessions: the sessions that measured it.
+        scatter: the root mean square of its changes from the expected throughput; None for fewer than five.
+        holds: the tolerance that 99 of 100 sessions stay within; None as above.
+        tolerance: the accepted slowdown; None where any is accepted.
+        is_too_noisy: whether `holds` reaches the loss that is to be found.
+        is_input_bound: whether the input pipeline was mostly its bottleneck.
+        clocks_mhz: the lowest and the highest clock, where clocks varied by half as much as the throughput, or more.
+        disturbed: the kinds that disturbed it in a quarter of the sessions, or in more; kind -> sessions.
+    """
+
+    sessions: int
+    scatter: float | None = None
+    holds: float | None = None
+    tolerance: float | None = None
+    is_too_noisy: bool = False
+    is_input_bound: bool = False
+    clocks_mhz: tuple[float, float] | None = None
+    disturbed: Mapping[DisturbanceKind, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialAnswer:
+    """What a trial shows.
+
+    Args:
+        gate: whether the gate may block.
+        false_failures: sessions of unchanged code that failed.
+        losses: losses that were found; None where none was tried.
+        further: the further sessions of unchanged code that the rule needs, if none of them fails; 0 where enough ran.
+        further_losses: the further sessions with losses that the rule needs.
+        not_counted: sessions that measured nothing.
+        machine: sessions in which the machine was slower than when the baselines were recorded.
+        tests: the noise of each test.
+    """
+
+    gate: Gate
+    false_failures: Rate
+    losses: Rate
+    further: int
+    further_losses: int
+    not_counted: int
+    machine: int
+    tests: Mapping[str, TestNoise]

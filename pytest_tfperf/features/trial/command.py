@@ -1,0 +1,159 @@
+"""`tfperf trial`: how often would a gate be wrong with these tests on this machine?"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, folder
+from pytest_tfperf.console.output import show, show_json, width, word_of_a_program
+from pytest_tfperf.console.session_settings import folder_setting, root
+from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.trial import Gate, Trial
+from pytest_tfperf.errors import TfperfError
+
+_STATUSES = {
+    **STATUSES,
+    EXIT_GREEN: "the gate may block",
+    EXIT_REGRESSED: "the gate should only warn",
+    EXIT_INTERRUPTED: "interrupted; the same command goes on",
+    EXIT_NOT_MEASURED: "it could not be told: more sessions are needed, or nothing could be measured",
+}
+_STATUS_OF: Final = {
+    Gate.MAY_BLOCK: EXIT_GREEN,
+    Gate.WARN_ONLY: EXIT_REGRESSED,
+    Gate.UNDECIDED: EXIT_NOT_MEASURED,
+}
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    trial = add_command(
+        commands,
+        "trial",
+        _run,
+        "find out how often a gate would be wrong with your tests on this machine: it runs sessions of unchanged code, "
+        "and sessions in which some tests lose throughput on purpose",
+        examples=(
+            "tfperf trial -- perf_tests -m gpu",
+            "tfperf trial --for 2h --slowdown 0.1 -- perf_tests",
+            "tfperf trial --base -- perf_tests    # of the gate for pull requests",
+            "tfperf trial --from-history          # of the sessions so far, without new ones",
+        ),
+        statuses=_STATUSES,
+        parents=[folder("--dir", ".tfperf", "where the trial lies, and the history for --from-history")],
+    )
+    trial.add_argument(
+        "--sessions",
+        type=checked(parse.count(1)),
+        default=20,
+        metavar="N",
+        help="sessions of unchanged code; half as many have losses (default: 20)",
+    )
+    trial.add_argument(
+        "--slowdown",
+        type=checked(parse.share),
+        default=0.05,
+        metavar="FRACTION",
+        help="the throughput that a slowed test loses (default: 0.05)",
+    )
+    trial.add_argument(
+        "--for",
+        dest="time",
+        type=checked(parse.duration),
+        metavar="TIME",
+        help="run the sessions that fit into 30m or 2h; the same command goes on later",
+    )
+    trial.add_argument("--base", action="store_true", help="try --tfperf-base: the committed code beside itself")
+    trial.add_argument("--from-history", action="store_true", help="count the history's sessions of unchanged code")
+    trial.add_argument(
+        "--machine", metavar="NAME", help="with --from-history: this machine (default: the last session's)"
+    )
+    trial.add_argument("--again", action="store_true", help="forget what an earlier trial found")
+    trial.add_argument("--json", action="store_true", help="print the answer as JSON")
+    trial.add_argument(
+        "arguments", nargs="*", type=word_of_a_program, metavar="-- ARGUMENT", help="arguments of pytest"
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.features.trial.from_history import trial_of_history
+    from pytest_tfperf.judging.trial import answer
+    from pytest_tfperf.reports.trial import trial_lines
+    from pytest_tfperf.stores.history import History
+
+    if arguments.from_history:
+        trial = trial_of_history(History(arguments.dir / "history.sqlite"), arguments.machine)
+    else:
+        trial = _ran(arguments)
+    found = answer(trial)
+    if arguments.json:
+        show_json({"trial": plain(trial), "answer": plain(found)})
+    else:
+        show("\n".join(["", *trial_lines(trial, found, width())]))
+    return _STATUS_OF[found.gate]
+
+
+def _ran(arguments: argparse.Namespace) -> Trial:
+    """Return the trial after its sessions, or after those that fit into the time."""
+    from pytest_tfperf.features.trial.runner import Runner
+    from pytest_tfperf.features.trial.sessions import starter
+    from pytest_tfperf.revisions.git import DIRTY, commit_of
+    from pytest_tfperf.stores import trial_file
+
+    folder = Path(arguments.dir).absolute()
+    wanted = Trial(
+        arguments=tuple(arguments.arguments),
+        is_of_base=arguments.base,
+        slowdown=arguments.slowdown,
+        same=arguments.sessions,
+        slowed=(arguments.sessions + 1) // 2,
+        commit=commit_of(root(), besides=folder_setting("baselines", "baselines")),
+        seed=secrets.randbits(32),
+    )
+    if arguments.base and wanted.commit.endswith(DIRTY):
+        raise TfperfError(
+            "--base compares the committed code with itself, and this checkout has changes",
+            next_step="Commit or stash them first",
+        )
+    if arguments.again:
+        shutil.rmtree(folder / trial_file.FOLDER, ignore_errors=True)
+    kept = trial_file.read(folder)
+    trial = wanted if kept is None else _continued(kept, wanted)
+
+    start = starter(folder / trial_file.FOLDER, trial.arguments, show)
+    return Runner(trial, folder, start, show, seconds=arguments.time).run()
+
+
+def _continued(kept: Trial, wanted: Trial) -> Trial:
+    """Return the trial that an interrupted command left, to be gone on with.
+
+    Raises:
+        TfperfError: it was of other code, or began with other arguments.
+    """
+    facts = ("arguments", "commit", "slowdown", "is_of_base")
+    changed = [name for name in facts if getattr(kept, name) != getattr(wanted, name)]
+    if changed:
+        then, now = (", ".join(_worded(name, getattr(trial, name)) for name in changed) for trial in (kept, wanted))
+        raise TfperfError(
+            f"the trial that was begun here is another one: {then}; now {now}",
+            next_step="Begin anew with --again, or go on as it was begun",
+        )
+    return replace(kept, same=wanted.same, slowed=wanted.slowed)
+
+
+def _worded(name: str, value: object) -> str:
+    match name:
+        case "arguments" if isinstance(value, tuple):
+            return f"pytest {' '.join(value)}".rstrip()
+        case "commit":
+            return f"commit {value or 'unknown'}"
+        case "is_of_base":
+            return "with --base" if value else "without --base"
+    return f"--slowdown {value}"

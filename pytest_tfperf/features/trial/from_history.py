@@ -1,0 +1,100 @@
+"""A trial without new sessions: those of the history before which nothing had changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pytest_tfperf.core.measurement import Measurement, environment_changes
+from pytest_tfperf.core.trial import Trial, TrialSession
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.trial.sessions import kept_of
+from pytest_tfperf.revisions.git import DIRTY
+from pytest_tfperf.stores.history import History
+
+_MOST: Final = 200  # sessions, the latest: half a year of nights
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """A session of the history: the last measurement of each test, and what a trial keeps of it."""
+
+    measurements: Mapping[str, Measurement]
+    session: TrialSession
+
+    @property
+    def commit(self) -> str:
+        """The commit that all tests ran at; "" where they differ, or had uncommitted changes."""
+        commits = {measurement.commit for measurement in self.measurements.values()}
+        commit = commits.pop() if len(commits) == 1 else ""
+        return "" if commit.endswith(DIRTY) else commit
+
+    def is_like(self, other: _Past) -> bool:
+        """Whether both ran the same code in the same environment, as far as they share tests."""
+        if not self.commit or self.commit != other.commit:
+            return False
+        tests = self.measurements.keys() & other.measurements.keys()
+        environments = [[side.measurements[test].environment for side in (self, other)] for test in tests]
+        return bool(tests) and not any(environment_changes(then, now) for then, now in environments)
+
+    def regressed(self, test: str) -> bool:
+        """Whether a test was REGRESSED."""
+        result = self.session.tests.get(test)
+        return result is not None and result.outcome is Outcome.REGRESSED
+
+
+def trial_of_history(history: History, machine: str | None) -> Trial:
+    """Return the trial whose sessions are those of a history that ran the same code as the session before.
+
+    A test that was REGRESSED in the session before or is in the next one, all with the same code, has lost something:
+    it is left out. So only a failure that came and went counts as false.
+
+    Args:
+        history: the history.
+        machine: the machine's key; None for that of the last session.
+
+    Raises:
+        TfperfError: there is no history, or no session of the machine ran the same code as the one before.
+    """
+    known = history.sessions(machine, alone_only=True)
+    name = machine or (known[-1][1] if known else "")
+    sessions_of_it = [session for session, of in known if of == name][-_MOST:]
+    past = [session for session in (_past(history, id, name) for id in sessions_of_it) if session.measurements]
+    sessions = []
+    for before, now, after in zip(past, past[1:], [*past[2:], None], strict=False):
+        if not now.is_like(before):
+            continue
+        is_next_like = after is not None and now.is_like(after)
+        tests = {
+            test: result
+            for test, result in now.session.tests.items()
+            if not before.regressed(test)
+            and not (now.regressed(test) and is_next_like and after and after.regressed(test))
+        }
+        sessions.append(replace(now.session, tests=tests))
+    if not sessions:
+        raise TfperfError(
+            f"none of {len(past)} sessions of {name or 'any machine'} ran the same commit, without uncommitted "
+            "changes, in the same environment as the session before",
+            next_step="Without --from-history, a trial runs sessions of its own",
+        )
+    return Trial(
+        date=next(iter(past[-1].measurements.values())).time[:10],
+        machine=name,
+        is_of_history=True,
+        same=len(sessions),
+        slowed=0,
+        sessions=tuple(sessions),
+    )
+
+
+def _past(history: History, session: str, machine: str) -> _Past:
+    measured = [
+        measurement
+        for measurement in history.measurements(session=session, machine=machine)
+        if measurement.other is None and "injected_slowdown" not in measurement.environment
+    ]
+    kept = kept_of(measured, history.verdicts(session=session, machine=machine))
+    return _Past({measurement.test: measurement for measurement in measured}, kept)

@@ -1,0 +1,188 @@
+"""A trial that runs: baselines of its own, then sessions until it has as many as it asked for."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final, final
+
+from pytest_tfperf.core.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
+from pytest_tfperf.core.trial import Trial, TrialSession
+from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.features.trial.sessions import Ended, Start, is_next_slowed, kept_of, slowed_tests
+from pytest_tfperf.reports.numbers import counted, duration, percent
+from pytest_tfperf.stores import trial_file
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.history import History
+
+_RECORDINGS: Final = 2  # a disturbed recording is tried once more
+_MOST_IN_VAIN: Final = 3  # sessions in a row that measure nothing
+_LAST_LINES: Final = 15
+_NO_TESTS: Final = 5  # pytest's status where it collected none
+
+
+@final
+class Runner:
+    """A trial that runs; each session is kept as soon as it ends.
+
+    Args:
+        trial: what to run, and the sessions that an interrupted command left.
+        folder: of the history; the trial lies below it.
+        start: starts a session.
+        show: prints a line.
+        seconds: the time that the sessions may take; None for no limit.
+        now: a clock in seconds.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        folder: Path,
+        start: Start,
+        show: Callable[[str], object],
+        *,
+        seconds: float | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._trial = trial
+        self._dir = folder
+        self._folder = folder / trial_file.FOLDER
+        self._history = History(self._folder / "history.sqlite")
+        self._start = start
+        self._show = show
+        self._now = now
+        self._end = None if seconds is None else now() + seconds
+
+    def run(self) -> Trial:
+        """Run the sessions that are still missing, as far as the time suffices.
+
+        Raises:
+            TfperfError: pytest's arguments are wrong, or no test could be recorded or measured.
+            KeyboardInterrupt: after a line that says how many sessions are kept.
+        """
+        try:
+            if not self._trial.tests and not self._trial.is_of_base:
+                self._record()
+            in_vain = 0
+            while self._fits() and (is_slowed := is_next_slowed(self._trial)) is not None:
+                session = self._session(slowed_tests(self._trial) if is_slowed else ())
+                in_vain = 0 if session.is_counted else in_vain + 1
+                if in_vain == _MOST_IN_VAIN:
+                    raise MeasurementError(
+                        f"{in_vain} sessions in a row measured nothing: see {self._log(len(self._trial.sessions))}"
+                    )
+        except KeyboardInterrupt:
+            self._show(
+                f"interrupted; {counted(len(self._trial.sessions), 'session')} kept. The same command goes on, with "
+                "--again it begins anew"
+            )
+            raise
+        return self._trial
+
+    def _record(self) -> None:
+        self._show(f"first, baselines of the trial's own are recorded in {os.path.relpath(self._folder)}/baselines")
+        baselines = BaselineStore(self._folder / "baselines")
+        tests: dict[str, bool] = {}
+        for attempt in range(_RECORDINGS):
+            option = "--update-baselines" if attempt == 0 else "--update-baselines=failed"
+            ended, session = self._pytest([option], {}, "recording")
+            for m in self._history.measurements(session=session) if session else ():
+                tests[m.test] = m.key in baselines.load(m.machine)
+                self._trial = replace(self._trial, machine=m.machine)
+            if tests and all(tests.values()):
+                break
+        recorded = tuple(test for test, is_recorded in tests.items() if is_recorded)
+        if not recorded:
+            raise MeasurementError(
+                f"no baseline could be recorded, and pytest ended with status {ended.status}:\n{_last_lines(ended)}",
+                next_step=f"The whole output is in {self._log('recording')}",
+            )
+        refused = tuple(test for test in tests if test not in recorded)
+        self._keep(replace(self._trial, tests=recorded, without_baseline=refused))
+        without = f"; {counted(len(refused), 'test')} could not be recorded" if refused else ""
+        self._show(f"{counted(len(recorded), 'test')} recorded in {duration(ended.seconds)}{without}")
+
+    def _session(self, slowed: tuple[str, ...]) -> TrialSession:
+        number = len(self._trial.sessions) + 1
+        options = ["--tfperf-base=HEAD"] if self._trial.is_of_base else []
+        variables = {}
+        if slowed:
+            options.append(f"--tfperf-inject-slowdown={self._trial.slowdown}")
+            variables["TFPERF_INJECT_SLOWDOWN_TESTS"] = "\n".join(slowed)
+        ended, id = self._pytest(options, variables, number)
+        session = TrialSession(slowed=slowed, status=ended.status, seconds=ended.seconds, tests={})
+        if id:
+            measured = list(self._history.measurements(session=id))
+            machine = measured[0].machine
+            kept = kept_of(measured, self._history.verdicts(session=id, machine=machine))
+            session = replace(kept, slowed=slowed, status=ended.status, seconds=ended.seconds)
+            self._trial = replace(self._trial, machine=machine, tests=self._trial.tests or tuple(kept.tests))
+        self._keep(replace(self._trial, sessions=(*self._trial.sessions, session)))
+        self._show(f"{number:>3}  {_described(session, self._trial.slowdown)}, {duration(ended.seconds)}{self._left()}")
+        return session
+
+    def _pytest(self, options: list[str], variables: dict[str, str], name: object) -> tuple[Ended, str]:
+        """Run a session, and return its end with its id; "" where it measured nothing."""
+        before = set(self._sessions())
+        ended = self._start(options, variables)
+        log = self._log(name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(ended.text, "utf-8", "replace")
+        (self._folder / ".gitignore").write_text("*\n", "utf-8")
+        if ended.status in (EXIT_USAGE, _NO_TESTS):
+            raise TfperfError(
+                f"pytest ended with status {ended.status}:\n{_last_lines(ended)}",
+                next_step="Give pytest's arguments after `--`, as in `tfperf trial -- perf_tests -m cpu`",
+            )
+        if ended.status == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt
+        new = [session for session in self._sessions() if session not in before]
+        return ended, new[-1] if new else ""
+
+    def _sessions(self) -> list[str]:
+        history = self._history
+        return [session for session, _ in history.sessions()] if history.database.exists else []
+
+    def _log(self, name: object) -> Path:
+        return self._folder / "sessions" / f"{name}.txt"
+
+    def _keep(self, trial: Trial) -> None:
+        self._trial = replace(trial, date=datetime.now().astimezone().date().isoformat())
+        trial_file.write(self._dir, self._trial)
+
+    def _fits(self) -> bool:
+        """Whether another session fits into the time."""
+        return self._end is None or self._now() + self._expected() <= self._end
+
+    def _expected(self) -> float:
+        """Return how long a session takes, by those before it."""
+        known = [session.seconds for session in self._trial.sessions]
+        return statistics.fmean(known) if known else 0.0
+
+    def _left(self) -> str:
+        trial = self._trial
+        left = max(0, trial.same - len(trial.unchanged)) + max(
+            0, trial.slowed - sum(bool(s.slowed) and s.is_counted for s in trial.sessions)
+        )
+        return f"; {counted(left, 'session')} left, about {duration(left * self._expected())}" if left else ""
+
+
+def _described(session: TrialSession, slowdown: float) -> str:
+    """Return a session in a few words: "unchanged: passed", "1 test 5 % slower: found"."""
+    if not session.is_counted:
+        return f"measured nothing, status {session.status}"
+    falsely = f"{', '.join(session.regressed) or 'the software as a whole'} FAILED FALSELY"
+    if not session.slowed:
+        return f"unchanged: {falsely if session.failed_falsely else 'passed'}"
+    found = sum(session.losses.values())
+    what = f"{counted(len(session.losses), 'test')} {percent(slowdown)} slower: {found} found"
+    return f"{what}, {falsely}" if session.failed_falsely else what
+
+
+def _last_lines(ended: Ended) -> str:
+    return "\n".join(f"  | {line}" for line in ended.text.splitlines()[-_LAST_LINES:])

@@ -1,0 +1,140 @@
+"""How a trial goes through its sessions; each session is a function that writes to the trial's history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from pytest_tfperf.core.trial import Trial
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.trial.runner import Runner
+from pytest_tfperf.features.trial.sessions import Ended
+from pytest_tfperf.stores import trial_file
+from pytest_tfperf.stores.baselines import BaselineStore
+from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import KEY, baseline, measurement, verdict
+
+RECORDING = "--update-baselines"
+
+
+@dataclass
+class Sessions:
+    """Sessions of one test, whose slowdown on purpose is found; each takes ten seconds of a clock of its own."""
+
+    folder: Path
+    options: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    ends: dict[int, Callable[[], Ended]] = field(default_factory=dict)
+
+    def start(self, options: Sequence[str], variables: Mapping[str, str]) -> Ended:
+        self.options.append(" ".join(options))
+        self.seconds += 10
+        if end := self.ends.get(len(self.options)):
+            return end()
+        if RECORDING in options:
+            BaselineStore(self.folder / "trial" / "baselines").update("box", {KEY: baseline()})
+        is_slowed = "t.py::a" in variables.get("TFPERF_INJECT_SLOWDOWN_TESTS", "").splitlines()
+        judged = None if RECORDING in options else verdict(Outcome.REGRESSED if is_slowed else Outcome.PASS)
+        History(self.folder / "trial" / "history.sqlite").append(
+            measurement(
+                test="t.py::a", session=f"s{len(self.options)}", verdict=None if RECORDING in options else judged
+            )
+        )
+        return Ended(status=1 if is_slowed else 0, seconds=10.0, text="tfperf: box\n")
+
+
+@dataclass
+class Ran:
+    """A trial in a folder, and the lines that it showed."""
+
+    sessions: Sessions
+    lines: list[str]
+    trial: Trial
+
+    def run(self, *, seconds: float | None = None) -> Trial:
+        folder, sessions = self.sessions.folder, self.sessions
+        trial = trial_file.read(folder) or self.trial
+        show = self.lines.append
+        runner = Runner(trial, folder, sessions.start, show, seconds=seconds, now=lambda: sessions.seconds)
+        return runner.run()
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Ran:
+    return Ran(Sessions(tmp_path), [], Trial(same=4, slowed=2, slowdown=0.1, seed=5))
+
+
+def test_baselines_are_recorded_first_and_then_each_session_is_run(ran: Ran) -> None:
+    trial = ran.run()
+    assert ran.sessions.options[0] == RECORDING
+    assert sum("--tfperf-inject-slowdown=0.1" in options for options in ran.sessions.options) == 2
+    assert (len(trial.unchanged), list(trial.losses)) == (4, [True, True])
+
+
+def test_a_line_for_each_session_says_what_it_found_and_how_long_the_rest_takes(ran: Ran) -> None:
+    ran.run()
+    assert sum("unchanged: passed, 10 s" in line for line in ran.lines) == 4
+    assert any("1 test 10.0 % slower: 1 found, 10 s" in line for line in ran.lines)
+    assert any(line.endswith("; 1 session left, about 10 s") for line in ran.lines)
+
+
+def test_sessions_that_do_not_fit_into_the_time_are_left_for_later(ran: Ran) -> None:
+    ran.run(seconds=35)
+    assert len(ran.sessions.options) == 3
+    assert len(ran.run().sessions) == 6
+
+
+def test_an_interrupted_trial_goes_on_where_it_was(ran: Ran) -> None:
+    def interrupt() -> Ended:
+        raise KeyboardInterrupt
+
+    ran.sessions.ends[4] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        ran.run()
+    assert "interrupted; 2 sessions kept." in ran.lines[-1]
+    assert len(ran.run().sessions) == 6
+    assert ran.sessions.options.count(RECORDING) == 1
+
+
+def test_a_session_that_pytest_ended_as_interrupted_is_not_kept(ran: Ran) -> None:
+    ran.sessions.ends[3] = lambda: Ended(2, 1.0, "! KeyboardInterrupt !\n")
+    with pytest.raises(KeyboardInterrupt):
+        ran.run()
+    kept = trial_file.read(ran.sessions.folder)
+    assert kept is not None
+    assert len(kept.sessions) == 1
+
+
+def test_wrong_arguments_of_pytest_are_shown_with_its_last_lines(ran: Ran) -> None:
+    ran.sessions.ends[1] = lambda: Ended(4, 1.0, "ERROR: file or directory not found: nowhere\n")
+    with pytest.raises(TfperfError, match="file or directory not found: nowhere"):
+        ran.run()
+
+
+def test_a_trial_without_any_baseline_ends_with_pytests_last_lines(ran: Ran) -> None:
+    ran.sessions.ends |= {number: lambda: Ended(6, 1.0, "1 error\n") for number in (1, 2)}
+    with pytest.raises(TfperfError, match=r"no baseline could be recorded(?s:.*)1 error"):
+        ran.run()
+
+
+def test_three_sessions_in_a_row_that_measure_nothing_end_the_trial(ran: Ran) -> None:
+    ran.sessions.ends |= {number: lambda: Ended(6, 1.0, "") for number in (2, 3, 4)}
+    with pytest.raises(TfperfError, match="3 sessions in a row measured nothing"):
+        ran.run()
+
+
+def test_a_trial_of_the_base_records_nothing_and_compares_with_the_commit_itself(ran: Ran) -> None:
+    ran.trial = replace(ran.trial, is_of_base=True)
+    ran.run()
+    assert all("--tfperf-base=HEAD" in options for options in ran.sessions.options)
+
+
+def test_a_damaged_file_of_a_trial_says_how_to_begin_anew(ran: Ran) -> None:
+    ran.run()
+    trial_file.trial_file(ran.sessions.folder).write_text("{")
+    with pytest.raises(TfperfError, match="--again"):
+        ran.run()

@@ -1,0 +1,96 @@
+"""`tfperf trial` as a user runs it, with workers whose training is played."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.inner import PLAYED_TRAINING, Project
+from tests.helpers.patience import SESSION_SECONDS
+
+pytestmark = pytest.mark.slow
+
+TESTS = """
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_it(throughput, on, batch_size):
+    throughput.check(tiny(batch_size), on=on)
+"""
+UNDECIDED, USAGE = 6, 4
+
+
+def trial(project: Project, *arguments: str, **variables: str) -> tuple[int, str]:
+    left_out = ("TFPERF_", "PYTEST_", "GITHUB_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(PLAYED_TRAINING), environment.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_tfperf.cli", "trial", *arguments],
+        cwd=project.folder,
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=SESSION_SECONDS,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def tried(played: Project) -> tuple[int, str]:
+    played.tests(TESTS)
+    summary = str(played.folder / "summary.md")
+    return trial(played, "--sessions=2", "--slowdown=0.4", "--", "-k", "test_it", GITHUB_STEP_SUMMARY=summary)
+
+
+def test_the_answer_has_both_rates_each_test_and_what_is_missing_for_a_verdict(tried: tuple[int, str]) -> None:
+    status, text = tried
+    assert status == UNDECIDED, text
+    assert "failed falsely  0 of 2 sessions of unchanged code, at most 78 %" in text
+    assert "losses found    1 of 1 losses of 40.0 %" in text
+    assert "test_it.py::test_it[2]" in text
+    assert "MORE SESSIONS ARE NEEDED" in text
+    assert "go on with --sessions 20" in text
+
+
+def test_the_users_baselines_and_history_are_not_touched(played: Project, tried: tuple[int, str]) -> None:
+    del tried
+    assert not (played.folder / "baselines").exists()
+    assert not (played.folder / ".tfperf" / "history.sqlite").exists()
+
+
+def test_no_ci_system_gets_the_sessions_of_a_trial(played: Project, tried: tuple[int, str]) -> None:
+    del tried
+    assert not (played.folder / "summary.md").exists()
+
+
+def test_a_trial_that_has_all_its_sessions_answers_at_once(played: Project, tried: tuple[int, str]) -> None:
+    again = trial(played, "--sessions=2", "--slowdown=0.4", "--", "-k", "test_it")
+    assert again[1].strip() == tried[1][tried[1].index("trial of the gate") :].strip()
+
+
+def test_other_arguments_are_another_trial(played: Project, tried: tuple[int, str]) -> None:
+    del tried
+    status, text = trial(played, "--sessions=2", "--slowdown=0.2", "--", "-k", "test_it")
+    assert status == USAGE
+    assert "the trial that was begun here is another one: --slowdown 0.4; now --slowdown 0.2" in text
+    assert "--again" in text
+
+
+def test_a_history_without_sessions_of_unchanged_code_is_no_trial(played: Project, tried: tuple[int, str]) -> None:
+    del tried
+    played.run("-k", "test_it")
+    status, text = trial(played, "--from-history")
+    assert status == USAGE
+    assert "none of 1 session" in text or "none of 1 sessions" in text
+
+
+def test_base_refuses_uncommitted_changes(tmp_path: Path) -> None:
+    with Project(tmp_path / "project", trains=False) as project:
+        project.tests(TESTS)
+        subprocess.run(["git", "init", "--quiet"], cwd=project.folder, check=True)
+        status, text = trial(project, "--base")
+        assert status == USAGE
+        assert "commit" in text.lower()
