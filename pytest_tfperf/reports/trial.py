@@ -14,21 +14,14 @@ _STEP = 0.005  # of a proposed tolerance
 
 
 def trial_fact(trial: Trial, found: TrialAnswer) -> str:
-    """Return a trial in a sentence: "0 of 20 sessions failed falsely (at most 14 %), ...: the gate may block"."""
-    return f"{_rates(trial, found)}: {found.gate}"
+    """Return a trial in a sentence: "The gate was tried on 2026-11-27: 0 of 20 sessions failed falsely ..."."""
+    return f"{_subject(trial).capitalize()} was tried on {trial.date}: {_rates(trial, found)}: {found.gate}."
 
 
 def trial_lines(trial: Trial, found: TrialAnswer, width: int | None = None) -> list[str]:
     """Return the answer as one screen: the rates, a table of the tests, the verdict, and what to do next."""
-    of = (
-        "the history's sessions of unchanged code"
-        if trial.is_of_history
-        else "--tfperf-base"
-        if trial.is_of_base
-        else "the gate"
-    )
     return [
-        f"trial of {of} on {trial.machine}, {trial.date}",
+        f"trial of {_subject(trial)} on {trial.machine}, {trial.date}",
         *(f"  {line}" for line in aligned(list(_facts(trial, found)))),
         "",
         *table([_row(name, noise) for name, noise in found.tests.items()], _COLUMNS, width),

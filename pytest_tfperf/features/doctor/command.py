@@ -55,11 +55,24 @@ def _run(arguments: argparse.Namespace) -> int:
     is_fit = all(finding.level is not Level.UNFIT for finding in findings)
     if arguments.json:
         facts = [plain(finding) | {"why": WHY[finding.subject]} for finding in findings]
-        show_json({"hostname": host.hostname, "fit": is_fit, "findings": facts})
+        show_json({"hostname": host.hostname, "fit": is_fit, "findings": facts, "trial": _trial(arguments.dir)})
     else:
         cores = f"{host.usable_cores} of {host.total_cores} cores usable"
-        show(*render(f"{host.hostname}: {host.cpu_model}, {cores}", findings))
+        show(*render(f"{host.hostname}: {host.cpu_model}, {cores}", findings, _trial(arguments.dir)))
     return EXIT_GREEN if is_fit else EXIT_UNFIT
+
+
+def _trial(folder: Path) -> str:
+    """Return the trial of the gate that was last run here in a sentence, or why its file can't be read; "" for none."""
+    from pytest_tfperf.judging.trial import answer
+    from pytest_tfperf.reports.trial import trial_fact
+    from pytest_tfperf.stores import trial_file
+
+    try:
+        trial = trial_file.read(folder)
+    except TfperfError as error:
+        return str(error)
+    return "" if trial is None else trial_fact(trial, answer(trial))
 
 
 def _free_bytes(folder: Path) -> int:
@@ -97,10 +110,11 @@ _LABEL = 8
 _SUBJECT = max(map(len, Check)) + 2
 
 
-def render(machine: str, findings: Sequence[Finding]) -> list[str]:
-    """All findings, and then the conclusion in a line."""
+def render(machine: str, findings: Sequence[Finding], trial: str = "") -> list[str]:
+    """All findings, then the conclusion in a line, and a trial of the gate in another."""
     in_order = sorted(findings, key=lambda finding: tuple(Level).index(finding.level))
-    return [machine, "", *(line for finding in in_order for line in _lines(finding)), "", conclusion(findings)]
+    lines = [machine, "", *(line for finding in in_order for line in _lines(finding)), "", conclusion(findings)]
+    return [*lines, *([trial] if trial else [])]
 
 
 def conclusion(findings: Sequence[Finding]) -> str:

@@ -96,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show_json({"trial": plain(trial), "answer": plain(found)})
     else:
-        show("\n".join(["", *trial_lines(trial, found, width())]))
+        show("", *trial_lines(trial, found, width()))
     return _STATUS_OF[found.gate]
 
 
