@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from pytest_tfperf.core.measurement import Measurement, environment_changes
@@ -58,10 +59,9 @@ def trial_of_history(history: History, machine: str | None) -> Trial:
     Raises:
         TfperfError: there is no history, or no session of the machine ran the same code as the one before.
     """
-    known = history.sessions(machine, alone_only=True)
-    name = machine or (known[-1][1] if known else "")
-    sessions_of_it = [session for session, of in known if of == name][-_MOST:]
-    past = [session for session in (_past(history, id, name) for id in sessions_of_it) if session.measurements]
+    name = machine or next((of for _, of in history.newest_sessions(alone_only=True)), "")
+    newest = [id for id, _ in islice(history.newest_sessions(name, alone_only=True), _MOST)]
+    past = [session for session in (_past(history, id, name) for id in reversed(newest)) if session.measurements]
     sessions = []
     for before, now, after in zip(past, past[1:], [*past[2:], None], strict=False):
         if not now.is_like(before):

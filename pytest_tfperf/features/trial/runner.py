@@ -128,7 +128,7 @@ class Runner:
 
     def _pytest(self, options: list[str], variables: dict[str, str], name: object) -> tuple[Ended, str]:
         """Run a session, and return its end with its id; "" where it measured nothing."""
-        before = set(self._sessions())
+        before = self._newest_session()
         ended = self._start(options, variables)
         log = self._log(name)
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -141,12 +141,13 @@ class Runner:
             )
         if ended.status == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
-        new = [session for session in self._sessions() if session not in before]
-        return ended, new[-1] if new else ""
+        newest = self._newest_session()
+        return ended, newest if newest != before else ""
 
-    def _sessions(self) -> list[str]:
-        history = self._history
-        return [session for session, _ in history.sessions()] if history.database.exists else []
+    def _newest_session(self) -> str:
+        """Return the id of the history's last session; "" where it has none."""
+        sessions = self._history.newest_sessions() if self._history.database.exists else iter(())
+        return next((session for session, _ in sessions), "")
 
     def _log(self, name: object) -> Path:
         return self._folder / "sessions" / f"{name}.txt"
