@@ -29,6 +29,7 @@ from pytest_tfperf.features.page.past import (
     worst_of_each,
 )
 from pytest_tfperf.judging.lasting_changes import changes_of
+from pytest_tfperf.judging.trial import answer
 from pytest_tfperf.lines import printable
 from pytest_tfperf.reports.figures import figure_rows
 from pytest_tfperf.reports.interleaved import sides, why_of
@@ -36,6 +37,8 @@ from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.message import in_brief
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
+from pytest_tfperf.reports.trial import trial_fact
+from pytest_tfperf.stores import trial_file
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -64,6 +67,7 @@ class ReportSource:
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
         unread: a sentence about rows of the history that can't be read; "" if all can.
+        trial: a sentence about the last trial of the gate on this machine; "" for none.
         scope: "since 2026-11-01" if the report is not about one session.
     """
 
@@ -79,6 +83,7 @@ class ReportSource:
     changes: Sequence[LastingChange] = ()
     rerun: RerunCommand = FROM_ROOTDIR
     unread: str = ""
+    trial: str = ""
     scope: str = ""
 
 
@@ -119,6 +124,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         ],
         "left_out": sorted(source.left_out),
         "unread": source.unread,
+        "trial": source.trial,
         "previous": previous_facts(source.previous, now, past),
         "sessions": [{"id": id, "time": past.sessions[id].time, "commit": past.sessions[id].commit} for id in sessions],
         "tests": tests,
@@ -249,7 +255,17 @@ def report_source(source: ReportSource, history: History, baselines: BaselineSto
         previous=previous,
         published=baselines.published(),
         unread=str(history.unread),
+        trial=_trial(history, {m.machine for m in (*source.measurements, *source.interleaved)}),
     )
+
+
+def _trial(history: History, machines: Collection[str]) -> str:
+    """Return the trial of the gate beside a history in a sentence, if it was of one of these machines; else ""."""
+    with suppress(TfperfError):  # doctor says why it can't be read
+        trial = None if history.database.path is None else trial_file.read(history.database.path.parent)
+        if trial is not None and trial.machine in machines:
+            return trial_fact(trial, answer(trial))
+    return ""
 
 
 class _Kept:

@@ -11,7 +11,9 @@ import pytest
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.trial import Trial
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import interleaved, measurement, session_verdict, throughput, verdict
 from tools.simulated_weeks import CPU_MACHINE, sessions
@@ -178,3 +180,12 @@ def test_an_empty_history_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     History(tmp_path / "history.sqlite").prepare()
     assert main(["report", "--dir", str(tmp_path)]) == 4
     assert "nothing was measured here yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("machine", "is_said"), [("box", True), ("another", False)])
+def test_a_trial_of_the_reported_machine_is_said(
+    machine: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    History(tmp_path / "history.sqlite").append(measurement(session="s1", machine="box"))
+    trial_file.write(tmp_path, Trial(date="2026-11-27", machine=machine))
+    assert ("was tried on 2026-11-27" in facts(tmp_path, capsys)["trial"]) is is_said
