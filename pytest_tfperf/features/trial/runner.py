@@ -15,6 +15,7 @@ from pytest_tfperf.core.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from pytest_tfperf.core.trial import Trial, TrialSession
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.trial.sessions import Ended, Start, is_next_slowed, kept_of, slowed_tests
+from pytest_tfperf.lines import Line, LineKind
 from pytest_tfperf.reports.numbers import counted, duration, percent
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -99,7 +100,8 @@ class Runner:
         recorded = tuple(test for test, is_recorded in tests.items() if is_recorded)
         if not recorded:
             raise MeasurementError(
-                f"no baseline could be recorded, and pytest ended with status {ended.status}:\n{_last_lines(ended)}",
+                f"no baseline could be recorded, and pytest ended with status {ended.status}",
+                *_last_lines(ended),
                 next_step=f"The whole output is in {self._log('recording')}",
             )
         refused = tuple(test for test in tests if test not in recorded)
@@ -136,7 +138,8 @@ class Runner:
         (self._folder / ".gitignore").write_text("*\n", "utf-8")
         if ended.status in (EXIT_USAGE, _NO_TESTS):
             raise TfperfError(
-                f"pytest ended with status {ended.status}:\n{_last_lines(ended)}",
+                f"pytest ended with status {ended.status}",
+                *_last_lines(ended),
                 next_step="Give pytest's arguments after `--`, as in `tfperf trial -- perf_tests -m cpu`",
             )
         if ended.status == EXIT_INTERRUPTED:
@@ -185,5 +188,5 @@ def _described(session: TrialSession, slowdown: float) -> str:
     return f"{what}, {falsely}" if session.failed_falsely else what
 
 
-def _last_lines(ended: Ended) -> str:
-    return "\n".join(f"  | {line}" for line in ended.text.splitlines()[-_LAST_LINES:])
+def _last_lines(ended: Ended) -> list[Line]:
+    return [Line(text, kind=LineKind.LOG) for text in ended.text.splitlines()[-_LAST_LINES:]]
