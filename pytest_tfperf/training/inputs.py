@@ -180,7 +180,7 @@ def _merged(given: Any, spec: InputSpec) -> list[tf.TensorShape]:
         return [part.shape for part in tf.nest.flatten(given)]
     raise WorkloadError(
         "its batches do not fit the model",
-        f"  the model takes      {described(wanted[0] if spec.any_labels else wanted)}\n"
+        f"  the model takes      {described(wanted[0] if spec.any_labels else wanted)}",
         f"  the pipeline gives   {described(inputs if spec.any_labels else given)}",
     )
 
