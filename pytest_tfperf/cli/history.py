@@ -88,7 +88,7 @@ def _show(history: History, arguments: argparse.Namespace) -> int:
         return EXIT_GREEN
     columns = width()
     alone = by_workload(
-        history.results(**part), columns, lambda last: history.figure_results(session=last.session, test=last.test)
+        history.points(**part), columns, lambda last: history.figure_results(session=last.session, test=last.test)
     )
     compared = latest_interleaved(history.comparisons(**part), columns)
     if not alone and not compared:

@@ -32,7 +32,7 @@ class _Results:
         self.values, self.times = array("d"), array("d")
 
     def add(self, result: PastResult, session: int, unit: int) -> None:
-        if session >= max(self.sessions[-1:], default=0):
+        if not self.sessions or session >= self.sessions[-1]:
             self.latest = result
         self.sessions.append(session)
         self.units.append(unit)
@@ -83,7 +83,7 @@ class _Machine:
         self.results[series].add(result, self._indices[result.session], unit)
 
 
-def changes_of(results: Iterable[PastResult]) -> list[LastingChange]:
+def changes_of(results: Iterable[PastResult], *, test: str | None = None) -> list[LastingChange]:
     """Return the changes of each machine and of each of its tests, oldest first.
 
     The drift common to all tests of a session is subtracted from each test's series, and is a series of its own: the
@@ -94,6 +94,7 @@ def changes_of(results: Iterable[PastResult]) -> list[LastingChange]:
         results: of any machines and tests, the results of each machine oldest first; they are read once, and not kept.
             Results that are INVALID, were slowed on purpose or are in another unit than the latest don't count. Of a
             test's results in one session the last decided result counts.
+        test: the only test whose changes are wanted; the others show the drift. None for all, and for the machines'.
     """
     machines: dict[str, _Machine] = {}
     for result in results:
@@ -101,7 +102,7 @@ def changes_of(results: Iterable[PastResult]) -> list[LastingChange]:
             if result.machine not in machines:
                 machines[result.machine] = _Machine(result.machine)
             machines[result.machine].add(result)
-    changes = [change for machine in machines.values() for change in _of_machine(machine)]
+    changes = [change for machine in machines.values() for change in _of_machine(machine, test)]
     return sorted(changes, key=lambda change: moment(change.time))
 
 
@@ -115,15 +116,17 @@ def _seconds(result: PastResult) -> float:
     return moment(result.time).timestamp()
 
 
-def _of_machine(machine: _Machine) -> Iterator[LastingChange]:
+def _of_machine(machine: _Machine, test: str | None) -> Iterator[LastingChange]:
     series = {name: results.points() for name, results in machine.results.items()}
     drifts = _drifts(machine, series)
     known = np.flatnonzero(~np.isnan(drifts))
-    if len(known):
-        yield from (_change(shape, machine, known) for shape in _shapes_in(drifts[known]))
-    else:
+    if not len(known):
         drifts = np.zeros(len(machine.sessions))
+    elif test is None:
+        yield from (_change(shape, machine, known) for shape in _shapes_in(drifts[known]))
     for name, points in series.items():
+        if test not in (None, name[0]):
+            continue
         if name[1].figure:
             yield from _of_figure(points, machine, name)
             continue

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cached_property
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final
 
@@ -280,7 +281,7 @@ def _layout(connection: Connection) -> int:
 
 def _decode_any_text(connection: Any, _: object) -> None:
     # A text that is not UTF-8 would end the query of all rows.
-    connection.text_factory = lambda data: data.decode(errors="backslashreplace")
+    connection.text_factory = methodcaller("decode", "utf-8", "backslashreplace")
 
 
 def _begin(connection: Connection) -> None:

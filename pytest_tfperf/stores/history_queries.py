@@ -51,12 +51,23 @@ _AFTER_ANY_TEXT = "\U0010ffff"
 _KINDS: Final = {name: get_args(hint) or hint for name, hint in get_type_hints(PastResult).items()}
 RESULT: Final = tuple(f.name for f in fields(PastResult) if f.name not in ("is_provisional", "figure"))
 POINT: Final = (
-    *("session", "time", "test", "machine", "workload", "topology"),
-    *("unit", "value", "outcome", "commit", "is_slowed_on_purpose"),
+    *("id", "session", "time", "test", "name", "machine", "workload", "topology"),
+    *("unit", "value", "outcome", "test_outcome", "commit", "is_slowed_on_purpose"),
 )
-"""The fields that lasting changes are found in."""
+"""The fields of tables and lasting changes, for readers of all results."""
 
-_OWN: Final = ("id", "time")
+_SHARED: Final = (
+    "session",
+    "test",
+    "name",
+    "machine",
+    "workload",
+    "topology",
+    "unit",
+    "commit",
+    "test_outcome",
+    "place",
+)
 _TEST_OUTCOME: Final = {"test_outcome": coalesce(_M.outcome, "")}
 _OF_A_THROUGHPUT: Final = _TEST_OUTCOME | {
     "value": _M.examples_per_sec,
@@ -256,19 +267,17 @@ def as_result(row: Sequence[Any], names: Sequence[str] = RESULT, *, figure: Figu
     columns = row[: len(names)]
     if (wrong := _column_of_another_type(names, tuple(map(type, columns)))) is not None:
         raise TfperfError(f"{wrong} is {shortened(repr(columns[names.index(wrong)]))}")
-    # Results of one test share most texts: a history has hundreds of thousands of results.
-    values: dict[str, Any] = {
-        name: intern(value) if type(value) is str and name not in _OWN else value
-        for name, value in zip(names, columns, strict=True)
-    }
+    values: dict[str, Any] = dict(zip(names, columns, strict=True))
     values["outcome"], values["is_provisional"] = outcome_of(values["outcome"])
     value = values["value"]
     if not (-math.inf if figure else 0) < value < math.inf:
         raise TfperfError(f"value is {value}")
-    if names is RESULT:
-        outcome_of(values["test_outcome"])
-        return PastResult(**values, figure=figure)
-    return PastResult(**values, id="", low=value, high=value, runs=0, seconds=0.0)
+    outcome_of(values["test_outcome"])
+    if names is not RESULT:
+        return PastResult(**values, low=value, high=value, runs=0, seconds=0.0)
+    for name in _SHARED:  # by the results of a test, which are hundreds of thousands in a history
+        values[name] = intern(values[name])
+    return PastResult(**values, figure=figure)
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -196,3 +198,26 @@ def test_figures_take_no_part_in_the_drift_of_a_machine() -> None:
 def test_a_figure_that_is_read_at_another_place_or_in_another_unit_did_not_change(other: dict[str, str]) -> None:
     before, after = memory(8000.0), memory(8000.0, 8800.0)[20:]
     assert changes_of([*before, *(replace(one, **other) for one in after)]) == []
+
+
+def test_results_are_read_once_and_not_kept() -> None:
+    series = quiet_tests(10, SESSIONS)
+    series["test_0"] -= 0.05 * (np.arange(SESSIONS) >= AT)
+    results = past_results(series)
+    alive = []
+
+    def each() -> Iterator[PastResult]:
+        for result in results:
+            yield replace(result, id="read once")
+        alive.extend(one for one in gc.get_objects() if isinstance(one, PastResult) and one.id == "read once")
+
+    assert changes_of(each()) == changes_of(results)
+    assert len(alive) <= len(series) + 1  # the latest of each, and the last one
+
+
+def test_the_changes_of_one_test_are_those_among_all() -> None:
+    series = {name: rates - 0.05 * (np.arange(SESSIONS) >= AT) for name, rates in quiet_tests(10, SESSIONS).items()}
+    series["test_3"] += 0.1 * (np.arange(SESSIONS) >= 20)
+    results = past_results(series)
+    every = changes_of(results)
+    assert changes_of(results, test="test_3") == [change for change in every if change.test == "test_3"] != every

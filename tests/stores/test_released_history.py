@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.stores import history as stored
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, interleaved, measurement, throughput, verdict
 
@@ -97,3 +98,11 @@ def test_its_rows_serve_as_provisional_baselines_and_are_read_whole_only_once(pa
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("update tfperf_measurements set whole = x'00' where session = 's1'")
     assert (earlier(history), str(history.unread)) == (before, "")
+
+
+def test_a_large_one_is_announced_because_it_takes_a_while(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "_LARGE", 0)
+    said: list[str] = []
+    for _ in range(2):
+        History(path).prepare(said.append)
+    assert said == [f"{path}: adding this version's indexes, once; it takes a few seconds for each GB"]

@@ -12,6 +12,7 @@ from typing import Final
 
 from pytest_tfperf.bench.other_side import State
 from pytest_tfperf.core.baseline import Key
+from pytest_tfperf.core.past import moment
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.revisions.checkout import Checkout
@@ -55,8 +56,9 @@ def range_of(arguments: argparse.Namespace, project: Path) -> tuple[str, str]:
     path = arguments.dir / "history.sqlite"
     history, part = History(path), Filters(test=arguments.test)
     machines = history.values_of("machine", **part) if path.exists() else []
-    changes = (change for machine in machines for change in changes_of(history.points(machine=machine)))
-    own = [change for change in changes if change.test == arguments.test and change.size < 0]
+    changes = (changes_of(history.points(machine=machine), test=arguments.test) for machine in machines)
+    own = [change for of_machine in changes for change in of_machine if change.size < 0]
+    own.sort(key=lambda change: moment(change.time))
     slowdowns = [change for change in own if change.commit_before and change.commit_after]
     if slowdowns and not arguments.bad:
         return slowdowns[-1].commit_before.removesuffix(DIRTY), slowdowns[-1].commit_after.removesuffix(DIRTY)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -78,17 +77,14 @@ def _run(arguments: argparse.Namespace) -> int:
         # Even for a single test all tests of its machine are read: together they show changes of the machine itself.
         of_test: Filters = {"machine": machine, "test": arguments.test}
         results = chain(history.points(machine=machine), history.figure_results(**of_test))
-        changes += (change for change in changes_of(results) if _is_wanted(change, arguments.test, arguments.since))
+        found = changes_of(results, test=arguments.test)
+        changes += (change for change in found if arguments.since is None or parsed(change.time) >= arguments.since)
     changes.sort(key=lambda change: parsed(change.time))
     if arguments.json:
         show_json([asdict(change) for change in changes])
     else:
         show(*change_table(changes, width()) or ["no lasting change was found"])
     return EXIT_GREEN
-
-
-def _is_wanted(change: LastingChange, test: str | None, since: datetime | None) -> bool:
-    return (test is None or change.test == test) and (since is None or parsed(change.time) >= since)
 
 
 _COLUMNS = Columns(

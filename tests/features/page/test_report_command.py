@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,18 @@ def test_a_trial_of_the_reported_machine_is_said(
     History(tmp_path / "history.sqlite").append(measurement(session="s1", machine="box"))
     trial_file.write(tmp_path, Trial(date="2026-11-27", machine=machine))
     assert ("was tried on 2026-11-27" in facts(tmp_path, capsys)["trial"]) is is_said
+
+
+def test_a_series_has_its_latest_points_and_the_changes_among_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(tmp_path / "history.sqlite")
+    for day in range(60):
+        rate = 1000.0 + day % 3 - 50 * (day >= 20) - 50 * (day >= 45)
+        when = (datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=day)).isoformat()
+        history.append(measurement(throughput(rate), session=f"s{day}", time=when, verdict=verdict()))
+    (whole,) = facts(tmp_path, capsys)["tests"]
+    monkeypatch.setattr("pytest_tfperf.features.page.facts._MOST_POINTS", 30)
+    (latest,) = facts(tmp_path, capsys)["tests"]
+    assert (len(whole["history"]["rate"]), latest["history"]["rate"]) == (60, whole["history"]["rate"][30:])
+    assert (len(whole["changes"]), latest["changes"]) == (2, whole["changes"][1:])
