@@ -22,9 +22,9 @@ KEPT = 10  # of each workload
 
 
 def fill(history: History, *, days_ago: int, count: int) -> None:
-    """Add this many sessions of one test, one in the middle of each day."""
+    """Add this many sessions of one test, one of each day."""
     for number in range(count):
-        when = NOW - timedelta(days=days_ago - number - 0.5)
+        when = NOW - timedelta(days=days_ago - number)
         history.append(measurement(session=f"{when:%m-%d}", time=when.isoformat(), verdict=verdict()))
 
 
