@@ -7,8 +7,8 @@ The first needs PostgreSQL's programs (apt install postgresql): it starts a serv
 measurement is one run of 100 windows; 50 tests a session. CPU time holds on a machine that does other things, too; the
 time that passed is in brackets. Figures are medians of three, of 50 for `append`, and of one for pushes.
 
-The second writes FOLDER/history.sqlite where there is none (730 days: 730,000 measurements, 3.6 GB, six minutes), and
-runs each command on it once, in a process of its own: CPU seconds and peak memory. To measure another
+The second writes FOLDER/history.sqlite where there is none (730 days: 730,000 measurements, 3.4 GB, three minutes of
+CPU time), and runs each command on it once, in a process of its own: CPU seconds and peak memory. To measure another
 state of the code on the same file, put its folder first in PYTHONPATH.
 """
 
@@ -32,10 +32,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_rows import figure_rows, measurement_row
@@ -181,11 +182,9 @@ def nightly_measurement(test: int, outcome: Outcome | None) -> Measurement:
     return made
 
 
-def _peak_memory() -> Any:
-    from pytest_tfperf.core.figure import Figure
-    from tests.helpers.measurements import verdict as of
-
-    return of(Outcome.PASS, figure=Figure("peak_memory"), value=2e9, baseline=None)
+def _peak_memory() -> Verdict:
+    of_memory: Verdict = verdict(Outcome.PASS, figure=Figure("peak_memory"), value=2e9, baseline=None)
+    return of_memory
 
 
 class _Template:
@@ -223,7 +222,9 @@ def fill_years(history: History, days: int) -> None:
         for test in range(NIGHTLY)
         for outcome in (None, Outcome.PASS, Outcome.REGRESSED)
     }
-    beside = [interleaved(test=nightly_test(test), machine=MACHINES[0], time="", seconds=60.0) for test in range(10)]
+    beside = [
+        interleaved(test=nightly_test(test), machine=MACHINES[0], time="", seconds=60.0) for test in range(_COMPARED)
+    ]
     compared = [measurement_row(m) for m in beside]
     slower = {test: chance.randrange(days) for test in chance.sample(range(NIGHTLY), 8)}
     for day in range(days):
@@ -262,11 +263,13 @@ def fill_years(history: History, days: int) -> None:
 
 
 def _start(history: History, machine: str, tests: list[str], rows: list[Any]) -> None:
-    """What a session asks the history for before and with its first test; as `session/` asks it."""
+    """Ask the history what a session asks before and with its first test.
+
+    With TFPERF_BENCH_PARTS in the environment the CPU seconds of each part are printed.
+    """
     from pytest_tfperf.bench.machine_session import MachineSession
     from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.settings import Settings
-    from pytest_tfperf.core.topology import Topology
     from pytest_tfperf.session.earlier_sessions import EarlierSessions
 
     assert history.database.path is not None
@@ -292,7 +295,6 @@ def _start(history: History, machine: str, tests: list[str], rows: list[Any]) ->
     MachineSession({row.key: row for row in rows}, past, tests=len(tests)).between_sessions  # noqa: B018
     _noted("variance between sessions", began)
     assert not context.history_faults, context.history_faults
-    del Topology
 
 
 def _noted(what: str, began: float) -> None:

@@ -1,4 +1,4 @@
-"""Dropping the whole measurements of long ago, nine tenths of a history; all columns stay.
+"""Dropping the whole measurements of long ago, most of a history; all columns stay.
 
 Kept are those that a later verdict, report or session may still need: the last ones of each workload (a provisional
 baseline's environment), the last one of each figure (how it is judged), and those with a profile (of a baseline).

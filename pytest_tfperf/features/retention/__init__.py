@@ -1,4 +1,4 @@
-"""How long the history keeps whole measurements, which are nine tenths of its size.
+"""How long the history keeps whole measurements, which are most of its size.
 
 For everybody: each session drops some of those older than 90 days (ini `tfperf_details_days`).
 `tfperf history prune-details` drops all of them, also on a team's server.
