@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -11,6 +12,7 @@ from pytest_tfperf.lines import one_line
 _GAP = 2
 _DOTS = ".."
 _LEAST_ID = 8  # characters of a shortened id
+_MODEL = re.compile(r"-b\d+(?=-)")  # the batch size, which ends a model's name: "bert-tiny-b1-replicated-device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,18 +151,19 @@ def shown_names(workloads: Iterable[Named]) -> dict[Named, str]:
 
 
 def _modules(ids: Iterable[str]) -> dict[str, set[str]]:
-    """Return the modules of each function in the ids; a word without one, such as a shipped model, has "" as its."""
+    """Return the modules of each function in the ids; a model without one, such as a shipped model, has "" as its."""
     modules: dict[str, set[str]] = {}
-    for word in {word for id in set(ids) for word in id.split("-")}:
-        module, _, function = word.rpartition(":")
-        modules.setdefault(function, set()).add(module)
+    for id in set(ids):
+        for word in (*(word for word in id.split("-") if ":" in word), _MODEL.split(id)[0]):
+            module, _, function = word.rpartition(":")
+            modules.setdefault(function, set()).add(module)
     return modules
 
 
 def _short(word: str, modules: Mapping[str, set[str]]) -> str:
     """Return a word of an id, of a function's module only the end that no other function of the name has."""
     module, _, function = word.rpartition(":")
-    others = modules[function] - {module}
+    others = modules.get(function, set()) - {module}
     if not module or not others:
         return function
     path = module.split(".")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.session.session import Session
 
-_WIDE = 160  # of tables in a file or a pipe, unless COLUMNS says something else
+_WIDE = 180  # of tables in a file or a pipe, unless COLUMNS says something else
 _TICK_SECONDS = 1.0
 _COLOURS = {
     Outcome.PASS: "green",

@@ -56,3 +56,8 @@ def test_different_workloads_are_never_shown_alike(functions: list[tuple[str, st
     workloads = [(f"{module}:{name}-b{batch}-replicated-device", "") for module, name, batch in functions]
     shown = [text.partition("-")[0] for text in shown_names(workloads).values()]
     assert len(set(shown)) == len({(module, name) for module, name, _ in functions})
+
+
+def test_a_part_of_a_shipped_models_name_is_no_function_of_that_name() -> None:
+    named = shown_names([("bert-tiny-b1-replicated-device", ""), ("nets:tiny-b1-replicated-device", "")])
+    assert list(named.values()) == ["bert-tiny-b1-replicated-device", "tiny-b1-replicated-device"]
