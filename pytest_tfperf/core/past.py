@@ -227,7 +227,7 @@ class NotProvisional(StrEnum):
 def not_provisional(m: Measurement) -> NotProvisional | None:
     """Return why no later session's provisional baseline rests on a measurement; None where it may.
 
-    `stores.history.History.earlier_measurements` decides alike, without building whole measurements.
+    `stores.earlier_rows.EarlierRows.earlier_measurements` decides alike, without building whole measurements.
     """
     if "injected_slowdown" in m.environment:
         return NotProvisional.SLOWED_ON_PURPOSE

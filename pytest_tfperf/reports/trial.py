@@ -38,7 +38,7 @@ def _subject(trial: Trial) -> str:
 
 def _rates(trial: Trial, found: TrialAnswer) -> str:
     false, losses = found.false_failures, found.losses
-    text = f"{false.count} of {_sessions(false)} failed falsely ({interval(false)})"
+    text = f"{false.count} of {counted(false.of, 'session')} failed falsely ({interval(false)})"
     if losses.of:
         text += f", {losses.count} of {losses.of} losses of {percent(trial.slowdown)} were found ({interval(losses)})"
     return text
@@ -56,7 +56,7 @@ def interval(rate: Rate) -> str:
 
 def _facts(trial: Trial, found: TrialAnswer) -> Iterator[tuple[str, str]]:
     false, losses = found.false_failures, found.losses
-    yield "failed falsely", f"{false.count} of {_sessions(false)} of unchanged code, {interval(false)}"
+    yield "failed falsely", f"{false.count} of {counted(false.of, 'session')} of unchanged code, {interval(false)}"
     for session in trial.unchanged:
         for test in session.regressed:
             yield "", test
@@ -65,9 +65,9 @@ def _facts(trial: Trial, found: TrialAnswer) -> Iterator[tuple[str, str]]:
     if others := sum(session.failed_falsely for session in trial.sessions if session.slowed):
         yield "", f"in {counted(others, 'session')} with losses another test failed, too"
     if found.machine:
-        yield "machine", f"slower than its baselines in {_sessions_of(found.machine)} (status 7)"
+        yield "machine", f"slower than its baselines in {_sessions(found.machine)} (status 7)"
     if found.not_counted:
-        yield "not measured", _sessions_of(found.not_counted)
+        yield "not measured", _sessions(found.not_counted)
     for test in trial.without_baseline:
         yield "no baseline", f"{test}: its runs differ too much, or were disturbed"
 
@@ -95,7 +95,7 @@ def _remarks(noise: TestNoise) -> Iterator[str]:
         low, high = noise.clocks_mhz
         yield f"clocks from {low:,.0f} to {high:,.0f} MHz"
     for kind, sessions in noise.disturbed.items():
-        yield f"{kind} in {_sessions_of(sessions)}"
+        yield f"{kind} in {_sessions(sessions)}"
 
 
 def _advice(trial: Trial, found: TrialAnswer) -> Iterator[str]:
@@ -144,9 +144,5 @@ def _rounded_up(fraction: float, step: float) -> float:
     return round(math.ceil(fraction / step - 1e-9) * step, 6)
 
 
-def _sessions(rate: Rate) -> str:
-    return counted(rate.of, "session")
-
-
-def _sessions_of(number: int) -> str:
+def _sessions(number: int) -> str:
     return counted(number, "session")

@@ -7,14 +7,13 @@ import math
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, final
 
 from pytest_tfperf.bench.comparing import Effort
 from pytest_tfperf.bench.other_side import OtherSide, Terms
+from pytest_tfperf.console.pytest_process import run_pytest
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Tolerance
@@ -324,23 +323,8 @@ class Search:
 
 
 def _session(test: str, step: Path) -> str:
-    """Run pytest on the test and return its output. Ctrl-C reaches pytest, too, which is then waited for."""
-    command = [sys.executable, "-m", "pytest", test, "-p", "no:cacheprovider"]
-    with subprocess.Popen(
-        command,
-        env={**os.environ, "TFPERF_BISECT_STEP": str(step)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        try:
-            text, _ = process.communicate()
-        except KeyboardInterrupt:
-            process.communicate()
-            raise
-    return text
+    """Run pytest on the test and return its output."""
+    return run_pytest([test, "-p", "no:cacheprovider"], {**os.environ, "TFPERF_BISECT_STEP": str(step)})[1]
 
 
 def _is_invalid(comparison: Measurement) -> bool:

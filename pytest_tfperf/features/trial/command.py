@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, folder
-from pytest_tfperf.console.output import show, show_json, width, word_of_a_program
+from pytest_tfperf.console.output import show, show_json, warn, width, word_of_a_program
 from pytest_tfperf.console.session_settings import folder_setting, root
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.trial import Gate, Trial
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import MeasurementError, TfperfError
 
 _STATUSES = {
     **STATUSES,
@@ -91,7 +91,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.from_history:
         trial = trial_of_history(History(arguments.dir / "history.sqlite"), arguments.machine)
     else:
-        trial = _ran(arguments)
+        try:
+            trial = _ran(arguments)
+        except MeasurementError as error:
+            warn(str(error))
+            return EXIT_NOT_MEASURED
     found = answer(trial)
     if arguments.json:
         show_json({"trial": plain(trial), "answer": plain(found)})
@@ -127,7 +131,7 @@ def _ran(arguments: argparse.Namespace) -> Trial:
     kept = trial_file.read(folder)
     trial = wanted if kept is None else _continued(kept, wanted)
 
-    start = starter(folder / trial_file.FOLDER, trial.arguments, show)
+    start = starter(folder / trial_file.FOLDER, trial, show)
     return Runner(trial, folder, start, show, seconds=arguments.time).run()
 
 

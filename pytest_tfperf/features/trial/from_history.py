@@ -12,6 +12,7 @@ from pytest_tfperf.core.trial import Trial, TrialSession
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.trial.sessions import kept_of
+from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.revisions.git import DIRTY
 from pytest_tfperf.stores.history import History
 
@@ -76,8 +77,8 @@ def trial_of_history(history: History, machine: str | None) -> Trial:
         sessions.append(replace(now.session, tests=tests))
     if not sessions:
         raise TfperfError(
-            f"none of {len(past)} sessions of {name or 'any machine'} ran the same commit, without uncommitted "
-            "changes, in the same environment as the session before",
+            f"none of {counted(len(past), 'session')} of {name or 'any machine'} ran the same commit, without "
+            "uncommitted changes, in the same environment as the session before",
             next_step="Without --from-history, a trial runs sessions of its own",
         )
     return Trial(

@@ -111,11 +111,10 @@ class Runner:
 
     def _session(self, slowed: tuple[str, ...]) -> TrialSession:
         number = len(self._trial.sessions) + 1
-        options = ["--tfperf-base=HEAD"] if self._trial.is_of_base else []
-        variables = {}
+        options, variables = [], {}
         if slowed:
-            options.append(f"--tfperf-inject-slowdown={self._trial.slowdown}")
-            variables["TFPERF_INJECT_SLOWDOWN_TESTS"] = "\n".join(slowed)
+            options = [f"--tfperf-inject-slowdown={self._trial.slowdown}"]
+            variables = {"TFPERF_INJECT_SLOWDOWN_TESTS": "\n".join(slowed)}
         ended, id = self._pytest(options, variables, number)
         session = TrialSession(slowed=slowed, status=ended.status, seconds=ended.seconds, tests={})
         if id:

@@ -6,14 +6,13 @@ import math
 import os
 import random
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from pytest_tfperf.console.pytest_process import run_pytest
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionVerdict
@@ -41,48 +40,29 @@ Start = Callable[[Sequence[str], Mapping[str, str]], Ended]
 """Starts a session with further arguments and environment variables, and waits for its end."""
 
 
-def starter(folder: Path, arguments: Sequence[str], show: Callable[[str], object]) -> Start:
+def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
     """Return what starts sessions of the user's tests, with a history and baselines of the trial's own.
 
     Args:
         folder: of the trial.
-        arguments: the user's, for pytest.
+        trial: its arguments for pytest, and whether it compares with the base, which needs no baselines.
         show: prints a line of the first session's header, which says how many tests there are and how long they take.
     """
-    own = [
-        f"--tfperf-dir={folder}",
-        f"--tfperf-baselines={folder / 'baselines'}",
-        "-o",
-        f"cache_dir={folder / 'cache'}",
-    ]
+    own = [f"--tfperf-dir={folder}", "-o", f"cache_dir={folder / 'cache'}"]
+    own += ["--tfperf-base=HEAD"] if trial.is_of_base else [f"--tfperf-baselines={folder / 'baselines'}"]
     # A trial is nobody's news: no team's server, summary, report or annotation gets it.
     inherited = {name: value for name, value in os.environ.items() if name not in _REPORTED_TO}
     inherited |= {f"TFPERF_{name}": "none" for name in _NOT_OF_A_TRIAL}
-
     ended: list[Ended] = []
+
+    def show_header(line: str) -> None:
+        if not ended and line.startswith(_HEADER):
+            show(f"     {line}")
 
     def start(options: Sequence[str], variables: Mapping[str, str]) -> Ended:
         began = time.monotonic()
-        with subprocess.Popen(
-            [sys.executable, "-m", "pytest", *arguments, *own, *options],
-            env={**inherited, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process:
-            assert process.stdout is not None, "it is a pipe"
-            lines: list[str] = []
-            try:
-                for line in process.stdout:
-                    lines.append(line)
-                    if not ended and line.startswith(_HEADER):
-                        show(f"     {line.rstrip()}")
-            except KeyboardInterrupt:  # it reaches pytest, too, which ends its session
-                process.communicate()
-                raise
-        ended.append(Ended(process.returncode, time.monotonic() - began, "".join(lines)))
+        status, text = run_pytest([*trial.arguments, *own, *options], {**inherited, **variables}, show_header)
+        ended.append(Ended(status, time.monotonic() - began, text))
         return ended[-1]
 
     return start

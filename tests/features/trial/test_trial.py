@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.inner import PLAYED_TRAINING, Project
 from tests.helpers.patience import SESSION_SECONDS
+from tests.helpers.repositories import ONE_READING, Repository
 
 pytestmark = pytest.mark.slow
 
@@ -84,13 +86,33 @@ def test_a_history_without_sessions_of_unchanged_code_is_no_trial(played: Projec
     played.run("-k", "test_it")
     status, text = trial(played, "--from-history")
     assert status == USAGE
-    assert "none of 1 session" in text or "none of 1 sessions" in text
+    assert "none of 1 session of box ran the same commit" in text
 
 
-def test_base_refuses_uncommitted_changes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
+    with Project(tmp_path_factory.mktemp("base") / "project", trains=False) as project:
+        yield Repository(project)
+
+
+def test_the_base_is_tried_by_comparisons_of_the_commit_with_itself(repository: Repository) -> None:
+    status, text = trial(repository.project, "--base", "--sessions=2", "--slowdown=0.4", "--", *ONE_READING)
+    assert status == UNDECIDED, text
+    assert "trial of --tfperf-base on box" in text
+    assert "failed falsely  0 of 2 sessions of unchanged code" in text
+    assert "losses found    1 of 1 losses of 40.0 %" in text
+
+
+def test_sessions_that_measure_nothing_end_a_trial_with_a_status_of_their_own(tmp_path: Path) -> None:
     with Project(tmp_path / "project", trains=False) as project:
-        project.tests(TESTS)
-        subprocess.run(["git", "init", "--quiet"], cwd=project.folder, check=True)
-        status, text = trial(project, "--base")
-        assert status == USAGE
-        assert "commit" in text.lower()
+        project.tests("def test_it(throughput): raise RuntimeError('no data')\n")
+        status, text = trial(project)
+        assert status == UNDECIDED
+        assert "no baseline could be recorded" in text
+
+
+def test_a_trial_of_the_base_refuses_uncommitted_changes(repository: Repository) -> None:
+    repository.cost(0.02)
+    status, text = trial(repository.project, "--base")
+    assert status == USAGE
+    assert "--base compares the committed code with itself, and this checkout has changes" in text
