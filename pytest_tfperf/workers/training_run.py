@@ -229,11 +229,11 @@ class TrainingRun:
                 raise self._silent(waiting)
             deadline = time.monotonic() + limit
             for worker in ready:
-                self._heard[worker] = time.monotonic()
                 try:
                     message = worker.poll()
                 except MeasurementError as error:
                     raise self._to_blame(worker, error) from None
+                self._heard[worker] = time.monotonic()
                 if message is not None and kind in message:
                     answers[worker] = message[kind]
         return [answers[worker] for worker in self._workers]
@@ -271,8 +271,11 @@ class TrainingRun:
         """The error of the rank to blame, when `first` was the first to fail.
 
         The rank to blame raised an error of its own; else its connection broke first; else it has been silent for long.
-        Healthy ranks fail too, because they miss the failed one.
+        Healthy ranks fail too, because they miss the failed one. TensorFlow reports an exchange that got no answer in
+        time as an error, and sometimes crashes over it: a rank that is lost then is healthy, too.
         """
+        exchange = self._silence_seconds * _EXCHANGE_FRACTION
+        has_waited = time.monotonic() - self._heard[first] >= exchange
         errors = {first: error}
         quiet = [worker for worker in self._workers if worker is not first]
         deadline = time.monotonic() + min(_BLAME_SECONDS, self._silence_seconds)
@@ -287,7 +290,8 @@ class TrainingRun:
                     errors[worker] = another
                     quiet.remove(worker)
         blamed = min(errors, key=_fault)  # among equal faults the first that was noted
-        if not quiet or _fault(blamed) is not Fault.PEER:
+        has_crashed_waiting = blamed is first and has_waited and _fault(first) is Fault.LOST
+        if not quiet or not (has_crashed_waiting or _fault(blamed) is Fault.PEER):
             return errors[blamed]
         longest = min(quiet, key=self._heard.__getitem__)
         silence = time.monotonic() - self._heard[longest]

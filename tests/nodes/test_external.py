@@ -17,7 +17,7 @@ import pytest
 
 import pytest_tfperf
 from tests.helpers.inner import Finished, Project
-from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.patience import PATIENCE_SECONDS, SESSION_SECONDS, wait_for
 
 TESTS = """
     @pytest.mark.multinode
@@ -36,22 +36,28 @@ class Cluster:
     key: Path
     end: ExitStack
 
-    def rank(self, rank: int, size: int = 2, *arguments: str, **variables: str) -> None:
-        """Start a rank as a person would."""
+    def rank(self, rank: int, size: int = 2, *arguments: str, **variables: str) -> Path:
+        """Start a rank as a person would; returns the file that gets what it says."""
         ours = {"TFPERF_ADDRESS": f"127.0.0.1:{self.port}", "TFPERF_KEY_FILE": str(self.key)}
         place = {"TFPERF_RANK": str(rank), "TFPERF_SIZE": str(size), "CUDA_VISIBLE_DEVICES": "-1"}
         place["http_proxy"] = "http://127.0.0.1:9"  # where nobody listens; ranks must not connect through it
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest_tfperf.training.rank", "--repeat", *arguments],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **ours, **place, **variables},
-            cwd=self.project.folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        said = self.key.with_name(f"rank-{secrets.token_hex(4)}.txt")
+        with said.open("w") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pytest_tfperf.training.rank", "--repeat", *arguments],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **ours, **place, **variables},
+                cwd=self.project.folder,
+                stdout=output,
+                stderr=output,
+            )
         self.end.callback(process.wait)
         self.end.callback(process.kill)
+        return said
 
     def session(self, *arguments: str, timeout: float) -> Finished:
+        return self.project.end_of(self.start(*arguments, timeout=timeout))
+
+    def start(self, *arguments: str, timeout: float) -> subprocess.Popen[str]:
         settings = {
             "timeout": timeout,
             "port": self.port,
@@ -59,7 +65,7 @@ class Cluster:
             "interface": "127.0.0.1",
         }
         options = [word for name, value in settings.items() for word in ("-o", f"tfperf_{name}={value}")]
-        return self.project.run("--tfperf-launcher=external --nodes=2", *options, *arguments)
+        return self.project.start("--tfperf-launcher=external --nodes=2", *options, *arguments)
 
 
 @pytest.fixture
@@ -89,10 +95,12 @@ def test_a_rank_with_another_key_is_said_and_keeps_no_true_rank_out(cluster: Clu
     other = tmp_path / "other"
     other.write_text(secrets.token_hex(32))
     other.chmod(0o600)
-    cluster.rank(0, TFPERF_KEY_FILE=str(other))
+    said = cluster.rank(0, TFPERF_KEY_FILE=str(other))
+    session = cluster.start("-k", "8", timeout=SESSION_SECONDS)
+    assert wait_for(lambda: "has another key" in said.read_text(), SESSION_SECONDS)
     for rank in range(2):
         cluster.rank(rank)
-    finished = cluster.session("-k", "8", timeout=PATIENCE_SECONDS)
+    finished = cluster.project.end_of(session)
     assert finished.kinds == {"test_two[8]": "passed"}, finished.text
     assert "refused: it does not have this session's key" in finished.text
 

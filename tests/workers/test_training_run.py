@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
@@ -268,9 +269,17 @@ def test_a_rank_that_says_nothing_is_blamed_before_one_that_misses_it(ranks: Ran
 
 
 def test_a_rank_that_was_lost_is_blamed_before_one_that_says_nothing(ranks: Ranks) -> None:
-    run = ranks.start(silence=0.2)
+    run = ranks.start()
     is_lost(ranks.ranks[1])
     with pytest.raises(MeasurementError, match=f"^rank 1 of 2 on nodeb {LOST}"):
+        run.receive()
+
+
+def test_a_rank_that_crashed_after_it_had_waited_for_an_exchange_is_not_blamed(ranks: Ranks) -> None:
+    run = ranks.start(silence=0.4)
+    time.sleep(0.4)
+    is_lost(ranks.ranks[0])
+    with pytest.raises(Hung, match=r"^rank 1 of 2 on nodeb \(pid 4711\) said nothing .*\nand so rank 0 of 2 on nodea"):
         run.receive()
 
 
