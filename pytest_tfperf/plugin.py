@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +12,14 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.running import SESSION
-from pytest_tfperf.session.selecting import keep_chosen, keep_failed, selected, selected_tests
+from pytest_tfperf.session.selecting import (
+    keep_chosen,
+    keep_failed,
+    note_deselected,
+    note_skipped,
+    selected,
+    selected_tests,
+)
 from pytest_tfperf.session.session import Session
 from pytest_tfperf.workers import catalogue
 
@@ -91,6 +98,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         keep_failed(config, items)
     for item in filter(selected, items):
         benchmarks.set_clock(item)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Remember the throughput tests among them: one that was measured before must not be lost in silence."""
+    if items:
+        note_deselected(items[0].config, items)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -178,6 +191,7 @@ def pytest_runtest_makereport(
     """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
     report = yield
     pytest_reports.word(report, item, call)
+    note_skipped(report, item.config.stash[SESSION])
     return report
 
 

@@ -203,6 +203,7 @@ class SessionRecord:
         not_measured: the error of each test that ended in an error.
         refused: the error of each test that was measured, but refused as a baseline.
         left_out: tests that there was no time for, and the seconds that each would take.
+        not_run: tests that this machine measured lately and that were collected, but deselected or skipped, and why.
         remarks: further lines of the summary.
         keeps_history: whether its measurements were added to the history.
     """
@@ -213,6 +214,7 @@ class SessionRecord:
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
     left_out: Mapping[str, float] = field(default_factory=dict)
+    not_run: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     keeps_history: bool = False
 

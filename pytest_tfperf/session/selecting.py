@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from shlex import quote
 from typing import Any
 
 import pytest
 
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.selection import SelectedTest
+from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload, checked
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.xdist import is_xdist_worker
 from pytest_tfperf.workers import catalogue
 
 
@@ -109,6 +112,32 @@ def _reads_data(item: pytest.Item, default: str) -> bool:
         names.append(params.get("input_pipeline", default))
     known = [name for name in names if isinstance(name, str) and not faults({"input_pipeline": name})]
     return any(catalogue.data_set_of(name) for name in known)
+
+
+_DESELECTING = {"-m": "markexpr", "-k": "keyword", "--deselect": "deselect", "--lf": "lf", "--sw": "stepwise"}
+"""pytest's options that deselect tests, and the names of their values."""
+
+
+def note_deselected(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Remember deselected throughput tests. pytest does not say which of its options deselected them."""
+    if is_xdist_worker(config):
+        return
+    given = {option: config.getoption(name, None) for option, name in _DESELECTING.items()}
+    words = [
+        f"{option} {quote(value)}" if isinstance(value, str) else option for option, value in given.items() if value
+    ]
+    if config.stash[SESSION].settings.update_baselines is Update.FAILED:
+        words.append("--update-baselines=failed")
+    why = f"deselected by {' or '.join(words) or 'a plugin or a conftest.py'}"
+    config.stash[SESSION].unselected |= {item.nodeid: why for item in items if selected(item)}
+
+
+def note_skipped(report: pytest.TestReport, state: Session) -> None:
+    """Remember a skipped throughput test. A test that fails as expected counts as skipped for pytest only."""
+    if not report.skipped or hasattr(report, "wasxfail") or report.nodeid not in state.selection:
+        return
+    reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
+    state.unselected[report.nodeid] = f"skipped: {reason}" if reason else "skipped"
 
 
 _NUMBERS = ("batch_size", "num_packs", "steps", "warmup_steps", "tolerance")

@@ -58,6 +58,7 @@ class Session:
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
         choice: the tests that there is time for; None for all.
         left_out: the tests that there is no time for, and the seconds that each would take.
+        unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
         interrupted: the test that Ctrl-C or SIGTERM interrupted; "" for none.
@@ -79,6 +80,7 @@ class Session:
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.choice: Choice | None = None
         self.left_out: dict[str, float] = {}
+        self.unselected: dict[str, str] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
@@ -248,9 +250,19 @@ class Session:
             not_measured=self.not_measured,
             refused=self.refused,
             left_out=self.left_out,
+            not_run=self.not_run,
             remarks=self.remarks_of_features(in_brief=False),
             keeps_history=self.keeps_history,
         )
+
+    @cached_property
+    def not_run(self) -> dict[str, str]:
+        """The unselected tests that this machine measured lately and not in this session, and why; at its end."""
+        if not (self.unselected and self.keeps_history):
+            return {}
+        known = [test for test in self.unselected if test not in self.left_out and not self.queue.results_of(test)]
+        lately = self.measuring.earlier.measured_lately(known)
+        return {test: self.unselected[test] for test in known if test in lately}
 
     @property
     def keeps_history(self) -> bool:
