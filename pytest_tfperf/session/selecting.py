@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from shlex import quote
@@ -28,7 +28,18 @@ def selected(item: pytest.Item) -> bool:
     return "throughput" in getattr(item, "fixturenames", ())
 
 
-def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[SelectedTest]:
+def collected_whole(config: pytest.Config, items: Iterable[pytest.Item]) -> frozenset[str]:
+    """The node ids of tests in files that were collected whole; none under `--lf`, which leaves out tests silently."""
+    if config.getoption("lf", False):
+        return frozenset()
+    folder = config.invocation_params.dir
+    in_part = {(folder / argument.partition("::")[0]).resolve() for argument in config.args if "::" in argument}
+    return frozenset(item.nodeid for item in items if not in_part or item.path.resolve() not in in_part)
+
+
+def selected_tests(
+    items: Iterable[pytest.Item], input_pipeline: str, owner_of: Callable[[pytest.Item], str]
+) -> list[SelectedTest]:
     """The throughput tests among `items`; `input_pipeline` is the value of the fixture that is not parametrised."""
     return [
         SelectedTest(
@@ -40,6 +51,7 @@ def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[Se
             file=item.location[0],
             line=(item.location[1] or 0) + 1,
             faults=tuple(faults(_parameters(item))),
+            owner=owner_of(item),
         )
         for item in items
         if selected(item)
@@ -126,10 +138,11 @@ def note_deselected(config: pytest.Config, items: Iterable[pytest.Item]) -> None
     words = [
         f"{option} {quote(value)}" if isinstance(value, str) else option for option, value in given.items() if value
     ]
-    if config.stash[SESSION].settings.update_baselines is Update.FAILED:
-        words.append("--update-baselines=failed")
+    state = config.stash[SESSION]
+    words += [f"--tfperf-owner={quote(state.settings.owner)}"] if state.settings.owner else []
+    words += ["--update-baselines=failed"] if state.settings.update_baselines is Update.FAILED else []
     why = f"deselected by {' or '.join(words) or 'a plugin or a conftest.py'}"
-    config.stash[SESSION].unselected |= {item.nodeid: why for item in items if selected(item)}
+    state.unselected |= {item.nodeid: why for item in items if selected(item)}
 
 
 def note_skipped(report: pytest.TestReport, state: Session) -> None:

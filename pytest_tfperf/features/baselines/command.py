@@ -15,9 +15,9 @@ from pytest_tfperf.console.arguments import (
     date_or_age,
     folder,
     history_place,
-    nothing_left,
     open_history,
 )
+from pytest_tfperf.console.measured_test import wanted_test
 from pytest_tfperf.console.output import show, show_json, warn, width
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
@@ -78,7 +78,12 @@ def add_to(commands: Commands) -> None:
         statuses={**STATUSES, EXIT_NOT_MEASURED: "rows were refused, or no space or no permission"},
         parents=[where, history_place()],
     )
-    better.add_argument("tests", nargs="*", metavar="TEST", help="only the rows of these tests (default: all)")
+    better.add_argument(
+        "tests",
+        nargs="*",
+        metavar="TEST",
+        help="only the rows of these tests: node ids or workloads' names, or parts of them (default: all)",
+    )
     better.add_argument("--machine", metavar="NAME", help="only this machine's rows (default: all)")
     better.add_argument("--dry-run", action="store_true", help="show the rows, and write nothing")
     add_command(
@@ -203,15 +208,14 @@ def _ratchet(arguments: argparse.Namespace) -> int:
 
 
 def _keys_of(test: str, history: History) -> set[tuple[str, Key]]:
-    """Return machine, workload and topology of what a test measured last.
+    """Return machine, workload and topology of all that a test measured; `test` is as `wanted_test` takes it.
 
     Raises:
-        TfperfError: the history does not know the test; names the nearest.
+        TfperfError: no test or several match; names the nearest.
     """
-    found = {(result.machine, result.key) for result in history.latest(test=test)}
-    if not found and (unknown := nothing_left(history, {"test": test})) is not None:
-        raise unknown
-    return found
+    results = history.latest(test=test) or history.latest()
+    meant, _ = wanted_test(results, test)
+    return {(result.machine, result.key) for result in results if result.test == meant}
 
 
 def _merge(arguments: argparse.Namespace) -> int:
