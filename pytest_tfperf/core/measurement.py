@@ -90,6 +90,7 @@ class Measurement:
         profile: of a few more steps under TensorFlow's profiler; None where none was asked for.
         environment: software of the worker and settings of the machine, name -> version.
         commit: the git commit of the tests' repository, "" outside of one.
+        owner: whom the test belongs to, by its mark, `tfperf_owners` or CODEOWNERS; "" where none of them says.
         time: when it finished, ISO 8601 with its zone.
         seconds: the duration, compilation and confirmation included.
     """
@@ -119,6 +120,7 @@ class Measurement:
     profile: Profile | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
+    owner: str = ""
     time: str = ""
     seconds: float = 0.0
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Final, Self, TypeGuard
 
+from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.baseline import MOST_TOLERANCE, PUBLISHED_TOLERANCE, Baseline, Provenance
 from pytest_tfperf.core.figure import THROUGHPUT, Figure
 from pytest_tfperf.errors import TfperfError
@@ -360,6 +361,7 @@ class Verdict:
         tests: the number of the session's verdicts that share the false-alarm rate.
         wants: the measurements that it still wants; pairs only by rule 1.
         decision: the steps to the verdict; None without a threshold, and for other figures than the throughput.
+        acknowledged: the loss that the team knows of; None where it knows of none, and in a comparison.
     """
 
     outcome: Outcome | None = None
@@ -385,6 +387,7 @@ class Verdict:
     tests: int = 1
     wants: Wants = NOTHING
     decision: Decision | None = None
+    acknowledged: Acknowledgement | None = None
 
     @property
     def why(self) -> str:
