@@ -9,26 +9,23 @@ from typing import Any, Final, NamedTuple
 from pytest_tfperf.core.plain_json import plain
 
 SCHEMA: Final = 1
-"""The version of a notification's JSON; a later one only adds fields."""
+"""The version of a notification's JSON; it changes where a field is removed or means something else."""
 
 
 class EventKind(StrEnum):
-    """The kinds of news."""
+    """`missing`: what was measured before can't be; `ends`, `ended`: an acknowledgement; `silent`: a machine."""
 
     NEW = "new"
     WORSE = "worse"
     RECOVERED = "recovered"
     MISSING = "missing"
-    """A test that was measured before could not be measured."""
     ENDS = "ends"
     ENDED = "ended"
-    """An acknowledgement ends soon, or has ended."""
     SILENT = "silent"
-    """Nobody has measured the machine lately."""
 
 
 class Topic(NamedTuple):
-    """What a channel is told once about: see `Event`."""
+    """The subject of events, as `Event` names it; of each a channel is told once."""
 
     machine: str
     test: str
@@ -37,7 +34,7 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A fact about a test or a machine, and what kind of news it is.
+    """A fact about a test or a machine that is news.
 
     Args:
         kind: the kind of news.
@@ -46,14 +43,14 @@ class Event:
         figure: "throughput" or another figure's name, "throughput drift" for a loss that lasts over sessions; of a
             machine "software", "machine", "together" or "drift"; "" for whether it is measured at all.
         headline: the fact in one line.
-        change: from the baseline as a fraction of it, -0.13 for 13 % slower; None where it is not known.
+        change: as a `Verdict` has it: -0.13 for 13 % slower, of other figures in their unit; None where not known.
         interval: its 95 % confidence interval; None where it is not known.
-        threshold: the change, a positive fraction, from which the test fails; None where there is none.
+        threshold: the change, a positive number, from which the test fails; None where there is none.
         owner: of the test; "" for none.
         acknowledged_until: the last day of its acknowledgement, as "2027-01-15"; "" where it has none.
         rerun: the command that measures the test again; "" for a machine.
         time: of the measurement, ISO 8601 with its zone.
-        since: the time at which the channel was first told.
+        since: the time of the first event of this topic that the channel was told of; "" before it is told.
     """
 
     kind: EventKind
@@ -76,15 +73,15 @@ class Event:
         return Topic(self.machine, self.test, self.figure)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Notification:
     """What a channel is told at once.
 
     Args:
-        session: the session's id; "" where no session is behind it.
+        session: the session's id; "" where there is none, as for a silent machine.
         commit: the git commit of the tests' repository, "" outside of one.
         events: the news, at least one event.
-        open: every event that the channel knows of afterwards and that is not over.
+        open: all that the channel was told of, these events included, and that is not over.
     """
 
     session: str
@@ -93,6 +90,5 @@ class Notification:
     open: tuple[Event, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what webhooks and commands get, as docs/notifications.md describes it."""
-        facts = {"schema": SCHEMA, "session": self.session, "commit": self.commit}
-        return facts | {"events": [plain(event) for event in self.events]}
+        """Return what webhooks and commands get; docs/notifications.md describes it."""
+        return {"schema": SCHEMA, "session": self.session, "commit": self.commit, "events": plain(self.events)}

@@ -205,6 +205,7 @@ class SessionRecord:
         left_out: tests that there was no time for, and the seconds that each would take.
         remarks: further lines of the summary.
         keeps_history: whether its measurements were added to the history.
+        is_compared: whether each check was a comparison with the session's other side.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -215,6 +216,7 @@ class SessionRecord:
     left_out: Mapping[str, float] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     keeps_history: bool = False
+    is_compared: bool = False
 
     @property
     def alone(self) -> list[Measurement]:

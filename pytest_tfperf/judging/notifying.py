@@ -38,6 +38,9 @@ def _is_news(event: Event, before: Event) -> bool:
             return before.kind is not EventKind.SILENT or before.time[:10] != event.time[:10]
         case EventKind.ENDS:
             return before.acknowledged_until != event.acknowledged_until
+        case EventKind.WORSE:  # than what was acknowledged, so that the test fails again
+            known = EventKind.WORSE, event.acknowledged_until
+            return known != (before.kind, before.acknowledged_until)
         case EventKind.ENDED:
             # Whatever was told of this acknowledgement after its end keeps its date.
             return before.acknowledged_until != event.acknowledged_until or before.kind is EventKind.ENDS
@@ -46,8 +49,9 @@ def _is_news(event: Event, before: Event) -> bool:
 
 def _is_worse(event: Event, before: Event) -> bool:
     """Whether a loss grew by as much as would fail the test by itself: by its tolerance, or more where noise asks."""
-    known = event.change is not None and before.change is not None and event.threshold is not None
-    return known and abs(event.change) - abs(before.change) > event.threshold
+    if event.change is None or before.change is None or event.threshold is None:
+        return False
+    return abs(event.change) - abs(before.change) > event.threshold
 
 
 def after(told: Mapping[Topic, Event], events: Iterable[Event]) -> dict[Topic, Event]:

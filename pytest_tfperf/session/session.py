@@ -250,6 +250,7 @@ class Session:
             left_out=self.left_out,
             remarks=self.remarks_of_features(in_brief=False),
             keeps_history=self.keeps_history,
+            is_compared=self.is_compared,
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ VERSION: Final = 1
 NAME: Final = "told.json"
 
 Told = dict[str, dict[Topic, Event]]
-"""By the channel's key, and by the topic."""
+"""The last event of each topic that is not over, by the channel's key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class _File:
 
 
 def read(folder: Path) -> tuple[Told, str]:
-    """Return what each channel was told, and a sentence about a damaged file that was moved aside; "" for none.
+    """Return what channels were told, and a sentence about a damaged file that was moved aside; "" for none.
 
     Raises:
         TfperfError: the file can't be read, or a newer version wrote it.
@@ -38,35 +39,25 @@ def read(folder: Path) -> tuple[Told, str]:
     path = folder / NAME
     try:
         document = bounded_decoding.from_json(path.read_bytes())
-        if isinstance(document, dict) and document.get("version", 0) > VERSION:
-            raise _refused(path, "a newer version of pytest-tfperf wrote it", "Update pytest-tfperf here")
-        channels = build(_File, document, NAME).channels
-        return {key: {event.topic: event for event in events} for key, events in channels.items()}, ""
+        version = document.get("version")
+        is_newer = isinstance(version, int) and version > VERSION
+        channels = {} if is_newer else build(_File, document, NAME).channels
     except FileNotFoundError:
         return {}, ""
     except OSError as error:
-        raise _refused(path, f"{error.strerror}", "Correct its permissions") from None
-    except _Refused:
-        raise
-    except (ValueError, TypeError, TfperfError):
+        raise TfperfError(f"{path} can't be read: {error.strerror}", next_step="Correct its permissions") from None
+    except (ValueError, AttributeError, TfperfError):
         return {}, _moved_aside(path)
-
-
-class _Refused(TfperfError):
-    pass
-
-
-def _refused(path: Path, why: str, next_step: str) -> _Refused:
-    return _Refused(f"nobody was notified: {path}, which says what channels know, can't be used: {why}", next_step=next_step)
+    if is_newer:
+        raise TfperfError(f"nobody was notified: a newer version wrote {path}", next_step="Update pytest-tfperf here")
+    return {key: {event.topic: event for event in events} for key, events in channels.items()}, ""
 
 
 def _moved_aside(path: Path) -> str:
     aside = path.with_name(f"{NAME}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}")
-    try:
+    with suppress(OSError):  # where it can't be moved it can't be written later, which is said then
         path.rename(aside)
-    except OSError as error:
-        raise _refused(path, f"it is damaged, and stays: {error.strerror}", "Delete it") from None
-    return f"{path} was damaged. It is now {aside.name}, and channels are told again of what is not over"
+    return f"{path} was damaged. It is now {aside.name}, and the channels are told again of all that is not over"
 
 
 def write(folder: Path, told: Told) -> None:

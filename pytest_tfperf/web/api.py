@@ -159,7 +159,7 @@ class _NoRedirect(HTTPRedirectHandler):
 def _redirect_target(url: str, error: HTTPError) -> str:
     target = urljoin(url, error.headers.get("Location", ""))
     if urlsplit(target)[:2] != urlsplit(url)[:2]:
-        raise NotPosted(f"{host(url)} redirects to {host(target)}, and what is secret goes to no other host")
+        raise NotPosted(f"{host(url)} redirects to {host(target)}, and the request goes to no other host")
     return target
 
 
