@@ -194,4 +194,9 @@ class Measuring:
             reference_environment=None if other is None else Side(workload=workload, launcher=other, name=name),
             target=target,
             tolerance=target.tolerance(tolerance, Tolerance.of(settings.tolerance)),
+            acknowledged={
+                one.figure: one
+                for one in self._context.acknowledgements
+                if (one.test, one.machine) == (test, topology.machine)
+            },
         )

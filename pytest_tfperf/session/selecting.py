@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
@@ -25,7 +25,18 @@ def selected(item: pytest.Item) -> bool:
     return "throughput" in getattr(item, "fixturenames", ())
 
 
-def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[SelectedTest]:
+def collected_whole(config: pytest.Config, items: Iterable[pytest.Item]) -> frozenset[str]:
+    """The node ids of tests in files that were collected whole; none under `--lf`, which leaves out tests silently."""
+    if config.getoption("lf", False):
+        return frozenset()
+    folder = config.invocation_params.dir
+    in_part = {(folder / argument.partition("::")[0]).resolve() for argument in config.args if "::" in argument}
+    return frozenset(item.nodeid for item in items if not in_part or item.path.resolve() not in in_part)
+
+
+def selected_tests(
+    items: Iterable[pytest.Item], input_pipeline: str, owner_of: Callable[[pytest.Item], str]
+) -> list[SelectedTest]:
     """The throughput tests among `items`; `input_pipeline` is the value of the fixture that is not parametrised."""
     return [
         SelectedTest(
@@ -37,6 +48,7 @@ def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[Se
             file=item.location[0],
             line=(item.location[1] or 0) + 1,
             faults=tuple(faults(_parameters(item))),
+            owner=owner_of(item),
         )
         for item in items
         if selected(item)

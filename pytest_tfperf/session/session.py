@@ -15,6 +15,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.session.feature_hooks import features, first
+from pytest_tfperf.session.owners import Owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +98,11 @@ class Session:
         """The measurements of this session and of earlier ones."""
         return self.context.history
 
+    @cached_property
+    def owners(self) -> Owners:
+        """The owners of tests."""
+        return Owners(self.settings)
+
     @property
     def progress(self) -> ProgressLine:
         """The line that shows how a measurement progresses."""
@@ -177,6 +183,7 @@ class Session:
         self.is_compared = self.measuring.launchers.other_side is not None
         if self.is_compared:
             return
+        _ = self.context.acknowledgements  # read now
         rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
         references = self.measuring.launchers.references
         if references is not None and not (settings.smoke or settings.update_baselines):
