@@ -175,6 +175,15 @@ class SessionChanges:
     outcome: Outcome
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedBefore:
+    """A measurement that was judged against a row; the outcome is of the row's figure alone."""
+
+    id: str
+    session: str
+    outcome: Outcome
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierMeasurement:
     """A measurement of an earlier session, for a provisional baseline.

@@ -15,6 +15,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.session.feature_hooks import features, first
+from pytest_tfperf.session.owners import Owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,7 @@ class Session:
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
         choice: the tests that there is time for; None for all.
         left_out: the tests that there is no time for, and the seconds that each would take.
+        unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
         interrupted: the test that Ctrl-C or SIGTERM interrupted; "" for none.
@@ -79,6 +81,7 @@ class Session:
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.choice: Choice | None = None
         self.left_out: dict[str, float] = {}
+        self.unselected: dict[str, str] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
@@ -96,6 +99,11 @@ class Session:
     def history(self) -> History:
         """The measurements of this session and of earlier ones."""
         return self.context.history
+
+    @cached_property
+    def owners(self) -> Owners:
+        """The owners of tests."""
+        return Owners(self.settings)
 
     @property
     def progress(self) -> ProgressLine:
@@ -177,6 +185,7 @@ class Session:
         self.is_compared = self.measuring.launchers.other_side is not None
         if self.is_compared:
             return
+        _ = self.context.acknowledgements  # read now
         rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
         references = self.measuring.launchers.references
         if references is not None and not (settings.smoke or settings.update_baselines):
@@ -248,9 +257,20 @@ class Session:
             not_measured=self.not_measured,
             refused=self.refused,
             left_out=self.left_out,
+            not_run=self.not_run,
             remarks=self.remarks_of_features(in_brief=False),
             keeps_history=self.keeps_history,
+            is_compared=self.is_compared,
         )
+
+    @cached_property
+    def not_run(self) -> dict[str, str]:
+        """The unselected tests that this machine measured lately and not in this session, and why; at its end."""
+        if not (self.unselected and self.keeps_history):
+            return {}
+        known = [test for test in self.unselected if test not in self.left_out and not self.queue.results_of(test)]
+        lately = self.measuring.earlier.measured_lately(known)
+        return {test: self.unselected[test] for test in known if test in lately}
 
     @property
     def keeps_history(self) -> bool:

@@ -33,7 +33,7 @@ from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, 
 from pytest_tfperf.stores.unread_rows import UnreadRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     import pandas
@@ -145,6 +145,15 @@ class History:
             TfperfError: also where there is no history yet.
         """
         return self._wholes(MEASUREMENTS, queries.wholes(MEASUREMENTS, wanted), whole_measurement)
+
+    def measurements_of(self, ids: Collection[str]) -> list[Measurement]:
+        """Return whole measurements by their ids, latest first; those that can't be read are left out.
+
+        Raises:
+            TfperfError: also where there is no history yet.
+        """
+        wholes = queries.wholes(MEASUREMENTS, {}).where(MEASUREMENTS.c.id.in_(ids))
+        return list(self._wholes(MEASUREMENTS, wholes, whole_measurement))[::-1]
 
     def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
         """Return whole measurements beside another side, in order, without those whose details were dropped.

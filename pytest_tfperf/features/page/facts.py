@@ -64,6 +64,7 @@ class ReportSource:
         not_measured: test -> error, for tests that could not be measured.
         refused: test -> error, for tests whose baseline was refused.
         left_out: tests that `--tfperf-budget` had no time for.
+        not_run: tests that were measured lately and did not run now, and why.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
         unread: a sentence about rows of the history that can't be read; "" if all can.
@@ -80,6 +81,7 @@ class ReportSource:
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
     left_out: Sequence[str] = ()
+    not_run: Mapping[str, str] = field(default_factory=dict)
     changes: Sequence[LastingChange] = ()
     rerun: RerunCommand = FROM_ROOTDIR
     unread: str = ""
@@ -123,6 +125,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
             for test, error in sorted({**source.not_measured, **source.refused}.items())
         ],
         "left_out": sorted(source.left_out),
+        "not_run": _by_reason(source.not_run),
         "unread": source.unread,
         "trial": source.trial,
         "previous": previous_facts(source.previous, now, past),
@@ -132,6 +135,11 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "documents": document_facts(now, source.published),
         "comparisons": comparisons,
     }
+
+
+def _by_reason(not_run: Mapping[str, str]) -> list[dict[str, Any]]:
+    reasons = sorted(set(not_run.values()))
+    return [{"why": why, "tests": sorted(test for test, its in not_run.items() if its == why)} for why in reasons]
 
 
 def _printable(value: Any) -> Any:

@@ -75,9 +75,10 @@ def facts_of_test(
         "session": m.session,
         "time": m.time,
         "seconds": rounded(m.seconds, 4),
+        "owner": m.owner,
         "outcome": outcome_alone(m),
         "kind": target_kind(verdict) if verdict else "",
-        "story": _story(m, judged, began),
+        "story": _story(m, judged, began) + ("; acknowledged" if m.is_acknowledged else ""),
         "rate": rounded(t.examples_per_sec) if is_valid else None,
         "low": rounded(t.low) if is_valid else None,
         "high": rounded(t.high) if is_valid else None,
@@ -89,9 +90,23 @@ def facts_of_test(
         "runs": run_facts(m),
         "breakdown": _breakdown(m),
         "figures": list(figures),
+        "acknowledged": [_acknowledged(m, each) for each in m.verdicts if each.acknowledged],
         "environment_changes": changed_since(baseline, m.environment) if baseline else [],
         "message": plain(message(m, rerun)) if verdict else headline(m),
         "commands": _commands(m, rerun, red),
+    }
+
+
+def _acknowledged(m: Measurement, verdict: Verdict) -> dict[str, Any]:
+    """Return the loss that the team knows of, and what it means for this verdict."""
+    one = verdict.acknowledged
+    assert one is not None, "it is acknowledged"
+    return {
+        "figure": one.figure,
+        "change": rounded(one.change),
+        "until": one.until.isoformat(),
+        "why": one.why,
+        "standing": str(verdict.standing(m.day)),
     }
 
 

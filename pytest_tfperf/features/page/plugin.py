@@ -50,6 +50,7 @@ def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
         not_measured=record.not_measured,
         refused=record.refused,
         left_out=sorted(record.left_out),
+        not_run=record.not_run,
         rerun=settings.rerun,
     )
     source = report_source(source, history, context.baselines)

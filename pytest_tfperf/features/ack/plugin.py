@@ -1,0 +1,77 @@
+"""The summary's lines on acknowledged losses: each with its end and its owner, and those that are no longer needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Acknowledgement, Standing
+from pytest_tfperf.core.figure import RATE, shown_name
+from pytest_tfperf.features import Feature
+
+if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.core.verdict import Verdict
+
+_WORST_FIRST: Final = (Standing.WORSE, Standing.ENDED, Standing.HOLDS, Standing.RECOVERED)
+
+
+def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
+    """Yield a line for each acknowledgement of a test that was judged against its baseline, or that is gone."""
+    judged = [(m, v) for m in record.alone for v in m.verdicts if m.is_decided and v.outcome is not None]
+    if not judged:  # as beside another side, which no acknowledgement is about
+        return
+    known = sorted(context.acknowledgements, key=lambda one: one.key)
+    options = f" --baselines {quote(str(context.settings.baselines))}"
+    options = options if "--tfperf-baselines" in context.settings.rerun.options else ""
+    for one in known:
+        places = sum((other.test, other.figure) == (one.test, one.figure) for other in known)
+        command = f"tfperf ack {quote(one.test)}{'' if one.figure == RATE else f' --figure {one.figure}'}"
+        command += (f" --machine {quote(one.machine)}" if places > 1 else "") + options
+        remove = f"Remove it: {command} --remove"
+        if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == one]:
+            yield _line(one, calls, command, remove)
+        elif _is_gone(one.test, context):
+            yield f"stale: {one.test} is acknowledged until {one.until}, and no longer exists. {remove}"
+        elif any((m.test, m.machine) == (one.test, one.machine) for m, _ in judged):
+            yield f"stale: {one.test} is not judged by its {shown_name(one.figure)} any more. {remove}"
+
+
+def _line(one: Acknowledgement, calls: Sequence[tuple[Measurement, Verdict]], command: str, remove: str) -> str:
+    """Return the line on an acknowledgement whose test was judged, by the worst of the test's calls."""
+    from pytest_tfperf.reports.acknowledgement import loss
+
+    standings = [(verdict.standing(m.day), m, verdict) for m, verdict in calls]
+    standing, m, verdict = min(standings, key=lambda each: _WORST_FIRST.index(each[0] or Standing.HOLDS))
+    change = verdict.change if verdict.confirmed_change is None else verdict.confirmed_change
+    now = "" if change is None else f": {loss(one, change)}"
+    owner, known = m.owner or "no owner", loss(one, one.change)
+    match standing:
+        case Standing.WORSE:
+            return (
+                f"worse than acknowledged: {owner}: {one.test}{now}, acknowledged {known} until {one.until}: {one.why}"
+            )
+        case Standing.RECOVERED:
+            return f"recovered: {one.test}{now}, acknowledged {known}. {remove}"
+        case Standing.ENDED:
+            again = f"Mend it, or acknowledge it again: {command} --replace --until DATE --why REASON"
+            return f"acknowledged until {one.until}, which is over: {owner}: {one.test}{now}: {one.why}. {again}"
+    left = one.days_left(m.day)
+    if left <= ENDS_SOON_DAYS:
+        days = "today" if left < 1 else "tomorrow" if left == 1 else f"in {left} days"
+        return f"ends {days}: {owner}: {one.test}{now}, acknowledged until {one.until}: {one.why}"
+    return f"acknowledged until {one.until}: {one.test}{now} ({owner}): {one.why}"
+
+
+def _is_gone(test: str, context: SessionContext) -> bool:
+    """Whether a test's file is gone, or was collected whole and has no such test."""
+    file, collected = test.partition("::")[0], context.selection.collected
+    if not (context.settings.root / file).exists():
+        return True
+    return test not in collected and any(other.partition("::")[0] == file for other in collected)
+
+
+FEATURE: Final = Feature(always=True, session_ended=session_ended)
