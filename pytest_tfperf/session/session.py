@@ -63,6 +63,7 @@ class Session:
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
         interrupted: the test that Ctrl-C or SIGTERM interrupted; "" for none.
+        status: the exit status, once all tests have run.
         output_lines: lines on the files that features wrote or could not write.
     """
 
@@ -86,6 +87,7 @@ class Session:
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
         self.interrupted = ""
+        self.status = 0
         self.output_lines: list[Line | str] = []
         self._began = time.monotonic()
         self.say: Callable[[str], None] = lambda _: None
@@ -261,6 +263,7 @@ class Session:
             remarks=self.remarks_of_features(in_brief=False),
             keeps_history=self.keeps_history,
             is_compared=self.is_compared,
+            exit_status=self.status,
         )
 
     @cached_property
@@ -314,7 +317,8 @@ class Session:
         ours = self._exit_status(status, failures)
         hooks = features().hooks(self.settings, lambda feature: feature.exit_status)
         wanted = first(hook(self.settings, lambda: self.record, ours) for hook in hooks)
-        return ours if wanted is None else wanted
+        self.status = ours if wanted is None else wanted
+        return self.status
 
     def _exit_status(self, status: int, failures: int) -> int:
         if self.settings.collects_only and not self.selection.faulty:
