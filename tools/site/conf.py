@@ -15,8 +15,8 @@ from typing import Final
 
 from sphinx import addnodes
 from sphinx.application import Sphinx
-from sphinx.errors import ExtensionError
 from sphinx.ext.autodoc.mock import mock
+from sphinx.util.logging import getLogger
 
 import pytest_tfperf.plugin
 
@@ -116,5 +116,6 @@ def finish(app: Sphinx, error: Exception | None) -> None:
         return
     shutil.copyfile(app.outdir / f"{root_doc}.html", app.outdir / "index.html")
     files = [path for path in sorted(app.outdir.rglob("*")) if path.suffix in (".html", ".css", ".svg")]
-    if loads := [f"{path}: {url}" for path in files for url in _REQUEST.findall(path.read_text("utf-8"))]:
-        raise ExtensionError("\n".join(["the site would load from other hosts:", *loads]))
+    for path in files:
+        for url in _REQUEST.findall(path.read_text("utf-8")):
+            getLogger(__name__).warning("%s would load %s: the site must load nothing from other hosts", path, url)
