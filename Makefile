@@ -48,7 +48,7 @@ endif
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-slow test-lowest test-services test-nodes mutants horovod lint check clean
+.PHONY: perf baselines test test-slow test-lowest test-services test-nodes mutants horovod lint docs check clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -101,6 +101,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation site, in build/site: no warning, no link that leads nowhere, nothing loaded from another host.
+docs: $(VENV)/.installed-docs
+	rm -rf build/site
+	$(BIN)/python -m sphinx --fail-on-warning --quiet --fresh-env -c tools/site -d build/doctrees . build/site
+
 $(VENV)/bin/python:
 	@$(PYTHON) -V >/dev/null 2>&1 || \
 	  { echo "there is no Python that runs at $(PYTHON); pytest-tfperf needs 3.11 or newer, try: make PYTHON=python3.12"; exit 1; }
@@ -110,6 +115,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,tensorflow]'
+	@touch $@
+
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
 $(VENV)/.installed-mutants: $(VENV)/.installed-dev
