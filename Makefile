@@ -48,8 +48,7 @@ endif
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-slow test-lowest test-services test-nodes mutants horovod lint lint-ci nightly \
-  dist release-notes debian-packages check clean
+.PHONY: perf baselines test test-slow test-lowest test-services test-nodes mutants horovod lint check clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -111,6 +110,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: lint-ci dist release-notes debian-packages nightly
 # The workflows for GitHub: ours, and those that `tfperf init` writes. No check asks the network.
 lint-ci: $(VENV)/.installed-ci
 	rm -rf build/init && mkdir -p build/init
