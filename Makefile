@@ -8,7 +8,7 @@ LOWEST := .venv-lowest
 # An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run; `make perf GPU=0` takes the CPU.
 # A driver that hangs must not hang make, and one that fails must not turn a test of GPUs into one of the CPU.
 GPU := 0
-ifneq ($(filter perf baselines,$(or $(MAKECMDGOALS),perf)),)
+ifneq ($(filter perf baselines nightly,$(or $(MAKECMDGOALS),perf)),)
 NVIDIACTL := /dev/nvidiactl
 ifneq ($(origin GPU),command line)
 GPU := $(shell timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
@@ -55,6 +55,15 @@ perf: $(VENV)/.installed-$(EXTRA)
 
 baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
+
+# The nightly gate of this machine, once `make baselines` has recorded its baselines and they are committed.
+NIGHTLY := build/nightly
+nightly: $(VENV)/.installed-$(EXTRA)
+	mkdir -p $(NIGHTLY)
+	$(BIN)/tfperf doctor || true # the session itself discards disturbed runs
+	$(BIN)/tfperf reference create || true # without it, slowdowns are confirmed against the baselines alone
+	$(PYTEST) perf_tests -m "$(MARK)" --tfperf-require-baseline --continue-on-collection-errors \
+	  --junitxml=$(NIGHTLY)/throughput.xml --tfperf-html=$(NIGHTLY)/throughput.html $(ARGS)
 
 # What a contributor runs before each commit: under 5 minutes on two cores, once everything is installed.
 check: lint test
@@ -105,6 +114,30 @@ lint: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs
 	rm -rf build/site
 	$(BIN)/python -m sphinx --fail-on-warning --quiet --fresh-env -c tools/site -d build/doctrees . build/site
+.PHONY: lint-ci dist release-notes debian-packages nightly
+# The workflows for GitHub: ours, and those that `tfperf init` writes. No check asks the network.
+lint-ci: $(VENV)/.installed-ci
+	rm -rf build/init && mkdir -p build/init
+	$(BIN)/tfperf init build/init --ci=github >/dev/null
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/actionlint .github/workflows/*.yml build/init/.github/workflows/*.yml
+	$(BIN)/zizmor --quiet --offline .github action.yml build/init/.github/workflows/*.yml
+
+# The files of a release, checked as an index checks them.
+dist: $(VENV)/.installed-release
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+
+# The text of a tag's release on GitHub: `make release-notes TAG=v0.1.0`, which has to be the version in dist/.
+release-notes: dist
+	mkdir -p build
+	$(BIN)/python tools/changelog_section.py "$$TAG" > build/release-notes.md
+
+# What the tests of several nodes and of services need of Debian. Only root may install it.
+debian-packages:
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openmpi-bin slurm-wlm munge iproute2 cmake g++ postgresql \
+	  chromium >/dev/null
 
 $(VENV)/bin/python:
 	@$(PYTHON) -V >/dev/null 2>&1 || \
@@ -121,8 +154,8 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
-$(VENV)/.installed-mutants: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
+$(VENV)/.installed-ci $(VENV)/.installed-mutants $(VENV)/.installed-release: $(VENV)/.installed-%: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
