@@ -1,6 +1,6 @@
 """The command `tfperf`. It needs no pytest.
 
-Modules that take noticeable time to import (SQLAlchemy, pandas, NumPy, NVML) are imported when a command runs.
+Modules that take noticeable time to import (SQLAlchemy, NumPy, NVML) are imported when a command runs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import argparse
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
-from pytest_tfperf import features
+from pytest_tfperf import __version__, features
 from pytest_tfperf.cli import history
 from pytest_tfperf.console import output, session_settings
 from pytest_tfperf.console.arguments import Commands, add_command, unread
@@ -76,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         description="The parts of pytest-tfperf that need no pytest session.",
         epilog=f"`tfperf COMMAND --help` has examples and the exit statuses. The documentation: {DOCS}",
     )
-    top.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
+    top.add_argument("--version", action="version", version=f"pytest-tfperf {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_topology(commands)
     actions = history.add_to(commands)
@@ -86,13 +85,6 @@ def parser() -> argparse.ArgumentParser:
         if hasattr(command, "add_to_history"):
             command.add_to_history(actions)
     return top
-
-
-def _version() -> str:
-    try:
-        return version("pytest-tfperf")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "(not installed)"
 
 
 def _add_topology(commands: Commands) -> None:

@@ -17,9 +17,9 @@ from pytest_tfperf.workers import catalogue
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md")]
+TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES = [*TOP, *DOCS]
-INSIDE = {"architecture.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md", "statistics.md"}
+INSIDE = {"architecture.md", "CONTRIBUTING.md", "CHANGELOG.md", "statistics.md"}
 """Pages for those who change the package: they may name what is inside."""
 
 # An image's alternative text may hold a bracketed link, so only the part in parentheses is read.
