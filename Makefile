@@ -85,7 +85,7 @@ test-services: $(VENV)/.installed-dev
 test-nodes: $(VENV)/.installed-dev
 	$(PYTEST) tests/nodes -n 4 --dist loadfile $(ARGS)
 
-# The built wheel as strangers install it, from PyPI: pip, uv, each Python that can be had, each framework. About FIGURE minutes.
+# The built wheel as strangers install it: by pip, by uv, under each Python that can be had, beside each framework.
 test-install: $(VENV)/.installed-release
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python -m tools.install_check
