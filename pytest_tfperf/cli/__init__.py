@@ -9,8 +9,9 @@ import argparse
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
-from pytest_tfperf import __version__, features
+from pytest_tfperf import features
 from pytest_tfperf.cli import history
 from pytest_tfperf.console import output, session_settings
 from pytest_tfperf.console.arguments import Commands, add_command, unread
@@ -75,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         description="The parts of pytest-tfperf that need no pytest session.",
         epilog=f"`tfperf COMMAND --help` has examples and the exit statuses. The documentation: {DOCS}",
     )
-    top.add_argument("--version", action="version", version=f"pytest-tfperf {__version__}")
+    top.add_argument("--version", action="version", version=f"pytest-tfperf {_version()}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _add_topology(commands)
     actions = history.add_to(commands)
@@ -85,6 +86,13 @@ def parser() -> argparse.ArgumentParser:
         if hasattr(command, "add_to_history"):
             command.add_to_history(actions)
     return top
+
+
+def _version() -> str:
+    try:
+        return version("pytest-tfperf")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "(not installed)"
 
 
 def _add_topology(commands: Commands) -> None:
