@@ -17,11 +17,9 @@ from pytest_tfperf.workers import catalogue
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-TOP = [
-    ROOT / f"{name}.md" for name in ("README", "AGENTS", "CONTRIBUTING", "CITATION", "CHANGELOG", "SECURITY")
-]
+TOP = [ROOT / f"{name}.md" for name in ("README", "AGENTS", "CONTRIBUTING", "CHANGELOG", "SECURITY")]
 PAGES = [*TOP, *DOCS]
-INSIDE = {"architecture.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md", "SECURITY.md", "statistics.md", "api.md"}
+INSIDE = {"architecture.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "statistics.md", "api.md"}
 """Pages for those who change the package, and the one that docstrings make: they may name what is inside."""
 
 # An image's alternative text may hold a bracketed link, so only the part in parentheses is read.
