@@ -267,7 +267,7 @@ def test_a_gain_relative_to_the_drift_only_is_refused(place: Place, capsys: pyte
     assert place.row() == ROW
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(Outcome), st.floats(900.0, 1300.0), st.floats(-0.1, 0.1)), min_size=1, max_size=8
