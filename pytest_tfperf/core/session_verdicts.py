@@ -206,6 +206,7 @@ class SessionRecord:
         not_run: tests that this machine measured lately and that were collected, but deselected or skipped, and why.
         remarks: further lines of the summary.
         keeps_history: whether its measurements were added to the history.
+        is_compared: whether each check was a comparison with the session's other side.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -217,6 +218,7 @@ class SessionRecord:
     not_run: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     keeps_history: bool = False
+    is_compared: bool = False
 
     @property
     def alone(self) -> list[Measurement]:

@@ -260,6 +260,7 @@ class Session:
             not_run=self.not_run,
             remarks=self.remarks_of_features(in_brief=False),
             keeps_history=self.keeps_history,
+            is_compared=self.is_compared,
         )
 
     @cached_property

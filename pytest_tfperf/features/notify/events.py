@@ -1,0 +1,152 @@
+"""The facts of a session that may be news: losses, what is well, and what could not be measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import date
+from typing import Final
+
+from pytest_tfperf.core.figure import RATE
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.notification import Event, EventKind, Topic
+from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionRecord, red_machines
+from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
+from pytest_tfperf.lines import shortened
+from pytest_tfperf.reports.figures import figure_fact
+from pytest_tfperf.reports.message import headline
+from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.session_verdicts import fact_of
+
+DAYS_BEFORE_THE_END: Final = 14
+"""How early it is told that an acknowledgement ends."""
+
+_WELL: Final = (Outcome.PASS, Outcome.IMPROVED)
+_DRIFT: Final = "drift"
+
+
+def session_events(
+    record: SessionRecord, known: Mapping[str, str], rerun: RerunCommand, now: str, *, judges_drift: bool = False
+) -> list[Event]:
+    """Return the facts of a session, one of a topic, as `judging.notifying.untold` takes them.
+
+    What is undecided, too noisy, or without a recorded baseline changes nothing; nor does the throughput of a single
+    test on a machine that is slower as a whole, nor a session that is slowed on purpose.
+
+    Args:
+        record: the session's results; those beside another side are left out.
+        known: the machine of each test that could not be measured now and that an earlier session measured.
+        rerun: the command that measures a test again.
+        now: the time, ISO 8601 with its zone.
+        judges_drift: whether the session fails for lasting losses, so that one that it does not find is over.
+    """
+    if any("injected_slowdown" in m.environment for m in record.alone):
+        return []
+    found = {event.topic: event for event in (*_missing(record, known, rerun, now), *_of_session(record, now))}
+    red, day = red_machines(record.verdicts), date.fromisoformat(now[:10])
+    uncertain: set[Topic] = set()
+    for m in record.alone:
+        facts: list[tuple[Topic, Event | None]] = []
+        facts += [_of_figure(m, verdict, rerun, day) for verdict in (m.figures if m.machine in red else m.verdicts)]
+        facts += _measured(m, judges_drift=judges_drift) if m.is_valid and m.test not in record.not_measured else []
+        for topic, event in facts:
+            if event is None:
+                uncertain.add(topic)
+            else:
+                found[topic] = max(found.get(topic, event), event, key=_size)
+    return [e for e in found.values() if e.kind is not EventKind.RECOVERED or e.topic not in uncertain]
+
+
+def _size(event: Event) -> float:
+    """Return what tells which of a test's several calls counts: the largest loss."""
+    return -1.0 if event.kind is EventKind.RECOVERED else abs(event.change or 0.0)
+
+
+def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand, day: date) -> tuple[Topic, Event | None]:
+    """Return what a verdict says about a figure; None for nothing certain, or for a loss that is acknowledged."""
+    t, row, is_rate = m.throughput, verdict.baseline, verdict.figure.name == RATE
+    text = headline(m) if is_rate else f"{figure_fact(verdict)}, of {m.workload.id} on {m.devices} ({m.machine})"
+    interval = verdict.interval
+    if is_rate and row is not None and t.low > 0 and math.isfinite(t.high):
+        interval = t.low / row.value - 1, t.high / row.value - 1
+    kind = _kind(verdict, day) if m.is_decided else None
+    known = verdict.acknowledged
+    event = Event(
+        kind=kind or EventKind.NEW,
+        machine=m.machine,
+        test=m.test,
+        figure=verdict.figure.name,
+        headline=f"{text}; acknowledged: {known.why}" if known else text,
+        change=verdict.change if verdict.confirmed_change is None else verdict.confirmed_change,
+        interval=interval,
+        threshold=verdict.threshold,
+        owner=m.owner,
+        acknowledged_until=str(known.until) if known else "",
+        rerun=rerun.of(m.test),
+        time=m.time,
+    )
+    return event.topic, event if kind else None
+
+
+def _kind(verdict: Verdict, day: date) -> EventKind | None:
+    if verdict.if_slower is not Consequence.FAILS:
+        return None
+    if verdict.outcome is not Outcome.REGRESSED:
+        return EventKind.RECOVERED if verdict.outcome in _WELL else None
+    if (known := verdict.acknowledged) is None:
+        return EventKind.NEW
+    if not known.holds_on(day):
+        return EventKind.ENDED
+    change = verdict.change if verdict.confirmed_change is None else verdict.confirmed_change
+    if change is not None and not known.is_as_bad_as(change):
+        return EventKind.WORSE
+    return EventKind.ENDS if known.days_left(day) <= DAYS_BEFORE_THE_END else None
+
+
+def _measured(m: Measurement, *, judges_drift: bool) -> list[tuple[Topic, Event]]:
+    """Return that a test and its machine are measured; where drifts are judged, also that theirs are over."""
+    topics = [(m.test, ""), ("", "")]
+    if judges_drift:
+        topics += [("", _DRIFT), *((m.test, f"{verdict.figure.name} {_DRIFT}") for verdict in m.verdicts)]
+    events = []
+    for test, figure in topics:
+        text = "its lasting loss is over, or accepted by a new baseline" if figure else "measured again"
+        well = Event(kind=EventKind.RECOVERED, machine=m.machine, test=test, figure=figure, headline=text, time=m.time)
+        events.append((well.topic, replace(well, owner=m.owner if test else "")))
+    return events
+
+
+def _missing(record: SessionRecord, known: Mapping[str, str], rerun: RerunCommand, now: str) -> Iterator[Event]:
+    """Yield the tests that could not be measured; a machine on which no test could be, in place of its tests."""
+    measured = {m.machine for m in record.results if m.test not in record.not_measured}
+    for machine in dict.fromkeys(known.values()):
+        tests = {test: shortened(record.not_measured[test].headline) for test in known if known[test] == machine}
+        if len(tests) > 1 and machine not in measured:
+            (test, why), *_ = tests.items()
+            text = f"none of {counted(len(tests), 'test')} could be measured: {test}: {why}"
+            yield Event(kind=EventKind.MISSING, machine=machine, headline=text, time=now)
+            continue
+        for test, why in tests.items():
+            again = rerun.of(test)
+            yield Event(kind=EventKind.MISSING, machine=machine, test=test, headline=why, rerun=again, time=now)
+
+
+def _of_session(record: SessionRecord, now: str) -> Iterator[Event]:
+    """Yield what the verdicts on software and machine say, and each lasting loss."""
+    for verdict in record.verdicts:
+        found, is_slower = verdict.found, verdict.outcome is Outcome.REGRESSED
+        kind = EventKind.NEW if is_slower else EventKind.RECOVERED
+        event = Event(kind=kind, machine=verdict.machine, headline=fact_of(verdict), time=now)
+        if isinstance(found, DriftVerdict):
+            for change in found.slowdowns:
+                figure = f"{change.key.figure or RATE} {_DRIFT}" if change.key else _DRIFT
+                text = fact_of(replace(verdict, found=DriftVerdict(slowdowns=(change,))))
+                size, interval = change.size, (change.low, change.high)
+                yield replace(
+                    event, test=change.test or "", figure=figure, headline=text, change=size, interval=interval
+                )
+        elif is_slower or verdict.outcome in _WELL:
+            interval = found.low, found.high
+            yield replace(event, figure=verdict.kind, change=found.change, interval=interval, threshold=found.threshold)
