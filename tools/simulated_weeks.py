@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
@@ -28,7 +29,6 @@ from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merg
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import VariableUpdate, Workload
-from pytest_tfperf.features.page.facts import ReportSource
 from pytest_tfperf.judging.breakdown import breakdown
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.evidence import Evidence
@@ -37,6 +37,9 @@ from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.target import Target, target_for
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+
+if TYPE_CHECKING:
+    from pytest_tfperf.features.page.facts import ReportSource
 
 DAYS = 21
 FIRST_DAY = datetime(2026, 11, 2, 2, 15, tzinfo=UTC)
@@ -310,6 +313,8 @@ def _gpu(number: int, second: int, slow: float, random: Random) -> GpuTelemetry:
 
 def source(days: int = DAYS) -> ReportSource:
     """What a report of the last session is made of."""
+    from pytest_tfperf.features.page.facts import ReportSource
+
     weeks = list(sessions(days))
     previous = {one.machine: one for one in weeks[-2]}
     past = [PastResult.of(one) for session in weeks for one in session]
