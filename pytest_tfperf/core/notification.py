@@ -48,6 +48,7 @@ class Event:
         threshold: the change, a positive number, from which the test fails; None where there is none.
         owner: of the test; "" for none.
         acknowledged_until: the last day of its acknowledgement, as "2027-01-15"; "" where it has none.
+        commit: the git commit of the tests' repository; "" where it is not known.
         rerun: the command that measures the test again; "" for a machine.
         time: of the measurement, ISO 8601 with its zone.
         since: the time of the first event of this topic that the channel was told of; "" before it is told.
@@ -63,6 +64,7 @@ class Event:
     threshold: float | None = None
     owner: str = ""
     acknowledged_until: str = ""
+    commit: str = ""
     rerun: str = ""
     time: str = ""
     since: str = ""
@@ -79,16 +81,14 @@ class Notification:
 
     Args:
         session: the session's id; "" where there is none, as for a silent machine.
-        commit: the git commit of the tests' repository, "" outside of one.
         events: the news, at least one event.
         open: all that the channel was told of, these events included, and that is not over.
     """
 
     session: str
-    commit: str
     events: tuple[Event, ...]
     open: tuple[Event, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return what webhooks and commands get; docs/notifications.md describes it."""
-        return {"schema": SCHEMA, "session": self.session, "commit": self.commit, "events": plain(self.events)}
+        return {"schema": SCHEMA, "session": self.session, "events": plain(self.events)}

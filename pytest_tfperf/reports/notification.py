@@ -18,6 +18,7 @@ _WORDS: Final = {
     EventKind.ENDED: "ACKNOWLEDGEMENT ENDED",
     EventKind.SILENT: "SILENT",
 }
+_COMMIT_CHARACTERS: Final = 10
 _MOST: Final = 500  # characters of a line
 
 
@@ -42,6 +43,7 @@ def event_lines(event: Event) -> list[str]:
     """Return what happened to which test, the fact, what else is known, and the command that measures it again."""
     known = [f"owner {event.owner}"] if event.owner else []
     known += [f"acknowledged until {event.acknowledged_until}"] if event.acknowledged_until else []
+    known += [f"commit {event.commit[:_COMMIT_CHARACTERS]}"] if event.commit else []
     known += [f"known since {event.since[:10]}"] if event.since[:10] != event.time[:10] else []
     lines = [f"{_WORDS[event.kind]}: {subject(event)}", event.headline, ", ".join(known), event.rerun]
     return [_line(line) for line in lines if line]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, history_place, open_history
 from pytest_tfperf.console.arguments import session_id as id_of
@@ -14,12 +13,10 @@ from pytest_tfperf.console.session_settings import folder_setting, root, setting
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_REGRESSED
 from pytest_tfperf.core.notification import Event, EventKind
-from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.errors import TfperfError, one_of, page
 from pytest_tfperf.features.notify.channels import channels
-from pytest_tfperf.reports.numbers import duration
 
 
 def add_to(commands: Commands) -> None:
@@ -75,11 +72,13 @@ def _notify(arguments: argparse.Namespace) -> int:
     machines = dict.fromkeys(m.machine for m in results)
     verdicts = [verdict for name in machines for verdict in history.verdicts(session=session, machine=name)]
     events = session_events(SessionRecord(results=results, verdicts=verdicts), {}, FROM_ROOTDIR, results[-1].time)
-    _tell(arguments, events, session=session, commit=results[-1].commit)
+    _tell(arguments, events, session=session)
     return EXIT_GREEN
 
 
 def _heartbeat(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.features.notify.events import pulse
+
     history, now = open_history(arguments), datetime.now(UTC)
     history.database.require()
     known = history.values_of("machine")
@@ -87,23 +86,14 @@ def _heartbeat(arguments: argparse.Namespace) -> int:
         if name not in known:
             raise TfperfError(one_of("machine", name, known))
     asked = [name for name in arguments.machine or known if name not in arguments.ignore]
-    events = [_pulse(name, history.times_of(machine=name)[1], now, arguments.max_age) for name in asked]
-    show(*(f"{'measured' if event.kind is EventKind.RECOVERED else 'SILENT'}: {event.headline}" for event in events))
+    events = [pulse(name, history.times_of(machine=name)[1], now, arguments.max_age) for name in asked]
+    words = {EventKind.SILENT: "SILENT", EventKind.RECOVERED: "measured"}
+    show(*(f"{words[event.kind]:<8}  {event.machine}: {event.headline}" for event in events))
     _tell(arguments, events)
     return EXIT_REGRESSED if any(event.kind is EventKind.SILENT for event in events) else EXIT_GREEN
 
 
-def _pulse(machine: str, last: str, now: datetime, most_seconds: float) -> Event:
-    age = max(0.0, (now - moment(last)).total_seconds())
-    return Event(
-        kind=EventKind.SILENT if age > most_seconds else EventKind.RECOVERED,
-        machine=machine,
-        headline=f"{machine} was last measured {last[:16].replace('T', ' ')}, {duration(age)} ago",
-        time=now.isoformat(timespec="seconds"),
-    )
-
-
-def _tell(arguments: argparse.Namespace, events: Sequence[Event], **of_session: Any) -> None:
+def _tell(arguments: argparse.Namespace, events: Sequence[Event], session: str = "") -> None:
     """Tell the channels what they do not know, or print it."""
     from pytest_tfperf.features.notify.telling import deliveries, tell
 
@@ -111,7 +101,7 @@ def _tell(arguments: argparse.Namespace, events: Sequence[Event], **of_session: 
     place = open_history(arguments).database.path
     folder = folder_setting("dir", ".tfperf") if place is None else place.parent
     named = setting("notify", channels) or ()
-    found, lines = deliveries(named, events, folder, **of_session)
+    found, lines = deliveries(named, events, folder, session=session)
     show(*lines) if lines else None
     if named and not found:
         show("the channels know all of it")

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Final
 
 from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.notification import Event, EventKind, Topic
+from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionRecord, red_machines
 from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.reports.figures import figure_fact
 from pytest_tfperf.reports.message import headline
-from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of
 
 DAYS_BEFORE_THE_END: Final = 14
@@ -84,6 +85,7 @@ def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand, day: date)
         threshold=verdict.threshold,
         owner=m.owner,
         acknowledged_until=str(known.until) if known else "",
+        commit=m.commit,
         rerun=rerun.of(m.test),
         time=m.time,
     )
@@ -114,7 +116,7 @@ def _measured(m: Measurement, *, judges_drift: bool) -> list[tuple[Topic, Event]
     for test, figure in topics:
         text = "its lasting loss is over, or accepted by a new baseline" if figure else "measured again"
         well = Event(kind=EventKind.RECOVERED, machine=m.machine, test=test, figure=figure, headline=text, time=m.time)
-        events.append((well.topic, replace(well, owner=m.owner if test else "")))
+        events.append((well.topic, replace(well, owner=m.owner if test else "", commit=m.commit)))
     return events
 
 
@@ -150,3 +152,15 @@ def _of_session(record: SessionRecord, now: str) -> Iterator[Event]:
         elif is_slower or verdict.outcome in _WELL:
             interval = found.low, found.high
             yield replace(event, figure=verdict.kind, change=found.change, interval=interval, threshold=found.threshold)
+
+
+def pulse(machine: str, last: str, now: datetime, most_seconds: float) -> Event:
+    """Return whether a machine was measured lately, by the time of its last measurement."""
+    then = moment(last)
+    age = max(0.0, (now - then).total_seconds())
+    return Event(
+        kind=EventKind.SILENT if age > most_seconds else EventKind.RECOVERED,
+        machine=machine,
+        headline=f"last measured {then.astimezone(UTC):%Y-%m-%d %H:%M} UTC, {duration(age)} ago",
+        time=now.isoformat(timespec="seconds"),
+    )

@@ -49,8 +49,7 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
         datetime.now(UTC).isoformat(timespec="seconds"),
         judges_drift=bool(settings.of_features.get("fail_on_drift")),
     )
-    commit = next((m.commit for m in record.results if m.commit), "")
-    found, lines = deliveries(named, facts, settings.dir, session=context.id, commit=commit)
+    found, lines = deliveries(named, facts, settings.dir, session=context.id)
     yield from lines
     yield from tell(found, settings.dir, settings.root)
 

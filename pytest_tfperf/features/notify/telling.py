@@ -82,7 +82,7 @@ class Delivery:
 
 
 def deliveries(
-    channels: Sequence[Channel], events: Sequence[Event], folder: Path, *, session: str = "", commit: str = ""
+    channels: Sequence[Channel], events: Sequence[Event], folder: Path, *, session: str = ""
 ) -> tuple[list[Delivery], list[str]]:
     """Return what each channel does not know yet, and lines for the user.
 
@@ -90,7 +90,7 @@ def deliveries(
         channels: all of them.
         events: the facts, as `judging.notifying.untold` takes them.
         folder: of the history, and of the file of what channels know.
-        session, commit: as in `Notification`.
+        session: as in `Notification`.
 
     Raises:
         TfperfError: the file can't be used.
@@ -102,7 +102,7 @@ def deliveries(
         known = told.get(channel.key, {})
         own = [event for event in events if channel.owner == (event.owner if event.owner in owners else "")]
         if news := tuple(untold(own, known)):
-            found.append(Delivery(channel, Notification(session, commit, news, tuple(after(known, news).values()))))
+            found.append(Delivery(channel, Notification(session, news, tuple(after(known, news).values()))))
     lines = [moved_aside] if moved_aside else []
     lost = untold([event for event in events if channels and not {event.owner, ""} & owners], {})
     if lost:

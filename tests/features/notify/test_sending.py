@@ -38,7 +38,7 @@ def event(kind: EventKind = EventKind.NEW, **more: Any) -> Event:
 
 
 def say(to: str, folder: Path, *events: Event) -> list[str]:
-    found, lines = deliveries(channels(to), events or [event()], folder, session="s-1", commit="abc")
+    found, lines = deliveries(channels(to), events or [event()], folder, session="s-1")
     return [*lines, *tell(found, folder, folder)]
 
 
@@ -199,7 +199,7 @@ def test_a_command_gets_the_json(tmp_path: Path) -> None:
     program(tmp_path, 'cat > "$1"')
     assert say("command ./tell.sh 'two words.json'", tmp_path) == ["notified command ./tell.sh: 1 new"]
     message = json.loads((tmp_path / "two words.json").read_text())
-    assert (message["schema"], message["session"], message["commit"]) == (1, "s-1", "abc")
+    assert (message["schema"], message["session"]) == (1, "s-1")
     assert message["events"][0]["kind"] == "new"
 
 
