@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
@@ -59,31 +59,31 @@ AWAY = range(13, 16)  # nights without a session of the machine without GPUs
 CHANNELS = {"TFPERF_NOTIFY": "webhook $HOOK_URL\ngithub ada/nets", "GITHUB_TOKEN": "t0ken"}
 
 
-def live_through(folder: Path, days: int = DAYS) -> Iterator[datetime]:
+def live_through(folder: Path, team: str = "") -> None:
     """Live through the weeks in a folder, which is the current one: sessions at night, a heartbeat in the morning.
 
-    Each command is run twice, as a job that is started again: nothing may be told twice.
+    Whatever tells something is run again at once, as a job that is restarted: nothing may be told twice.
+
+    Args:
+        folder: gets baselines and histories.
+        team: the URL of a server, to which each machine pushes a history of its own, and which the heartbeat asks; ""
+            for one history of both machines.
     """
     store = BaselineStore(folder / "baselines", published=None)
     for machine, tests in ((GPU_MACHINE, gpu_tests()), (CPU_MACHINE, cpu_tests())):
         store.update(machine, baseline_rows(machine, tests))
-    for day in range(days):
-        morning = FIRST_DAY.replace(hour=9) + timedelta(days=day)
-        for machine in nightly_machines(day):
-            append(History(folder / ".tfperf" / "history.sqlite"), measured(machine, day, folder))
-            for _ in range(2):
-                run("notify")
-        with standing_at(morning):
-            for _ in range(2):
-                run("heartbeat")
+    for day in range(DAYS):
+        for machine in [GPU_MACHINE] if day in AWAY else [GPU_MACHINE, CPU_MACHINE]:
+            place = folder / (machine if team else ".tfperf")
+            append(History(place / "history.sqlite"), measured(machine, day, folder))
+            tell("notify", "--history", str(place))
+            if team:
+                run("history", "--history", str(place), "push", team)
+        with standing_at(FIRST_DAY.replace(hour=9) + timedelta(days=day)):
+            tell("heartbeat", *(["--history", team] if team else []))
             for test, until in UNTIL.items() if day == ACKNOWLEDGED_ON else ():
-                run("ack", test, "--until", until, "--why", "upstream bug 123")
-        yield morning
-
-
-def nightly_machines(day: int) -> Sequence[str]:
-    """The machines that have a session on a day."""
-    return [GPU_MACHINE] if day in AWAY else [GPU_MACHINE, CPU_MACHINE]
+                history = ["--history", str(folder / GPU_MACHINE)] if team else []
+                run("ack", test, "--until", until, "--why", "upstream bug 123", *history)
 
 
 def measured(machine: str, day: int, folder: Path) -> list[Measurement]:
@@ -93,6 +93,7 @@ def measured(machine: str, day: int, folder: Path) -> list[Measurement]:
         replace(
             m,
             session=f"{m.session}-{machine}",
+            runs=tuple(replace(run, polls=()) for run in m.runs),  # which make it large
             verdicts=tuple(
                 replace(verdict, acknowledged=known.get((machine, m.test, verdict.figure.name)))
                 for verdict in m.verdicts
@@ -109,10 +110,17 @@ def append(history: History, session: Sequence[Measurement]) -> None:
 
 
 def run(*arguments: str) -> str:
-    """What `tfperf` with these arguments prints."""
+    """What `tfperf` with these arguments prints; a status of 1 says that a machine is silent."""
     with redirect_stdout(StringIO()) as text:
-        cli.main(list(arguments))
+        status = cli.main(list(arguments))
+    assert status in (0, 1), text.getvalue()
     return text.getvalue()
+
+
+def tell(*arguments: str) -> None:
+    """Run a command, and again if it told something."""
+    if "notified" in run(*arguments):
+        run(*arguments)
 
 
 @contextmanager
@@ -128,27 +136,23 @@ def standing_at(time: datetime) -> Iterator[None]:
         yield
 
 
-def lines(message: Mapping[str, Any]) -> list[str]:
-    """The events of a webhook's message, one a line."""
-    return [
-        f"{event['time'][:10]}  {event['kind']:<9}  {event['test'] or event['machine']}: {event['headline']}"
+def told(server: Server) -> list[str]:
+    """The events that a webhook got, then the issues and the first words of their comments, one a line."""
+    events = [
+        f"{event['time'][:10]}  {event['kind']:<9}  {event['test'] or event['machine']}"
+        for message in server.messages
         for event in message["events"]
     ]
-
-
-def _print(server: Server) -> None:
-    for message in server.messages:
-        print(*lines(message), sep="\n")
-    print("\nissues:")
+    issues = []
     for issue in server.issues:
-        comments = [comment.splitlines()[1].partition(":")[0] for comment in issue["comments"]]
-        print(f"  {issue['state']:<6}  {issue['title']}{': ' if comments else ''}{', '.join(comments)}")
+        words = [comment.splitlines()[1].partition(":")[0] for comment in issue["comments"]]
+        issues.append(f"{issue['state']:<6}  {issue['title']}{': ' if words else ''}{', '.join(words)}")
+    return [*events, "", *issues]
 
 
 if __name__ == "__main__":
     with serving() as server, tempfile.TemporaryDirectory() as place:
         os.chdir(place)
         os.environ.update(CHANNELS, HOOK_URL=server.url, GITHUB_API_URL=server.url)
-        for _ in live_through(Path(place)):
-            pass
-        _print(server)
+        live_through(Path(place))
+        print(*told(server), sep="\n")
