@@ -158,16 +158,21 @@ def sessions(days: int = DAYS, seed: int = 7) -> Iterator[list[Measurement]]:
     """The sessions in the order of time, each with all of its measurements."""
     for day in range(days):
         random = Random(seed * 1000 + day)
-        yield [one for machine in (GPU_MACHINE, CPU_MACHINE) for one in session_of(machine, day, random)]
+        yield [
+            one for machine in (GPU_MACHINE, CPU_MACHINE) for one in session_of(machine, tests_of(machine), day, random)
+        ]
 
 
-def session_of(machine: str, day: int, random: Random, changes: Sequence[Change] = STORY) -> list[Measurement]:
+def tests_of(machine: str) -> list[SimulatedTest]:
+    """A machine's tests."""
+    return gpu_tests() if machine == GPU_MACHINE else cpu_tests()
+
+
+def session_of(
+    machine: str, tests: Sequence[SimulatedTest], day: int, random: Random, changes: Sequence[Change] = STORY
+) -> list[Measurement]:
     """One machine's session of a day, from 0."""
-    on_gpus = machine == GPU_MACHINE
-    tests, start = (
-        gpu_tests() if on_gpus else cpu_tests(),
-        FIRST_DAY + timedelta(days=day, minutes=0 if on_gpus else 30),
-    )
+    start = FIRST_DAY + timedelta(days=day, minutes=0 if machine == GPU_MACHINE else 30)
     rows = baseline_rows(machine, tests)
     references = {
         test: target_for(rows, PUBLISHED, machine, Key(test.workload.id, test.topology), gpu_fp32_tflops=None)

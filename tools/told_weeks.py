@@ -34,10 +34,10 @@ from tools.simulated_weeks import (
     FIRST_DAY,
     GPU_MACHINE,
     Change,
+    SimulatedTest,
     baseline_rows,
-    cpu_tests,
-    gpu_tests,
     session_of,
+    tests_of,
 )
 
 MENDED = "perf_tests/test_models.py::test_inception3_device[8]"
@@ -56,6 +56,20 @@ ACKNOWLEDGED_ON = 1
 UNTIL = {GETS_WORSE: "2026-12-20", ENDS: "2026-11-20"}
 AWAY = range(13, 16)  # nights without a session of the machine without GPUs
 
+WANTED = [
+    ("2026-11-03", "new", GETS_WORSE),
+    ("2026-11-03", "new", ENDS),
+    ("2026-11-05", "new", MENDED),
+    ("2026-11-06", "ends", ENDS),
+    ("2026-11-10", "recovered", MENDED),
+    ("2026-11-12", "worse", GETS_WORSE),
+    ("2026-11-14", "new", SLOWER),
+    *((f"2026-11-{day}", "silent", CPU_MACHINE) for day in (15, 16, 17)),
+    ("2026-11-18", "recovered", CPU_MACHINE),
+    ("2026-11-21", "ended", ENDS),
+]
+"""The day, the kind and the subject of all that a person wants to hear of."""
+
 CHANNELS = {"TFPERF_NOTIFY": "webhook $HOOK_URL\ngithub ada/nets", "GITHUB_TOKEN": "t0ken"}
 
 
@@ -70,8 +84,8 @@ def live_through(folder: Path, team: str = "") -> None:
             for one history of both machines.
     """
     store = BaselineStore(folder / "baselines", published=None)
-    for machine, tests in ((GPU_MACHINE, gpu_tests()), (CPU_MACHINE, cpu_tests())):
-        store.update(machine, baseline_rows(machine, tests))
+    for machine in (GPU_MACHINE, CPU_MACHINE):
+        store.update(machine, baseline_rows(machine, _tests(machine)))
     for day in range(DAYS):
         for machine in [GPU_MACHINE] if day in AWAY else [GPU_MACHINE, CPU_MACHINE]:
             place = folder / (machine if team else ".tfperf")
@@ -86,6 +100,11 @@ def live_through(folder: Path, team: str = "") -> None:
                 run("ack", test, "--until", until, "--why", "upstream bug 123", *history)
 
 
+def _tests(machine: str) -> list[SimulatedTest]:
+    """Some of the machine's tests, which are enough to show what all have in common."""
+    return [test for test in tests_of(machine) if test.devices in (2, 4, 8)]
+
+
 def measured(machine: str, day: int, folder: Path) -> list[Measurement]:
     """A machine's session; its verdicts know what is acknowledged, as in a real one."""
     known = {(one.machine, one.test, one.figure): one for one in acknowledgements.read(folder / "baselines")}
@@ -93,13 +112,13 @@ def measured(machine: str, day: int, folder: Path) -> list[Measurement]:
         replace(
             m,
             session=f"{m.session}-{machine}",
-            runs=tuple(replace(run, polls=()) for run in m.runs),  # which make it large
+            runs=tuple(replace(run, polls=(), warmup=(), windows=run.windows[:1]) for run in m.runs),  # fewer to read
             verdicts=tuple(
                 replace(verdict, acknowledged=known.get((machine, m.test, verdict.figure.name)))
                 for verdict in m.verdicts
             ),
         )
-        for m in session_of(machine, day, Random(f"{day} {machine}"), STORY)
+        for m in session_of(machine, _tests(machine), day, Random(f"{day} {machine}"), STORY)
     ]
 
 
@@ -124,6 +143,19 @@ def tell(*arguments: str) -> None:
 
 
 @contextmanager
+def a_job_that_tells(folder: Path) -> Iterator[Server]:
+    """A server, and the variables and the folder of a job that tells it."""
+    with serving() as server, patch.dict(os.environ, CHANNELS, HOOK_URL=server.url, GITHUB_API_URL=server.url):
+        before = Path.cwd()
+        os.environ.pop("TFPERF_GITHUB_TOKEN", None)
+        os.chdir(folder)
+        try:
+            yield server
+        finally:
+            os.chdir(before)
+
+
+@contextmanager
 def standing_at(time: datetime) -> Iterator[None]:
     """Let the commands see this time."""
 
@@ -136,23 +168,24 @@ def standing_at(time: datetime) -> Iterator[None]:
         yield
 
 
-def told(server: Server) -> list[str]:
-    """The events that a webhook got, then the issues and the first words of their comments, one a line."""
-    events = [
-        f"{event['time'][:10]}  {event['kind']:<9}  {event['test'] or event['machine']}"
-        for message in server.messages
-        for event in message["events"]
+def told(server: Server) -> list[tuple[str, str, str]]:
+    """The day, the kind and the subject of each event that a webhook got."""
+    events = [event for message in server.messages for event in message["events"]]
+    return [(event["time"][:10], event["kind"], event["test"] or event["machine"]) for event in events]
+
+
+def issues(server: Server) -> list[tuple[str, str, list[str]]]:
+    """The state and the title of each issue, and the first words of its comments."""
+    return [
+        (issue["state"], issue["title"], [text.splitlines()[1].partition(":")[0] for text in issue["comments"]])
+        for issue in server.issues
     ]
-    issues = []
-    for issue in server.issues:
-        words = [comment.splitlines()[1].partition(":")[0] for comment in issue["comments"]]
-        issues.append(f"{issue['state']:<6}  {issue['title']}{': ' if words else ''}{', '.join(words)}")
-    return [*events, "", *issues]
 
 
 if __name__ == "__main__":
-    with serving() as server, tempfile.TemporaryDirectory() as place:
-        os.chdir(place)
-        os.environ.update(CHANNELS, HOOK_URL=server.url, GITHUB_API_URL=server.url)
+    with tempfile.TemporaryDirectory() as place, a_job_that_tells(Path(place)) as server:
         live_through(Path(place))
-        print(*told(server), sep="\n")
+        for day, kind, subject in told(server):
+            print(f"{day}  {kind:<9}  {subject}")
+        for state, title, comments in issues(server):
+            print(f"{state:<6}  {', '.join([title, *comments])}")
