@@ -45,7 +45,6 @@ class Event:
         headline: the fact in one line.
         change: as a `Verdict` has it: -0.13 for 13 % slower, of other figures in their unit; None where not known.
         interval: its 95 % confidence interval; None where it is not known.
-        threshold: the change, a positive number, from which the test fails; None where there is none.
         owner: of the test; "" for none.
         acknowledged_until: the last day of its acknowledgement, as "2027-01-15"; "" where it has none.
         commit: the git commit of the tests' repository; "" where it is not known.
@@ -61,7 +60,6 @@ class Event:
     figure: str = ""
     change: float | None = None
     interval: tuple[float, float] | None = None
-    threshold: float | None = None
     owner: str = ""
     acknowledged_until: str = ""
     commit: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -48,10 +49,11 @@ def _is_news(event: Event, before: Event) -> bool:
 
 
 def _is_worse(event: Event, before: Event) -> bool:
-    """Whether a loss grew by as much as would fail the test by itself: by its tolerance, or more where noise asks."""
-    if event.change is None or before.change is None or event.threshold is None:
+    """Whether a loss grew by more than noise explains: the intervals are apart, as for `Standing.WORSE`."""
+    if event.interval is None or before.interval is None or before.change is None:
         return False
-    return abs(event.change) - abs(before.change) > event.threshold
+    sign = math.copysign(1.0, before.change)
+    return min(sign * end for end in event.interval) > max(sign * end for end in before.interval)
 
 
 def after(told: Mapping[Topic, Event], events: Iterable[Event]) -> dict[Topic, Event]:

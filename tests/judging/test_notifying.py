@@ -15,7 +15,8 @@ BAD = [kind for kind in EventKind if kind is not EventKind.RECOVERED]
 
 
 def event(kind: EventKind = EventKind.NEW, change: float | None = -0.1, **more: Any) -> Event:
-    given = {"machine": "box", "test": "a.py::test", "figure": "throughput", "headline": "slower", "threshold": 0.05}
+    given = {"machine": "box", "test": "a.py::test", "figure": "throughput", "headline": "slower"}
+    given["interval"] = None if change is None else (change - 0.01, change + 0.01)
     given["time"] = "2026-11-12T02:15:00+00:00"
     return Event(kind=kind, change=change, **given | more)
 
@@ -42,21 +43,21 @@ def test_what_is_well_is_no_news_unless_it_was_bad() -> None:
 
 @pytest.mark.parametrize(
     ("before", "now", "is_worse"),
-    [(-0.1, -0.149, False), (-0.1, -0.16, True), (-0.1, -0.05, False), (0.1, 0.16, True), (-0.1, None, False)],
+    [(-0.1, -0.119, False), (-0.1, -0.121, True), (-0.1, -0.05, False), (0.1, 0.121, True), (0.1, -0.3, False)],
 )
-def test_a_loss_is_worse_if_it_grew_by_its_threshold(before: float, now: float | None, is_worse: bool) -> None:
+def test_a_loss_is_worse_if_it_grew_by_more_than_noise_explains(before: float, now: float, is_worse: bool) -> None:
     assert kinds(event(change=now), event(change=before)) == [EventKind.WORSE] * is_worse
 
 
-def test_a_loss_that_grew_is_compared_with_what_was_told_last() -> None:
+def test_a_loss_that_grows_little_by_little_is_compared_with_what_was_told_last() -> None:
     channel = told(event(change=-0.1))
-    for change in (-0.12, -0.14, -0.16, -0.2):
+    for change in (-0.11, -0.118, -0.125, -0.14):
         channel = after(channel, untold([event(change=change)], channel))
-    assert [one.change for one in channel.values()] == [-0.16]
+    assert [one.change for one in channel.values()] == [-0.125]
 
 
-def test_a_loss_without_a_threshold_gets_never_worse() -> None:
-    assert kinds(event(change=-0.9, threshold=None), event()) == []
+def test_a_loss_without_an_interval_gets_never_worse() -> None:
+    assert kinds(event(change=-0.9, interval=None), event()) == []
 
 
 def test_news_say_since_when_the_channel_knows() -> None:
@@ -98,7 +99,7 @@ def test_a_loss_told_before_it_was_acknowledged_is_told_at_its_end() -> None:
 
 
 def test_a_loss_that_is_worse_than_acknowledged_is_told_once() -> None:
-    worse = acknowledged(EventKind.WORSE, change=-0.12)
+    worse = acknowledged(EventKind.WORSE, change=-0.115)
     assert kinds(worse, event()) == [EventKind.WORSE]
     assert kinds(worse, event(), worse) == []
     assert after(told(event()), untold([worse], told(event())))[worse.topic].kind is EventKind.WORSE

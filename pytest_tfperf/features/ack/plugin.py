@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.core.acknowledgement import Acknowledgement, Standing
+from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Acknowledgement, Standing
 from pytest_tfperf.core.figure import RATE, shown_name
 from pytest_tfperf.features import Feature
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionRecord
     from pytest_tfperf.core.verdict import Verdict
-
-_ENDS_SOON: Final = 14
-"""Days before its end from which the owner is named first."""
 
 _WORST_FIRST: Final = (Standing.WORSE, Standing.ENDED, Standing.HOLDS, Standing.RECOVERED)
 
@@ -63,7 +60,7 @@ def _line(one: Acknowledgement, calls: Sequence[tuple[Measurement, Verdict]], co
             again = f"Mend it, or acknowledge it again: {command} --replace --until DATE --why REASON"
             return f"acknowledged until {one.until}, which is over: {owner}: {one.test}{now}: {one.why}. {again}"
     left = one.days_left(m.day)
-    if left <= _ENDS_SOON:
+    if left <= ENDS_SOON_DAYS:
         days = "today" if left < 1 else "tomorrow" if left == 1 else f"in {left} days"
         return f"ends {days}: {owner}: {one.test}{now}, acknowledged until {one.until}: {one.why}"
     return f"acknowledged until {one.until}: {one.test}{now} ({owner}): {one.why}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Final
 
+from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Standing
 from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.notification import Event, EventKind, Topic
@@ -20,9 +20,6 @@ from pytest_tfperf.reports.figures import figure_fact
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of
-
-DAYS_BEFORE_THE_END: Final = 14
-"""How early it is told that an acknowledgement ends."""
 
 _WELL: Final = (Outcome.PASS, Outcome.IMPROVED)
 _DRIFT: Final = "drift"
@@ -46,11 +43,10 @@ def session_events(
     if any("injected_slowdown" in m.environment for m in record.alone):
         return []
     found = {event.topic: event for event in (*_missing(record, known, rerun, now), *_of_session(record, now))}
-    red, day = red_machines(record.verdicts), date.fromisoformat(now[:10])
-    uncertain: set[Topic] = set()
+    red, uncertain = red_machines(record.verdicts), set[Topic]()
     for m in record.alone:
         facts: list[tuple[Topic, Event | None]] = []
-        facts += [_of_figure(m, verdict, rerun, day) for verdict in (m.figures if m.machine in red else m.verdicts)]
+        facts += [_of_figure(m, verdict, rerun) for verdict in (m.figures if m.machine in red else m.verdicts)]
         facts += _measured(m, judges_drift=judges_drift) if m.is_valid and m.test not in record.not_measured else []
         for topic, event in facts:
             if event is None:
@@ -65,15 +61,10 @@ def _size(event: Event) -> float:
     return -1.0 if event.kind is EventKind.RECOVERED else abs(event.change or 0.0)
 
 
-def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand, day: date) -> tuple[Topic, Event | None]:
+def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand) -> tuple[Topic, Event | None]:
     """Return what a verdict says about a figure; None for nothing certain, or for a loss that is acknowledged."""
-    t, row, is_rate = m.throughput, verdict.baseline, verdict.figure.name == RATE
+    is_rate, known, kind = verdict.figure.name == RATE, verdict.acknowledged, _kind(m, verdict)
     text = headline(m) if is_rate else f"{figure_fact(verdict)}, of {m.workload.id} on {m.devices} ({m.machine})"
-    interval = verdict.interval
-    if is_rate and row is not None and t.low > 0 and math.isfinite(t.high):
-        interval = t.low / row.value - 1, t.high / row.value - 1
-    kind = _kind(verdict, day) if m.is_decided else None
-    known = verdict.acknowledged
     event = Event(
         kind=kind or EventKind.NEW,
         machine=m.machine,
@@ -81,8 +72,7 @@ def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand, day: date)
         figure=verdict.figure.name,
         headline=f"{text}; acknowledged: {known.why}" if known else text,
         change=verdict.change if verdict.confirmed_change is None else verdict.confirmed_change,
-        interval=interval,
-        threshold=verdict.threshold,
+        interval=verdict.interval,
         owner=m.owner,
         acknowledged_until=str(known.until) if known else "",
         commit=m.commit,
@@ -92,19 +82,20 @@ def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand, day: date)
     return event.topic, event if kind else None
 
 
-def _kind(verdict: Verdict, day: date) -> EventKind | None:
-    if verdict.if_slower is not Consequence.FAILS:
+def _kind(m: Measurement, verdict: Verdict) -> EventKind | None:
+    if not m.is_decided or verdict.if_slower is not Consequence.FAILS:
         return None
     if verdict.outcome is not Outcome.REGRESSED:
         return EventKind.RECOVERED if verdict.outcome in _WELL else None
-    if (known := verdict.acknowledged) is None:
-        return EventKind.NEW
-    if not known.holds_on(day):
-        return EventKind.ENDED
-    change = verdict.change if verdict.confirmed_change is None else verdict.confirmed_change
-    if change is not None and not known.is_as_bad_as(change):
-        return EventKind.WORSE
-    return EventKind.ENDS if known.days_left(day) <= DAYS_BEFORE_THE_END else None
+    match verdict.standing(m.day):
+        case Standing.WORSE:
+            return EventKind.WORSE
+        case Standing.ENDED:
+            return EventKind.ENDED
+        case Standing.HOLDS if verdict.acknowledged is not None:
+            is_soon = verdict.acknowledged.days_left(m.day) <= ENDS_SOON_DAYS
+            return EventKind.ENDS if is_soon else None
+    return EventKind.NEW
 
 
 def _measured(m: Measurement, *, judges_drift: bool) -> list[tuple[Topic, Event]]:
@@ -131,8 +122,9 @@ def _missing(record: SessionRecord, known: Mapping[str, str], rerun: RerunComman
             yield Event(kind=EventKind.MISSING, machine=machine, headline=text, time=now)
             continue
         for test, why in tests.items():
-            again = rerun.of(test)
-            yield Event(kind=EventKind.MISSING, machine=machine, test=test, headline=why, rerun=again, time=now)
+            owner = record.selection[test].owner if test in record.selection else ""
+            event = Event(kind=EventKind.MISSING, machine=machine, test=test, headline=why, owner=owner, time=now)
+            yield replace(event, rerun=rerun.of(test))
 
 
 def _of_session(record: SessionRecord, now: str) -> Iterator[Event]:
@@ -151,7 +143,7 @@ def _of_session(record: SessionRecord, now: str) -> Iterator[Event]:
                 )
         elif is_slower or verdict.outcome in _WELL:
             interval = found.low, found.high
-            yield replace(event, figure=verdict.kind, change=found.change, interval=interval, threshold=found.threshold)
+            yield replace(event, figure=verdict.kind, change=found.change, interval=interval)
 
 
 def pulse(machine: str, last: str, now: datetime, most_seconds: float) -> Event:

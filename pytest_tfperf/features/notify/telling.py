@@ -100,11 +100,11 @@ def deliveries(
     found = []
     for channel in channels:
         known = told.get(channel.key, {})
-        own = [event for event in events if channel.owner == (event.owner if event.owner in owners else "")]
+        own = [event for event in events if channel.owner in (owners & _owners(event) or {""})]
         if news := tuple(untold(own, known)):
             found.append(Delivery(channel, Notification(session, news, tuple(after(known, news).values()))))
     lines = [moved_aside] if moved_aside else []
-    lost = untold([event for event in events if channels and not {event.owner, ""} & owners], {})
+    lost = untold([event for event in events if channels and not owners & {*_owners(event), ""}], {})
     if lost:
         whose = ", ".join(dict.fromkeys(event.owner or "nobody" for event in lost))
         lines.append(
@@ -112,6 +112,11 @@ def deliveries(
             "for them. Add a line without owner="
         )
     return found, lines
+
+
+def _owners(event: Event) -> set[str]:
+    """Return the owners of an event, of which CODEOWNERS may name several."""
+    return {event.owner, *event.owner.split()} - {""}
 
 
 def tell(found: Sequence[Delivery], folder: Path, root: Path) -> Iterator[str]:

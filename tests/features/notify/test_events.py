@@ -14,6 +14,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
+from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import MeasurementError
@@ -42,15 +43,18 @@ def kinds(*results: Measurement, **more: Any) -> dict[str, EventKind]:
     return {one.figure: one.kind for one in facts(*results, **more) if one.test}
 
 
-def lost(change: float = -0.13, **more: Any) -> Measurement:
-    return measurement(throughput(1000 * (1 + change)), verdict=verdict(Outcome.REGRESSED, change), **more)
+def lost(change: float = -0.13, *, verdict_more: dict[str, Any] | None = None, **more: Any) -> Measurement:
+    given = {"interval": (change - 0.005, change + 0.005), **(verdict_more or {})}
+    judged = verdict(Outcome.REGRESSED, change, **given)
+    return measurement(throughput(1000 * (1 + change)), verdict=judged, **{"time": NOW, **more})
 
 
 def test_a_loss_says_by_how_much_whose_it_is_and_how_to_measure_it_again() -> None:
-    (loss,) = [one for one in facts(lost(owner="team-vision")) if one.kind is EventKind.NEW]
+    interval = -0.135, -0.125
+    found = facts(lost(owner="team-vision", verdict_more={"interval": interval}))
+    (loss,) = [one for one in found if one.kind is EventKind.NEW]
     assert loss.topic == ("box", TEST, "throughput")
-    assert (loss.change, loss.threshold, loss.owner) == (-0.13, 0.05, "team-vision")
-    assert loss.interval == pytest.approx((-0.13435, -0.12565))
+    assert (loss.change, loss.interval, loss.owner) == (-0.13, interval, "team-vision")
     assert "870.0 images/s" in loss.headline
     assert "13.0 % slower than 1,000" in loss.headline
     assert loss.rerun == f"pytest '{TEST}'"
@@ -89,7 +93,6 @@ def test_a_figure_has_an_event_of_its_own() -> None:
         baseline=baseline(2e9, unit="bytes"),
         change=2e8,
         confirmed_change=2e8,
-        threshold=6.5e7,
     )
     found = facts(measurement(verdict=verdict(), figures=[memory]))
     (loss,) = [one for one in found if one.figure == "peak_memory"]
@@ -190,9 +193,11 @@ DIED = MeasurementError("the worker died: signal 9", next_step="Look at its log"
 
 def test_a_test_that_was_measured_before_is_missing_with_the_reason() -> None:
     well = measurement(test="b.py::b", verdict=verdict())
-    found = facts(well, known={TEST: "box"}, not_measured={TEST: DIED, "new.py::never_measured": DIED})
+    selection = Selection([SelectedTest(id=TEST, owner="team-vision")])
+    not_measured = {TEST: DIED, "new.py::never_measured": DIED}
+    found = facts(well, known={TEST: "box"}, not_measured=not_measured, selection=selection)
     (missing,) = [one for one in found if one.kind is EventKind.MISSING]
-    assert missing.topic == ("box", TEST, "")
+    assert (missing.topic, missing.owner) == (("box", TEST, ""), "team-vision")
     assert missing.headline == "resnet50 on 1 GPU: the worker died: signal 9"
 
 

@@ -51,8 +51,8 @@ def test_where_nothing_changed_nobody_is_asked(to: str, server: Server, tmp_path
 
 
 def test_a_loss_that_grows_edits_the_issue_and_comments_on_it(to: str, server: Server, tmp_path: Path) -> None:
-    say(to, tmp_path, event(threshold=0.05))
-    say(to, tmp_path, later(EventKind.NEW, change=-0.3, threshold=0.05, headline="30.0 % slower"))
+    say(to, tmp_path, event(interval=(-0.14, -0.12)))
+    say(to, tmp_path, later(EventKind.NEW, change=-0.3, interval=(-0.31, -0.29), headline="30.0 % slower"))
     (issue,) = server.issues
     assert "WORSE: a.py::test_b[1] on box\n30.0 % slower" in text(issue)
     assert [comment.splitlines()[1] for comment in issue["comments"]] == ["WORSE: a.py::test_b[1] on box"]

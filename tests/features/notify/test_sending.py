@@ -232,3 +232,10 @@ def test_a_command_of_an_owner_gets_that_owners_events(tmp_path: Path) -> None:
         "vision": ["a.py::test_b[1]"],
         "rest": ["b.py::b", "c.py::c"],
     }
+
+
+def test_an_event_of_several_owners_goes_to_each_of_them(tmp_path: Path) -> None:
+    program(tmp_path, 'cat > "$1"')
+    to = "owner=@ada command ./tell.sh ada\nowner=@org/text command ./tell.sh text\ncommand ./tell.sh rest"
+    say(to, tmp_path, event(owner="@ada @org/text"))
+    assert [(tmp_path / name).exists() for name in ("ada", "text", "rest")] == [True, True, False]

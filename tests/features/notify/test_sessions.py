@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from threading import Event
 from typing import Any
 
@@ -125,6 +126,13 @@ def test_smoke_runs_recordings_and_slowdowns_on_purpose_tell_nothing(
     project.write("even", SLOW)
     run(project, server, option)
     assert server.posted == []
+
+
+def test_a_comparison_tells_nothing_of_tests_that_it_could_not_run(project: Project, server: Server) -> None:
+    run(project, server)
+    project.write("broken", "")
+    compared = run(project, server, f"--tfperf-against={sys.executable}")
+    assert ("the layers do not fit" in compared.text, server.posted) == (True, [])
 
 
 def test_each_owner_and_each_channel_is_told_apart(project: Project, server: Server) -> None:
