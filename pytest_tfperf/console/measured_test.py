@@ -28,6 +28,7 @@ def wanted_test(results: Sequence[PastResult], text: str, session: str | None = 
         raise TfperfError(f"the history has no session {session!r}: `tfperf history --csv` lists sessions and tests")
     matches = (
         [result for result in results if result.test == text]
+        or [result for result in results if text in _functions(result.test)]
         or [result for result in results if text in names_of(result.workload, result.name)]
         or [result for result in results if text in result.test]
         or [result for result in results if is_part(text, result.workload, result.name)]
@@ -46,6 +47,12 @@ def wanted_test(results: Sequence[PastResult], text: str, session: str | None = 
     return tests[0], matches[-1].session
 
 
+def _functions(test: str) -> tuple[str, str]:
+    """Return a test's function with and without its parameters, because its file may have the same name."""
+    function = test.rpartition("::")[2]
+    return function, function.partition("[")[0]
+
+
 def names_of(workload: str, name: str) -> tuple[str, str, str]:
     """Return a workload's names: its id, its name in the test, and its name in tables."""
     return workload, name, shown_names([(workload, name)])[workload, name]
@@ -60,7 +67,6 @@ def _nearest(text: str, measured: Sequence[PastResult]) -> str:
     """Return " Did you mean 'test_resnet50[8]'?"; "" if no name is similar."""
     known = set[str]()
     for result in measured:
-        function = result.test.rpartition("::")[2]
-        known |= {result.test, function, function.partition("[")[0], *names_of(result.workload, result.name)}
+        known |= {result.test, *_functions(result.test), *names_of(result.workload, result.name)}
     near = get_close_matches(text, sorted(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""

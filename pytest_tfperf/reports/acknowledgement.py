@@ -26,14 +26,12 @@ def lines_about_owner(m: Measurement) -> Iterator[Line]:
     for verdict in m.verdicts:
         one = verdict.acknowledged
         if one is not None and verdict.outcome in LOSSES:
-            known = f"{loss(one, one.change)}, until {one.until}"
+            known = f"acknowledged {loss(one, one.change)} until {one.until}"
             match verdict.standing(m.day):
                 case Standing.WORSE:
-                    text = f"it is worse than what was acknowledged: {known}"
+                    known = f"WORSE than {known}"
                 case Standing.ENDED:
-                    text = f"{known}, which is over"
-                case _:
-                    text = f"{known}, so it fails nothing"
-            yield Line(f"{text}: {one.why}", "acknowledged")
+                    known += ", which is over"
+            yield Line(f"{known}: {one.why}", "known loss")
     if m.owner:
         yield Line(m.owner, "owner")

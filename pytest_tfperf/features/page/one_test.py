@@ -78,7 +78,7 @@ def facts_of_test(
         "owner": m.owner,
         "outcome": outcome_alone(m),
         "kind": target_kind(verdict) if verdict else "",
-        "story": _story(m, judged, began),
+        "story": _story(m, judged, began) + ("; acknowledged" if m.is_acknowledged else ""),
         "rate": rounded(t.examples_per_sec) if is_valid else None,
         "low": rounded(t.low) if is_valid else None,
         "high": rounded(t.high) if is_valid else None,
@@ -144,7 +144,7 @@ def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] |
     verdict = m.verdict
     if verdict is None:
         return "measured, not judged"
-    text = f"{in_brief(m)}; acknowledged" if m.is_acknowledged else in_brief(m)
+    text = in_brief(m)
     change = judged["change"]
     if began is None or change is None:
         return text
