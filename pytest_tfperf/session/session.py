@@ -47,6 +47,7 @@ class Session:
         id: marks the measurements of this session.
         selection: the throughput tests that pytest selected.
         say: shows a line at once; a terminal sets it.
+        owners: whom tests belong to.
         remarks: lines to print before the first test.
         skipped: the number of tests that could not run here, for each reason.
         not_measured: the error of each test that ended in an error.
@@ -71,6 +72,7 @@ class Session:
         self.settings = settings
         self.id = self.context.id
         self.selection = self.context.selection
+        self.owners = Owners(settings)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, TfperfError] = {}
@@ -99,11 +101,6 @@ class Session:
     def history(self) -> History:
         """The measurements of this session and of earlier ones."""
         return self.context.history
-
-    @cached_property
-    def owners(self) -> Owners:
-        """The owners of tests."""
-        return Owners(self.settings)
 
     @property
     def progress(self) -> ProgressLine:
