@@ -6,8 +6,12 @@ import math
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+from typing import Final
 
 from pytest_tfperf.errors import TfperfError
+
+ENDS_SOON_DAYS: Final = 14
+"""Days before the end of an acknowledgement from which its owner is told."""
 
 
 class Standing(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.core.acknowledgement import Acknowledgement, Standing
+from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Acknowledgement, Standing
 from pytest_tfperf.core.figure import RATE, shown_name
 from pytest_tfperf.features import Feature
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionRecord
     from pytest_tfperf.core.verdict import Verdict
-
-_ENDS_SOON: Final = 14
-"""Days before its end from which the owner is named first."""
 
 _WORST_FIRST: Final = (Standing.WORSE, Standing.ENDED, Standing.HOLDS, Standing.RECOVERED)
 
@@ -29,7 +26,8 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
         return
     folder = f" --baselines {quote(str(context.settings.baselines))}"
     options = folder if "--tfperf-baselines" in context.settings.rerun.options else ""
-    for one in sorted(context.acknowledgements, key=lambda one: one.key):
+    machines = {m.machine for m, _ in judged}  # a test may have other parameters on another machine
+    for one in sorted((one for one in context.acknowledgements if one.machine in machines), key=lambda one: one.key):
         figure = "" if one.figure == RATE else f" --figure {one.figure}"
         command = f"tfperf ack {quote(one.test)}{figure} --machine {quote(one.machine)}{options}"
         if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == one]:
@@ -58,7 +56,7 @@ def _line(one: Acknowledgement, calls: Sequence[tuple[Measurement, Verdict]], co
         case Standing.ENDED:
             again = f"Mend it, or acknowledge it again: {command} --replace --until DATE --why REASON"
             return f"{end}, which is over: {owner}: {test}: {one.why}. {again}"
-        case Standing.HOLDS if left <= _ENDS_SOON:
+        case Standing.HOLDS if left <= ENDS_SOON_DAYS:
             days = "today" if left < 1 else "tomorrow" if left == 1 else f"in {left} days"
             return f"ends {days}: {owner}: {test}, {end}: {one.why}"
     return f"{end}: {test} ({owner}): {one.why}"
