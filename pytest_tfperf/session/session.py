@@ -182,7 +182,7 @@ class Session:
         self.is_compared = self.measuring.launchers.other_side is not None
         if self.is_compared:
             return
-        _ = self.context.acknowledgements  # read now
+        _ = self.context.acknowledgements  # a file that can't be read is refused here
         rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
         references = self.measuring.launchers.references
         if references is not None and not (settings.smoke or settings.update_baselines):

@@ -162,10 +162,12 @@ def _to_remove(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) 
     meant = [one for one in like if one.test == arguments.test] or like
     if len(meant) == 1:
         return meant[0]
-    fact = f"{arguments.test!r} means several" if meant else f"the {arguments.figure} of {arguments.test!r} has none"
+    fact = f"{arguments.test!r} means several acknowledgements; give more of the id, --machine or --figure"
+    if not meant:
+        fact = f"no {arguments.figure} of a test with {arguments.test!r} in its id is acknowledged"
     lines = [f"  --machine {one.machine} --figure {one.figure} {one.test}" for one in meant or similar]
     names = "" if similar else known_names(arguments.test, {one.test for one in known})
-    raise TfperfError(f"{fact} of the acknowledgements", *lines, next_step=names)
+    raise TfperfError(fact, *lines, next_step=names)
 
 
 def _shown(one: Acknowledgement) -> str:

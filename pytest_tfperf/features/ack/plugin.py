@@ -26,7 +26,8 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
         return
     folder = f" --baselines {quote(str(context.settings.baselines))}"
     options = folder if "--tfperf-baselines" in context.settings.rerun.options else ""
-    for one in sorted(context.acknowledgements, key=lambda one: one.key):
+    machines = {m.machine for m, _ in judged}  # a test may have other parameters on another machine
+    for one in sorted((one for one in context.acknowledgements if one.machine in machines), key=lambda one: one.key):
         figure = "" if one.figure == RATE else f" --figure {one.figure}"
         command = f"tfperf ack {quote(one.test)}{figure} --machine {quote(one.machine)}{options}"
         if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == one]:
