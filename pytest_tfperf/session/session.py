@@ -47,6 +47,7 @@ class Session:
         id: marks the measurements of this session.
         selection: the throughput tests that pytest selected.
         say: shows a line at once; a terminal sets it.
+        owners: whom tests belong to.
         remarks: lines to print before the first test.
         skipped: the number of tests that could not run here, for each reason.
         not_measured: the error of each test that ended in an error.
@@ -72,6 +73,7 @@ class Session:
         self.settings = settings
         self.id = self.context.id
         self.selection = self.context.selection
+        self.owners = Owners(settings)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, TfperfError] = {}
@@ -101,11 +103,6 @@ class Session:
     def history(self) -> History:
         """The measurements of this session and of earlier ones."""
         return self.context.history
-
-    @cached_property
-    def owners(self) -> Owners:
-        """The owners of tests."""
-        return Owners(self.settings)
 
     @property
     def progress(self) -> ProgressLine:
@@ -187,7 +184,7 @@ class Session:
         self.is_compared = self.measuring.launchers.other_side is not None
         if self.is_compared:
             return
-        _ = self.context.acknowledgements  # read now
+        _ = self.context.acknowledgements  # a file that can't be read is refused here
         rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
         references = self.measuring.launchers.references
         if references is not None and not (settings.smoke or settings.update_baselines):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from pytest_tfperf import cli
+from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.stores import told_file
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import interleaved, measurement, session_verdict, verdict
 from tests.helpers.notified_server import Server
@@ -113,7 +116,7 @@ def test_machines_that_nobody_measured_lately_are_named(
     add(history, hours_ago=2, machine="fresh")
     lines = said(capsys, "heartbeat", status=STALE).splitlines()
     assert [line.partition(": last measured ")[0] for line in lines[:2]] == ["measured  fresh", "SILENT    old"]
-    assert ", 30 h 0 min ago" in lines[1]
+    assert re.search(r", 30 h \d+ min ago$", lines[1])
     assert [(one["kind"], one["machine"]) for one in server.messages[0]["events"]] == [("silent", "old")]
 
 
@@ -127,6 +130,16 @@ def test_a_silent_machine_is_told_once_a_day_and_when_it_is_back(
     for _ in range(2):
         said(capsys, "heartbeat")
     assert [one["kind"] for message in server.messages for one in message["events"]] == ["silent", "recovered"]
+
+
+def test_a_machine_on_which_nothing_could_be_measured_does_not_recover_by_the_heartbeat(
+    history: History, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history)
+    missing = Event(kind=EventKind.MISSING, machine="box", headline="none of 3 tests could be measured")
+    told_file.write(tmp_path / ".tfperf", {"webhook $HOOK_URL": {missing.topic: missing}})
+    said(capsys, "heartbeat")
+    assert server.posted == []
 
 
 def test_a_retired_machine_is_ignored(history: History, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
