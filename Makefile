@@ -48,7 +48,8 @@ endif
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-slow test-lowest test-services test-nodes mutants horovod lint check clean
+.PHONY: perf baselines test test-slow test-lowest test-services test-nodes test-install mutants environment-of-ci horovod \
+  lint docs check clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -94,6 +95,11 @@ test-services: $(VENV)/.installed-dev
 test-nodes: $(VENV)/.installed-dev
 	$(PYTEST) tests/nodes -n 4 --dist loadfile $(ARGS)
 
+# The built wheel as strangers install it: by pip, by uv, under each Python that can be had, beside each framework.
+test-install: $(VENV)/.installed-release
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/python -m tools.install_check
+
 # Small changes of the package, each of which a test should notice: `make mutants MUTANTS=judging/thresholds.py`, all of
 # judging/ bench/ programs/, or some of them with SAMPLE=150. tests/survivors.toml names those that none notices, and why.
 MUTANTS ?= judging
@@ -110,6 +116,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation site, in build/site: no warning, no link that leads nowhere, nothing loaded from another host.
+docs: $(VENV)/.installed-docs
+	rm -rf build/site
+	$(BIN)/python -m sphinx --fail-on-warning --quiet --fresh-env -c tools/site -d build/doctrees . build/site
 .PHONY: lint-ci dist release-notes debian-packages nightly
 # The workflows for GitHub: ours, and those that `tfperf init` writes. No check asks the network.
 lint-ci: $(VENV)/.installed-ci
@@ -146,9 +156,19 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,tensorflow]'
 	@touch $@
 
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 $(VENV)/.installed-ci $(VENV)/.installed-mutants $(VENV)/.installed-release: $(VENV)/.installed-%: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
+
+# All of these at once, and what more .ci/run tests: one resolution instead of six.
+environment-of-ci: | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  -e '.[dev,tensorflow,ci,docs,mutants,release,ray,profile]'
+	@touch $(addprefix $(VENV)/.installed-,dev ci docs mutants release)
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || \

@@ -95,6 +95,13 @@ def short_lines(text: str) -> str:
     return "\n".join(shortened(line, _MOST_OF_A_LINE) for line in text.split("\n"))
 
 
+def code_block(text: str) -> str:
+    """Return `printable` text as a block of code in Markdown, which makes no link or mention and which nothing ends."""
+    # A fence must have more backticks than any run of them in the text.
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
+    return f"{fence}text\n{printable(text)}\n{fence}"
+
+
 def _escaped(match: re.Match[str]) -> str:
     return repr(match[0])[1:-1]
 

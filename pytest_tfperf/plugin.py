@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,8 +11,17 @@ from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
 from pytest_tfperf.session.feature_hooks import features
+from pytest_tfperf.session.owners import keep_owned
 from pytest_tfperf.session.running import SESSION
-from pytest_tfperf.session.selecting import keep_chosen, keep_failed, selected, selected_tests
+from pytest_tfperf.session.selecting import (
+    collected_whole,
+    keep_chosen,
+    keep_failed,
+    note_deselected,
+    note_skipped,
+    selected,
+    selected_tests,
+)
 from pytest_tfperf.session.session import Session
 from pytest_tfperf.workers import catalogue
 
@@ -28,6 +37,7 @@ _MARKERS = (
     "multinode: a performance test that needs several machines",
     "slow: takes minutes rather than seconds",
     "important: measured before others where --tfperf-budget leaves tests out",
+    "owner(name): the person or team that a performance test belongs to",
 )
 
 
@@ -84,13 +94,25 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
         return (yield)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Narrow the selection to what failed last time, and give pytest-benchmark our clock."""
-    if config.stash[SESSION].settings.update_baselines is Update.FAILED:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Narrow the selection to an owner and to what failed last time, and give pytest-benchmark our clock."""
+    state = config.stash[SESSION]
+    state.selection.collected = collected_whole(config, items)
+    yield
+    if state.settings.owner:
+        with usage_errors.as_usage_error():
+            keep_owned(config, items, state.owners, state.settings.owner)
+    if state.settings.update_baselines is Update.FAILED:
         keep_failed(config, items)
     for item in filter(selected, items):
         benchmarks.set_clock(item)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Remember the throughput tests among them: one that was measured before must not be lost in silence."""
+    if items:
+        note_deselected(items[0].config, items)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -99,7 +121,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state = session.config.stash[SESSION]
     with usage_errors.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
-    state.selection.replace(selected_tests(session.items, state.settings.input_pipeline))
+        state.selection.replace(selected_tests(session.items, state.settings.input_pipeline, state.owners.of))
     if not xdist.is_xdist_worker(session.config):
         with usage_errors.as_usage_error():
             state.check_stores()
@@ -118,15 +140,16 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.fixture
 def input_pipeline(request: pytest.FixtureRequest) -> str:
-    """The input pipeline's name: `--tfperf-input-pipeline`, or the parameter where it is parametrised indirectly."""
+    """The input pipeline's name: that of `--tfperf-input-pipeline`, or the parameter of an indirect parametrisation."""
     return str(getattr(request, "param", request.config.stash[SESSION].settings.input_pipeline))
 
 
 @pytest.fixture
 def gpu_topology(request: pytest.FixtureRequest) -> Topology:
-    """The machine; `gpu_topology.take(n)` picks n devices: GPUs, or virtual CPU devices.
+    """The machine's `Topology`; `gpu_topology.take(n)` takes n devices for a measurement.
 
-    A test marked `gpu` takes GPUs, one marked `cpu` CPUs; with both marks or neither GPUs where there are any.
+    They are GPUs in a test marked `gpu`, and virtual CPU devices in one marked `cpu`; with both marks or neither they
+    are GPUs where there are any.
     """
     marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
     return request.config.stash[SESSION].measuring.machine.topology_for(**marks)
@@ -134,7 +157,7 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
 
 @pytest.fixture
 def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
-    """Measures: `throughput.check(workload, on=gpu_topology.take(n))`."""
+    """The `ThroughputFixture` that measures and judges: `throughput.check(workload, on=gpu_topology.take(n))`."""
     yield running.make_fixture(request, benchmark)
     benchmarks.feed_benchmark(request.node, benchmark)
 
@@ -178,6 +201,7 @@ def pytest_runtest_makereport(
     """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
     report = yield
     pytest_reports.word(report, item, call)
+    note_skipped(report, item.config.stash[SESSION])
     return report
 
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
@@ -27,7 +29,6 @@ from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merg
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import VariableUpdate, Workload
-from pytest_tfperf.features.page.facts import ReportSource
 from pytest_tfperf.judging.breakdown import breakdown
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift, first_windows_change
 from pytest_tfperf.judging.evidence import Evidence
@@ -36,6 +37,9 @@ from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.target import Target, target_for
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
+
+if TYPE_CHECKING:
+    from pytest_tfperf.features.page.facts import ReportSource
 
 DAYS = 21
 FIRST_DAY = datetime(2026, 11, 2, 2, 15, tzinfo=UTC)
@@ -47,12 +51,35 @@ GPU_MACHINE, CPU_MACHINE = "8x-v100-nvlink", "xeon-16c"
 PUBLISHED = BaselineStore(Path(__file__).parents[1] / "baselines").published()
 
 _DRIFT_SINCE, _DRIFT = 18, -0.011
-_FASTER_SINCE, _FASTER, _FASTER_TEST = 12, 0.06, "perf_tests/test_models.py::test_vgg16_device[4]"
 _HOT_TEST = "perf_tests/test_multigpu.py::test_resnet50_real_images[8]"
 _NEW_TEST = "perf_tests/test_models.py::test_trivial_device[1]"
 _BETWEEN_RUNS = 0.004
 _WITHIN = 0.006
 _WARMUP, _WINDOWS, _WINDOW_SECONDS = 6, 40, 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A lasting change of speed.
+
+    Args:
+        of: a test, or a machine, all of whose tests change.
+        size: as a fraction, -0.07 for 7 % slower.
+        since: the first day with it, from 0.
+        until: the first day without it.
+    """
+
+    of: str
+    size: float
+    since: int
+    until: int = 10**6
+
+
+STORY = (
+    Change(SLOWER_TEST, -SLOWDOWN, since=15),
+    Change("perf_tests/test_models.py::test_vgg16_device[4]", 0.06, since=12),
+    Change(GPU_MACHINE, _DRIFT, since=_DRIFT_SINCE),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,28 +159,35 @@ def sessions(days: int = DAYS, seed: int = 7) -> Iterator[list[Measurement]]:
     for day in range(days):
         random = Random(seed * 1000 + day)
         yield [
-            one
-            for machine, tests, minutes in ((GPU_MACHINE, gpu_tests(), 0), (CPU_MACHINE, cpu_tests(), 30))
-            for one in _session(machine, tests, day, FIRST_DAY + timedelta(days=day, minutes=minutes), random)
+            one for machine in (GPU_MACHINE, CPU_MACHINE) for one in session_of(machine, tests_of(machine), day, random)
         ]
 
 
-def _session(
-    machine: str, tests: Sequence[SimulatedTest], day: int, start: datetime, random: Random
+def tests_of(machine: str) -> list[SimulatedTest]:
+    """A machine's tests."""
+    return gpu_tests() if machine == GPU_MACHINE else cpu_tests()
+
+
+def session_of(
+    machine: str, tests: Sequence[SimulatedTest], day: int, random: Random, changes: Sequence[Change] = STORY
 ) -> list[Measurement]:
+    """One machine's session of a day, from 0."""
+    start = FIRST_DAY + timedelta(days=day, minutes=0 if machine == GPU_MACHINE else 30)
     rows = baseline_rows(machine, tests)
     references = {
         test: target_for(rows, PUBLISHED, machine, Key(test.workload.id, test.topology), gpu_fp32_tflops=None)
         for test in tests
     }
-    first = {test: _run(test, machine, day, random) for test in tests}
+    levels = {test: _level(test, machine, day, changes) for test in tests}
+    first = {test: _run(test, machine, day, random, levels[test]) for test in tests}
     drift = common_drift(
         [first_windows_change(run, row) for t, run in first.items() if (row := references[t].baseline) is not None]
     )
     measured = []
     for number, test in enumerate(tests):
         time = start + timedelta(seconds=40 * (number + 1))
-        measured.append(_measurement(test, machine, day, time, first[test], references[test], drift, len(rows), random))
+        runs = partial(_run, test, machine, day, random, levels[test])
+        measured.append(_measurement(test, machine, day, time, first[test], runs, references[test], drift, len(rows)))
     return measured
 
 
@@ -163,16 +197,16 @@ def _measurement(
     day: int,
     time: datetime,
     first: Run,
+    next_run: Callable[..., Run],
     reference: Target,
     drift: CommonDrift,
     tests: int,
-    random: Random,
 ) -> Measurement:
     """As a session takes it: run by run, until the judge is content."""
     runs, discarded = [first], []
     if day == DAYS - 1 and test.test == _HOT_TEST:
         heat = Disturbance(DisturbanceKind.GPU_SLOWED_DOWN, gpu="GPU-7f3a", throttle=Throttle.SW_THERMAL, celsius=91)
-        discarded = [replace(_run(test, machine, day, random, slow=0.2), disturbance=heat)]
+        discarded = [replace(next_run(slow=0.2), disturbance=heat)]
     tolerance = Tolerance().within(reference.baseline) if reference.baseline else Tolerance()
     while True:
         throughput = summarise(runs)
@@ -181,7 +215,7 @@ def _measurement(
         )
         if verdict.is_decided:
             break
-        runs.append(_run(test, machine, day, random))
+        runs.append(next_run())
     on_gpus = machine == GPU_MACHINE
     kind = "Tesla V100" if on_gpus else "virtual CPU device"
     return Measurement(
@@ -213,22 +247,16 @@ def _environment(machine: str, day: int) -> dict[str, str]:
     return known if day < DAYS - 1 else known | {"keras": "3.13.0"}
 
 
-def _level(test: SimulatedTest, machine: str, day: int) -> float:
+def _level(test: SimulatedTest, machine: str, day: int, changes: Sequence[Change]) -> float:
     """ln of what today changes for this test, compared with its baseline."""
-    level = 0.0
-    if test.test == SLOWER_TEST and FIRST_DAY + timedelta(days=day) >= SLOWER_SINCE:
-        level += math.log1p(-SLOWDOWN)
-    if test.test == _FASTER_TEST and day >= _FASTER_SINCE:
-        level += math.log1p(_FASTER)
-    if machine == GPU_MACHINE and day >= _DRIFT_SINCE:
-        level += math.log1p(_DRIFT)
-    return level
+    today = (one for one in changes if one.of in (test.test, machine) and one.since <= day < one.until)
+    return math.fsum(math.log1p(one.size) for one in today)
 
 
-def _run(test: SimulatedTest, machine: str, day: int, random: Random, slow: float = 0.0) -> Run:
+def _run(test: SimulatedTest, machine: str, day: int, random: Random, level: float, slow: float = 0.0) -> Run:
     on_gpus = machine == GPU_MACHINE
     between = random.gauss(0, _BETWEEN_RUNS) + (math.log(0.94) if random.random() < 0.008 else 0.0)
-    rate = test.rate * math.exp(_level(test, machine, day) + between) * (1 - slow)
+    rate = test.rate * math.exp(level + between) * (1 - slow)
     per_step = test.workload.batch_size * test.devices
     steps = max(1, round(_WINDOW_SECONDS * rate / per_step))
     warmup = [
@@ -290,6 +318,8 @@ def _gpu(number: int, second: int, slow: float, random: Random) -> GpuTelemetry:
 
 def source(days: int = DAYS) -> ReportSource:
     """What a report of the last session is made of."""
+    from pytest_tfperf.features.page.facts import ReportSource
+
     weeks = list(sessions(days))
     previous = {one.machine: one for one in weeks[-2]}
     past = [PastResult.of(one) for session in weeks for one in session]

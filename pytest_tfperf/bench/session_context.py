@@ -15,6 +15,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
+    from pytest_tfperf.core.acknowledgement import Acknowledgement
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.stores.baselines import BaselineStore
     from pytest_tfperf.stores.history import History
@@ -52,6 +53,17 @@ class SessionContext:
         from pytest_tfperf.stores.baselines import BaselineStore
 
         return BaselineStore(self.settings.baselines)
+
+    @cached_property
+    def acknowledgements(self) -> tuple[Acknowledgement, ...]:
+        """The losses that the team knows of, of all machines.
+
+        Raises:
+            TfperfError: their file can't be read whole.
+        """
+        from pytest_tfperf.stores import acknowledgements
+
+        return acknowledgements.read(self.settings.baselines)
 
     @cached_property
     def history(self) -> History:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.bench.run_engine import Side
+from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.figure import Figure
@@ -38,6 +39,7 @@ class Task:
         target: the baseline that the result is judged against.
         tolerance: the accepted change.
         reference_environment: the same workload in the reference environment; None if there is none.
+        acknowledged: the losses of this test that the team knows of, by figure.
     """
 
     test: str
@@ -48,6 +50,7 @@ class Task:
     target: Target
     tolerance: Tolerance
     reference_environment: Side | None = None
+    acknowledged: Mapping[str, Acknowledgement] = field(default_factory=dict)
 
     @property
     def workload(self) -> Subject:
@@ -92,7 +95,8 @@ def judged(
         rows: the machine's baselines of figures.
     """
     of_figures = (_evidence(figure, task, runs, pairs, of_rate, rows) for figure in task.plan.also)
-    return tuple(map(judge, (of_rate, *of_figures)))
+    verdicts = map(judge, (of_rate, *of_figures))
+    return tuple(replace(verdict, acknowledged=task.acknowledged.get(verdict.figure.name)) for verdict in verdicts)
 
 
 def compared(

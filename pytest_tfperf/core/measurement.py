@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
 from enum import StrEnum
 
+from pytest_tfperf.core.acknowledgement import Standing
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
@@ -14,7 +17,7 @@ from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Wants, combined, worst
+from pytest_tfperf.core.verdict import LOSSES, NOTHING, Outcome, Verdict, Wants, combined, worst
 from pytest_tfperf.errors import MeasurementError
 
 
@@ -90,6 +93,7 @@ class Measurement:
         profile: of a few more steps under TensorFlow's profiler; None where none was asked for.
         environment: software of the worker and settings of the machine, name -> version.
         commit: the git commit of the tests' repository, "" outside of one.
+        owner: whom the test belongs to, by its mark, `tfperf_owners` or CODEOWNERS; "" where none of them says.
         time: when it finished, ISO 8601 with its zone.
         seconds: the duration, compilation and confirmation included.
     """
@@ -119,6 +123,7 @@ class Measurement:
     profile: Profile | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     commit: str = ""
+    owner: str = ""
     time: str = ""
     seconds: float = 0.0
 
@@ -159,6 +164,19 @@ class Measurement:
     def outcome(self) -> Outcome | None:
         """The worst outcome of the verdicts; None where it was only measured."""
         return worst(verdict.outcome for verdict in self.verdicts)
+
+    @property
+    def day(self) -> date:
+        """The day, in UTC, on which it was measured; the first of all days where that is not known."""
+        with suppress(ValueError):
+            return date.fromisoformat(self.time[:10])
+        return date.min
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether its outcome is a loss that the team knows of, so that it fails nothing."""
+        causes = [verdict for verdict in self.verdicts if verdict.outcome is self.outcome]
+        return self.outcome in LOSSES and all(verdict.standing(self.day) is Standing.HOLDS for verdict in causes)
 
     @property
     def is_valid(self) -> bool:

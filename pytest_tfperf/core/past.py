@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum, auto
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better, Figure
@@ -173,6 +173,14 @@ class SessionChanges:
     session: str
     changes: tuple[float, ...]
     outcome: Outcome
+
+
+class JudgedBefore(NamedTuple):
+    """A measurement that was judged against a row; the outcome is of the row's figure alone."""
+
+    id: str
+    session: str
+    outcome: Outcome | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Frozen dataclasses as plain JSON values and back, checked field by field; an error names the field by its path.
 
 JSON has no infinity and no NaN, so they are the strings "inf", "-inf" and "nan". A named tuple is a list. A class with
-`parse` (a workload, a link) is the string that it prints as, and a path is a string, too.
+`parse` (a workload, a link) is the string that it prints as, and a path or a date is a string, too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import math
 import reprlib
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import date
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -61,7 +63,7 @@ def plain(value: Any) -> Any:
     """Return values that json.dumps can write and `build` can read again."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # "inf", "-inf" or "nan"
-    if hasattr(value, "parse") or isinstance(value, Path):
+    if hasattr(value, "parse") or isinstance(value, Path | date):
         return str(value)
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
@@ -90,6 +92,10 @@ def _value(hint: Any, value: object, where: str, newer: bool) -> Any:
             return hint.parse(value)
         except TfperfError as error:
             raise error.at(where) from None
+    if hint is date and type(value) is not date:  # a TOML file has dates of its own
+        with suppress(TypeError, ValueError):
+            return date.fromisoformat(value)  # type: ignore[arg-type]  # its type is what is checked
+        raise TfperfError(f"{where}: expected a date, as in 2027-01-15, found {_shown(value)}")
     if is_dataclass(hint) and isinstance(hint, type):
         return build(hint, value, where, newer=newer)
     if isinstance(hint, type) and issubclass(hint, tuple) and isinstance(value, list):  # a NamedTuple

@@ -20,6 +20,7 @@ class SelectedTest:
         is_important: whether it is marked `important`.
         file, line: its source location, relative to rootdir and from 1; "" and 0 where that is not known.
         faults: the errors of its parameters; empty where it can run.
+        owner: as in a `Measurement`.
     """
 
     id: str
@@ -30,12 +31,18 @@ class SelectedTest:
     file: str = ""
     line: int = 0
     faults: tuple[TfperfError, ...] = ()
+    owner: str = ""
 
 
 class Selection:
-    """The selected throughput tests in pytest's order; none before pytest has collected them."""
+    """The selected throughput tests in pytest's order; none before pytest has collected them.
+
+    Attributes:
+        collected: the node ids of all tests in files that were collected whole, whether selected or not.
+    """
 
     def __init__(self, tests: Iterable[SelectedTest] = ()) -> None:
+        self.collected: frozenset[str] = frozenset()
         self.replace(tests)
 
     def replace(self, tests: Iterable[SelectedTest]) -> None:

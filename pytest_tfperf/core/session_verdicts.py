@@ -203,8 +203,10 @@ class SessionRecord:
         not_measured: the error of each test that ended in an error.
         refused: the error of each test that was measured, but refused as a baseline.
         left_out: tests that there was no time for, and the seconds that each would take.
+        not_run: tests that this machine measured lately and that were collected, but deselected or skipped, and why.
         remarks: further lines of the summary.
         keeps_history: whether its measurements were added to the history.
+        is_compared: whether each check was a comparison with the session's other side.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -213,8 +215,11 @@ class SessionRecord:
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
     left_out: Mapping[str, float] = field(default_factory=dict)
+    not_run: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     keeps_history: bool = False
+    exit_status: int = 0
+    is_compared: bool = False
 
     @property
     def alone(self) -> list[Measurement]:

@@ -210,6 +210,14 @@ def lines(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
+def owners(text: str) -> tuple[tuple[str, str], ...]:
+    """Parse lines of a pattern of node ids and an owner."""
+    pairs = [tuple(line.split(maxsplit=1)) for line in lines(text)]
+    if any(len(pair) < 2 for pair in pairs):
+        raise ValueError("must have a pattern of node ids and an owner in each line: perf_tests/test_bert.py* team-nlp")
+    return tuple((pattern, owner) for pattern, owner in pairs)
+
+
 def machine(text: str) -> str:
     """Check a machine's name."""
     check_name(text)

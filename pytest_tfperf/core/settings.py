@@ -98,6 +98,7 @@ class Settings:
     data_dir: Path | None = _option(
         None, parse.folder, "folder of the TFRecords that the pipelines imagenet and tokens read", "DIR"
     )
+    owner: str = _option("", str, "run only the tests of this owner", "NAME", of_one_session=True)
     require_baseline: bool = _option(
         False,
         parse.flag,
@@ -137,6 +138,11 @@ class Settings:
         parse.lines,
         "the tests that --tfperf-inject-slowdown slows down, one id a line; by default all",
         of_one_session=True,
+    )
+    owners: tuple[tuple[str, str], ...] = _ini(
+        (),
+        parse.owners,
+        "owners of tests: a pattern of node ids and an owner in each line, the last that matches; else CODEOWNERS says",
     )
     steps: int = _ini(100, parse.count(1), "the most steps that a run times, in tests that set no steps")
     warmup_steps: int = _ini(

@@ -136,7 +136,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A share with its exact interval, whose bounds each hold with 95 % confidence (Clopper and Pearson 1934)."""
+    """A share, and the bounds of its true value."""
 
     count: int
     of: int

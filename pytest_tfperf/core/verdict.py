@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum, auto
 from typing import Final, Self, TypeGuard
 
+from pytest_tfperf.core.acknowledgement import Acknowledgement, Standing
 from pytest_tfperf.core.baseline import MOST_TOLERANCE, PUBLISHED_TOLERANCE, Baseline, Provenance
 from pytest_tfperf.core.figure import THROUGHPUT, Figure
 from pytest_tfperf.errors import TfperfError
@@ -130,6 +132,9 @@ WORST_FIRST: Final = (
     Outcome.PASS,
 )
 """The outcomes in the order in which they need action; a check's outcome is the worst of its figures' outcomes."""
+
+LOSSES: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
+"""The outcomes of a loss, confirmed or in doubt."""
 
 BAD_NEWS: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY)
 """The outcomes that need action."""
@@ -348,8 +353,8 @@ class Verdict:
             2 from the baseline without the common drift; None before a change is confirmed.
         confirmed_from: the value that it is a change from: the reference environment's or side a's median today, or the
             baseline.
-        interval: the 95 % confidence interval of the change from side a; None for any other verdict. The sequential
-            test of the pairs decides, and not the interval.
+        interval: the 95 % confidence interval of the change that decides, the common drift taken out; None where a
+            verdict rests on no threshold. The tests of runs and pairs decide, and not the interval.
         lower, upper: the values between which a single run passes today; None where unbounded.
         tolerance: the accepted change of a throughput; any other figure has its own.
         threshold: the confirmed change for the worse, positive, from which the test fails: the tolerance, or more where
@@ -360,6 +365,7 @@ class Verdict:
         tests: the number of the session's verdicts that share the false-alarm rate.
         wants: the measurements that it still wants; pairs only by rule 1.
         decision: the steps to the verdict; None without a threshold, and for other figures than the throughput.
+        acknowledged: the loss that the team knows of; None where it knows of none, and in a comparison.
     """
 
     outcome: Outcome | None = None
@@ -385,6 +391,7 @@ class Verdict:
     tests: int = 1
     wants: Wants = NOTHING
     decision: Decision | None = None
+    acknowledged: Acknowledgement | None = None
 
     @property
     def why(self) -> str:
@@ -418,6 +425,22 @@ class Verdict:
         return self.baseline.value * math.exp(min(self.common_drift, _LARGEST_EXPONENT))
 
     @property
+    def deciding_change(self) -> float | None:
+        """The confirmed change, or the first run's; None without a comparison."""
+        return self.change if self.confirmed_change is None else self.confirmed_change
+
+    @property
     def is_decided(self) -> bool:
         """Whether no further run can change it."""
         return self.wants == NOTHING
+
+    def standing(self, day: date) -> Standing | None:
+        """Return what its acknowledgement means on the day of the measurement; None without an acknowledgement."""
+        known, interval = self.acknowledged, self.interval
+        if known is None:
+            return None
+        if self.outcome in (Outcome.PASS, Outcome.IMPROVED) and interval is not None and known.is_better(interval):
+            return Standing.RECOVERED
+        if self.outcome in LOSSES and (interval is None or not known.covers(interval)):
+            return Standing.WORSE
+        return Standing.HOLDS if known.days_left(day) >= 0 else Standing.ENDED

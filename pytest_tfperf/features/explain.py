@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history, session_id
+from pytest_tfperf.console.measured_test import is_part, names_of, wanted_test
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement, changed_since
-from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import rendered, shortened
@@ -27,13 +26,11 @@ from pytest_tfperf.reports.figures import figure_fact, figure_lines, figures_to_
 from pytest_tfperf.reports.measurement_table import measurement_json, outcome
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
-from pytest_tfperf.reports.table import Columns, aligned, paragraphs, shown_names, table
+from pytest_tfperf.reports.table import Columns, aligned, paragraphs, table
 from pytest_tfperf.reports.without_baseline import without_baseline
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
-
-_MOST_NAMED: Final = 10
 
 
 def add_to(commands: Commands) -> None:
@@ -66,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> int:
         results = history.latest(test=arguments.test) or history.latest()
     else:
         results = list(history.results(session=session))
-    test, session = _wanted(results, arguments.test, session)
+    test, session = wanted_test(results, arguments.test, session)
     calls = list(history.measurements(session=session, test=test, is_interleaved=False))
     if not calls:
         raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")
@@ -90,58 +87,11 @@ def _before(history: History, test: str, session: str) -> list[Measurement]:
     return list(takewhile(lambda m: m.session != session, measured))[::-1]
 
 
-def _wanted(results: Sequence[PastResult], text: str, session: str | None) -> tuple[str, str]:
-    """Return the test that the text means, and the last session that measured it.
-
-    Raises:
-        TfperfError: no test matches, or several do; the message lists them.
-    """
-    if session is not None and not results:
-        raise TfperfError(f"the history has no session {session!r}: `tfperf history --csv` lists sessions and tests")
-    matches = (
-        [result for result in results if result.test == text]
-        or [result for result in results if text in _names(result.workload, result.name)]
-        or [result for result in results if text in result.test]
-        or [result for result in results if _is_part(text, result.workload, result.name)]
-    )
-    tests = list(dict.fromkeys(result.test for result in matches))
-    if not tests:
-        kind = "measured test" if session is None else f"test of session {session}"
-        raise TfperfError(
-            f"no {kind} has {text!r} in its id or name.{_nearest(text, results)} "
-            "`tfperf history --csv` lists sessions and tests"
-        )
-    if len(tests) > 1:
-        more = [f"  and {len(tests) - _MOST_NAMED} more"] if len(tests) > _MOST_NAMED else []
-        names = [f"  {test}" for test in tests[:_MOST_NAMED]]
-        raise TfperfError(f"{text!r} is a part of {len(tests)} tests; give more of the id:", *names, *more)
-    return tests[0], matches[-1].session
-
-
-def _names(workload: str, name: str) -> tuple[str, str, str]:
-    """Return a workload's names: its id, its name in the test, and its name in tables."""
-    return workload, name, shown_names([(workload, name)])[workload, name]
-
-
-def _is_part(text: str, workload: str, name: str) -> bool:
-    return any(text in known for known in _names(workload, name))
-
-
-def _nearest(text: str, measured: Sequence[PastResult]) -> str:
-    """Return " Did you mean 'test_resnet50[8]'?"; "" if no name is similar."""
-    known = set[str]()
-    for result in measured:
-        function = result.test.rpartition("::")[2]
-        known |= {result.test, function, function.partition("[")[0], *_names(result.workload, result.name)}
-    near = get_close_matches(text, sorted(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
 def _matching(measurements: Sequence[Measurement], text: str) -> Sequence[Measurement]:
     """Keep the calls of the workload that the text names; all calls if the text is a part of the test's id."""
-    named = [m for m in measurements if text in _names(m.workload.id, m.name)]
+    named = [m for m in measurements if text in names_of(m.workload.id, m.name)]
     if not named and not any(text in m.test for m in measurements):
-        named = [m for m in measurements if _is_part(text, m.workload.id, m.name)]
+        named = [m for m in measurements if is_part(text, m.workload.id, m.name)]
     return named or measurements
 
 

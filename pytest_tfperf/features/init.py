@@ -282,8 +282,9 @@ def next_steps(tests: str, ci: str) -> list[str]:
         ("tfperf doctor", "is this machine fit to measure?"),
         (f"pytest {tests}", "measure once; there is no baseline yet"),
         (f"pytest {tests} --tfperf-base=main", "on a branch, once main has these files: is it slower?"),
+        (f"tfperf trial -- {tests}", "before it blocks anybody: how often would it be wrong here?"),
         (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
-        (page("writing-tests.md"), "how to write tests"),
+        ("read how to write tests", page("writing-tests.md")),
         ("tfperf read -- python train.py", "for a program of your own, in any framework: the test that gates it"),
     ]
     if ci == "github":

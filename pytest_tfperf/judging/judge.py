@@ -277,6 +277,18 @@ class _Case:
         return self.evidence.scale.expected(self.baseline.value, self.drift.log, self.learnt.offset)
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % confidence interval of the change that decides, by pairs or by runs."""
+        runs, confirmation = self.by_runs, self.confirmation
+        if isinstance(confirmation, PairsTest) and confirmation.changes:
+            ends = confirmation.interval
+        else:
+            half = quantile(self.noise.degrees_of_freedom, 0.025) * runs.error(len(runs.changes))
+            ends = runs.middle - half, runs.middle + half
+        low, high = sorted(self.evidence.scale.shown(self.sign * end) for end in ends)
+        return low, high
+
+    @property
     def between_sessions(self) -> float:
         """The standard deviation that sessions are expected to add, on the figure's scale."""
         return self.evidence.scale.of_sessions(self.evidence.variance.mean, self.baseline.value)
@@ -305,6 +317,7 @@ class _Case:
             change=scale.change(evidence.value, self.baseline.value),
             confirmed_change=scale.shown(self.sign * confirmation.middle) if is_confirmed else None,
             confirmed_from=target if is_confirmed else None,
+            interval=self.interval,
             lower=worst if self.sign > 0 else best,
             upper=best if self.sign > 0 else worst,
             tolerance=evidence.tolerance if evidence.values is None else None,

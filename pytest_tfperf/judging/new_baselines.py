@@ -91,6 +91,26 @@ def wants(runs: Sequence[RunValue], least: int) -> Wants:
     return Wants(Want.RUNS, count) if count > len(runs) else NOTHING
 
 
+def pooled(measurements: Sequence[Measurement]) -> Measurement:
+    """Return the latest of a test's measurements with the runs of all, as a recording that is taken from them.
+
+    Where all tests of a session were faster together, its runs lose that common drift: the machine may fall back, and
+    the new row would fail. Where all were slower, the runs stay as they were measured.
+
+    Args:
+        measurements: of one workload and topology, latest first.
+    """
+    latest, runs, values = measurements[0], [], []
+    for m in measurements:
+        drift = max(0.0, m.verdicts[0].common_drift)
+        speed = {verdict.figure.name: verdict.figure.with_speed for verdict in m.figures}
+        for run in m.runs:
+            figures = {name: value * math.exp(-speed.get(name, 0) * drift) for name, value in run.figures.items()}
+            runs.append(replace(run, figures=figures))
+        values += [replace(value, log_rate=value.log_rate - drift) for value in m.throughput.runs]
+    return replace(latest, runs=tuple(runs), throughput=replace(latest.throughput, runs=tuple(values)))
+
+
 def new_baselines(measurement: Measurement, log: float = 0.0) -> tuple[list[Baseline], list[BaselineRefused]]:
     """Return the rows of the throughput and of each figure, and the errors of those that get no row.
 

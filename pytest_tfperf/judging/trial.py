@@ -20,28 +20,31 @@ from pytest_tfperf.core.trial import (
     TrialAnswer,
 )
 
-_ONE_SIDED: Final = 0.95
+_OF_SESSIONS: Final = 0.95  # the confidence of each bound
+# Losses share the errors of the trial's baselines, also between sessions.
+_OF_LOSSES: Final = 0.975
 _LEAST_CHANGES: Final = 5  # of a test, before it has a tolerance that it can hold
 _WITHIN: Final = 0.99
 _OFTEN: Final = 0.25  # of a test's sessions
 _MOST_FURTHER: Final = 30  # sessions: after four false failures of twenty, nobody wants to run another 39
 
 
-def rate(count: int, of: int, independent: int | None = None) -> Rate:
-    """Return the rate of `count` in `of` tries.
+def rate(count: int, of: int, independent: int | None = None, confidence: float = _OF_SESSIONS) -> Rate:
+    """Return the rate of `count` in `of` tries, with its bounds by Clopper and Pearson (1934).
 
     Args:
         count, of: what happened, and how often it was tried; without a try the rate may be anything.
         independent: the number of independent groups that the tries come in, as losses come in sessions, which share
             their drift and their baselines; None if each try is independent. The bounds are those of so many tries with
             the same share.
+        confidence: of each bound.
     """
     from scipy.special import betaincinv  # takes a fifth of a second to import
 
     tries = of if independent is None else independent
     happened = count / of * tries if of else 0.0
-    low = float(betaincinv(happened, tries - happened + 1, 1 - _ONE_SIDED)) if count else 0.0
-    high = float(betaincinv(happened + 1, tries - happened, _ONE_SIDED)) if count < of else 1.0
+    low = float(betaincinv(happened, tries - happened + 1, 1 - confidence)) if count else 0.0
+    high = float(betaincinv(happened + 1, tries - happened, confidence)) if count < of else 1.0
     return Rate(count, of, low, high)
 
 
@@ -55,7 +58,7 @@ def answer(trial: Trial) -> TrialAnswer:
     unchanged, found = trial.unchanged, trial.losses
     with_losses = sum(bool(session.losses) for session in trial.sessions)
     false = rate(sum(session.failed_falsely for session in unchanged), len(unchanged))
-    losses = rate(sum(found), len(found), with_losses)
+    losses = rate(sum(found), len(found), with_losses, _OF_LOSSES)
     further = _further(false)
     further_losses = 0 if trial.is_of_history else max(0, LEAST_WITH_LOSSES - with_losses)
     misses = bool(losses.of) and losses.count < LEAST_FOUND * losses.of

@@ -10,6 +10,7 @@ from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
+from pytest_tfperf.reports.acknowledgement import lines_about_owner
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines, figures_to_blame
 from pytest_tfperf.reports.invalid import (
@@ -173,6 +174,7 @@ def _lines(b: Measurement, a: MeasuredSide, rerun: RerunCommand) -> Iterator[Lin
     names = sorted(then.keys() & now.keys())
     if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if then[name] != now[name]]:
         yield Line(", ".join(changed), "environment")
+    yield from lines_about_owner(b)
     if not b.is_valid:
         yield from advice_on_interleaved(b, a)
     if b.is_test and b.outcome is not Outcome.PASS:

@@ -105,8 +105,11 @@ def outcome(m: Measurement) -> str:
 def kind_of(m: Measurement) -> str:
     """Return the kind of its baseline if it is not a recorded row: "provisional" or "floor"; "" while it is undecided.
 
-    Also "" where another figure is worse than the throughput, because that was judged against a recorded row.
+    Also "" where another figure is worse than the throughput, because that was judged against a recorded row. A loss
+    that the team knows of is "acknowledged".
     """
+    if m.is_decided and m.is_acknowledged:
+        return "acknowledged"
     verdict = m.verdict
     is_of_rate = verdict is not None and verdict.is_decided and verdict.outcome is m.outcome
     return target_kind(verdict) if verdict is not None and is_of_rate else ""

@@ -15,6 +15,7 @@ from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.verdict import BAD_NEWS, Against, Consequence, Noise, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
+from pytest_tfperf.reports.acknowledgement import lines_about_owner
 from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines, figures_to_blame
 from pytest_tfperf.reports.interleaved import interleaved_headline, interleaved_in_brief, interleaved_message
@@ -50,6 +51,7 @@ def message(measurement: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: 
         Line(headline(measurement)),
         *(Line(f"{bad.outcome}: {figure_fact(bad)}", "figure") for bad in bad_figures(measurement)),
         *_facts(measurement, verdict),
+        *lines_about_owner(measurement),
         *_next_steps(measurement, verdict, rerun, hint),
     ]
 
@@ -66,7 +68,7 @@ def _of_figures(m: Measurement, verdict: Verdict, figures: Sequence[Verdict], re
     row = verdict.baseline or figures[0].baseline
     if row is not None and (changed := changed_since(row, m.environment)):
         lines.append(Line(", ".join(changed), "environment"))
-    return [*lines, *next_commands(m, rerun)]
+    return [*lines, *lines_about_owner(m), *next_commands(m, rerun)]
 
 
 def not_measured(

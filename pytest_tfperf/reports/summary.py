@@ -6,9 +6,11 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, islice
+from types import MappingProxyType
+from typing import Final
 
-from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
+from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.topology import Topology
@@ -26,6 +28,8 @@ from pytest_tfperf.reports.table import Columns, shown_names, table
 _RECORDED = Columns(
     right={"old", "new", "change", "between runs"}, optional=("figure", "between runs", "file"), ids=("workload",)
 )
+
+_MOST_NOT_RUN: Final = 3
 
 
 def before(
@@ -113,6 +117,14 @@ def lost_gpus(machine: Topology) -> list[str]:
 def skips(reasons: Mapping[str, int]) -> list[str]:
     """Return a line for each reason why tests were skipped, the most frequent first."""
     return [f"{count} skipped: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])]
+
+
+def not_run(reasons: Mapping[str, str]) -> list[str]:
+    """Return the line on tests that were measured lately and did not run now, by their reasons; nothing without any."""
+    first = ", ".join(f"{test} ({why})" for test, why in islice(reasons.items(), _MOST_NOT_RUN))
+    more = f", and {len(reasons) - _MOST_NOT_RUN} more" if len(reasons) > _MOST_NOT_RUN else ""
+    lately = f"{counted(len(reasons), 'test')} measured lately did not run"
+    return [f"{lately}: {first}{more}"] if reasons else []
 
 
 def not_under_xdist(tests: int) -> str:
@@ -213,11 +225,7 @@ def _next_steps(
         new = sum(c.old is None for c in changes)
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
         given = {(m.machine, m.key): m.name for m in measurements}
-        keys = [(c.new.machine, c.new.key._replace(figure="")) for c in changes]
-        named = [(key.workload, given.get((machine, key), "")) for machine, key in keys]
-        names = shown_names(named)
-        rows = [_recorded(change, names[name]) for change, name in zip(changes, named, strict=True)]
-        yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
+        yield from recorded_table(changes, width, given)
         loads = Counter(c.new.load for c in changes if c.new.load and not c.new.key.figure)
         for load, count in loads.items():
             yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
@@ -233,6 +241,17 @@ def _next_steps(
         yield f"{gains} IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
     if improved > gains:
         yield f"{improved - gains} IMPROVED relative to the common drift only: do not record them"
+
+
+def recorded_table(
+    changes: Sequence[BaselineUpdate], width: int | None, given: Mapping[tuple[str, Key], str] = MappingProxyType({})
+) -> Iterator[str]:
+    """Yield the indented table of recorded rows; `given` are the workloads' names by machine and key of throughput."""
+    keys = [(c.new.machine, c.new.key._replace(figure="")) for c in changes]
+    named = [(key.workload, given.get((machine, key), "")) for machine, key in keys]
+    names = shown_names(named)
+    rows = [_recorded(change, names[name]) for change, name in zip(changes, named, strict=True)]
+    yield from (f"  {line}" for line in table(rows, _RECORDED, None if width is None else width - 2))
 
 
 def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:

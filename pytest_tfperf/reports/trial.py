@@ -45,7 +45,7 @@ def _rates(trial: Trial, found: TrialAnswer) -> str:
 
 
 def interval(rate: Rate) -> str:
-    """Write a rate's interval: "at most 14 %", "at least 74 %", "1 to 25 %"; its bounds are rounded outwards."""
+    """Write a rate's interval: "at most 14 %", "at least 69 %", "44 to 98 %"; its bounds are rounded outwards."""
     low, high = math.floor(100 * rate.low), math.ceil(100 * rate.high)
     if not rate.of:
         return "not known"

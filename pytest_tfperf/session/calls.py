@@ -182,6 +182,7 @@ class CallRunner:
                 result = take(result)
             except MeasurementError as error:
                 raise self._explained(error, result) from error
+            result = replace(result, owner=self._session.selection[self._test].owner)
             queue.keep(self._test, index, result)
         self.made += 1
         return result

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import Final
 
 from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.past import SessionChanges
+from pytest_tfperf.core.past import SessionChanges, moment
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.target import MOST_MEASUREMENTS, provisional_baselines
 from pytest_tfperf.session.this_machine import ThisMachine
+
+_LATELY: Final = timedelta(days=14)
 
 
 class EarlierSessions:
@@ -47,6 +51,19 @@ class EarlierSessions:
                 rows, before=self._context.id, least_tests=least
             )
         return {}
+
+    def measured_lately(self, tests: Iterable[str]) -> set[str]:
+        """The tests that this machine measured in its session before this one, or in the last two weeks."""
+        context = self._context
+        with context.noting_history_faults():
+            since, machines = datetime.now(UTC) - _LATELY, self._machine.names_of_all
+            for machine in machines:
+                newest = context.history.newest_sessions(machine, alone_only=True)
+                if (last := next((session for session, _ in newest if session != context.id), None)) is not None:
+                    first, _ = context.history.times_of(session=last, machine=machine)
+                    since = min(since, moment(first))
+            return context.history.earlier.measured_since(tests, machines, since)
+        return set()
 
     # The times only make estimates better, so a fault is left to what needs the history.
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from shlex import quote
 from typing import Any
 
 import pytest
 
 from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.selection import SelectedTest
+from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload, checked
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.xdist import is_xdist_worker
 from pytest_tfperf.workers import catalogue
 
 
@@ -25,7 +28,18 @@ def selected(item: pytest.Item) -> bool:
     return "throughput" in getattr(item, "fixturenames", ())
 
 
-def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[SelectedTest]:
+def collected_whole(config: pytest.Config, items: Iterable[pytest.Item]) -> frozenset[str]:
+    """The node ids of tests in files that were collected whole; none under `--lf`, which leaves out tests silently."""
+    if config.getoption("lf", False):
+        return frozenset()
+    folder = config.invocation_params.dir
+    in_part = {(folder / argument.partition("::")[0]).resolve() for argument in config.args if "::" in argument}
+    return frozenset(item.nodeid for item in items if not in_part or item.path.resolve() not in in_part)
+
+
+def selected_tests(
+    items: Iterable[pytest.Item], input_pipeline: str, owner_of: Callable[[pytest.Item], str]
+) -> list[SelectedTest]:
     """The throughput tests among `items`; `input_pipeline` is the value of the fixture that is not parametrised."""
     return [
         SelectedTest(
@@ -37,6 +51,7 @@ def selected_tests(items: Iterable[pytest.Item], input_pipeline: str) -> list[Se
             file=item.location[0],
             line=(item.location[1] or 0) + 1,
             faults=tuple(faults(_parameters(item))),
+            owner=owner_of(item),
         )
         for item in items
         if selected(item)
@@ -109,6 +124,33 @@ def _reads_data(item: pytest.Item, default: str) -> bool:
         names.append(params.get("input_pipeline", default))
     known = [name for name in names if isinstance(name, str) and not faults({"input_pipeline": name})]
     return any(catalogue.data_set_of(name) for name in known)
+
+
+_DESELECTING = {"-m": "markexpr", "-k": "keyword", "--deselect": "deselect", "--lf": "lf", "--sw": "stepwise"}
+"""pytest's options that deselect tests, and the names of their values."""
+
+
+def note_deselected(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Remember deselected throughput tests. pytest does not say which of its options deselected them."""
+    if is_xdist_worker(config):
+        return
+    given = {option: config.getoption(name, None) for option, name in _DESELECTING.items()}
+    words = [
+        f"{option} {quote(value)}" if isinstance(value, str) else option for option, value in given.items() if value
+    ]
+    state = config.stash[SESSION]
+    words += [f"--tfperf-owner={quote(state.settings.owner)}"] if state.settings.owner else []
+    words += ["--update-baselines=failed"] if state.settings.update_baselines is Update.FAILED else []
+    why = f"deselected by {' or '.join(words) or 'a plugin or a conftest.py'}"
+    state.unselected |= {item.nodeid: why for item in items if selected(item)}
+
+
+def note_skipped(report: pytest.TestReport, state: Session) -> None:
+    """Remember a skipped throughput test. A test that fails as expected counts as skipped for pytest only."""
+    if not report.skipped or hasattr(report, "wasxfail") or report.nodeid not in state.selection:
+        return
+    reason = report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""
+    state.unselected[report.nodeid] = f"skipped: {reason}" if reason else "skipped"
 
 
 _NUMBERS = ("batch_size", "num_packs", "steps", "warmup_steps", "tolerance")

@@ -15,6 +15,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.session.feature_hooks import features, first
+from pytest_tfperf.session.owners import Owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,7 @@ class Session:
         id: marks the measurements of this session.
         selection: the throughput tests that pytest selected.
         say: shows a line at once; a terminal sets it.
+        owners: whom tests belong to.
         remarks: lines to print before the first test.
         skipped: the number of tests that could not run here, for each reason.
         not_measured: the error of each test that ended in an error.
@@ -58,9 +60,11 @@ class Session:
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
         choice: the tests that there is time for; None for all.
         left_out: the tests that there is no time for, and the seconds that each would take.
+        unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
         interrupted: the test that Ctrl-C or SIGTERM interrupted; "" for none.
+        status: the exit status, once all tests have run.
         output_lines: lines on the files that features wrote or could not write.
     """
 
@@ -69,6 +73,7 @@ class Session:
         self.settings = settings
         self.id = self.context.id
         self.selection = self.context.selection
+        self.owners = Owners(settings)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, TfperfError] = {}
@@ -79,10 +84,12 @@ class Session:
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.choice: Choice | None = None
         self.left_out: dict[str, float] = {}
+        self.unselected: dict[str, str] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
         self.interrupted = ""
+        self.status = 0
         self.output_lines: list[Line | str] = []
         self._began = time.monotonic()
         self.say: Callable[[str], None] = lambda _: None
@@ -177,6 +184,7 @@ class Session:
         self.is_compared = self.measuring.launchers.other_side is not None
         if self.is_compared:
             return
+        _ = self.context.acknowledgements  # a file that can't be read is refused here
         rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
         references = self.measuring.launchers.references
         if references is not None and not (settings.smoke or settings.update_baselines):
@@ -248,9 +256,21 @@ class Session:
             not_measured=self.not_measured,
             refused=self.refused,
             left_out=self.left_out,
+            not_run=self.not_run,
             remarks=self.remarks_of_features(in_brief=False),
             keeps_history=self.keeps_history,
+            is_compared=self.is_compared,
+            exit_status=self.status,
         )
+
+    @cached_property
+    def not_run(self) -> dict[str, str]:
+        """The unselected tests that this machine measured lately and not in this session, and why; at its end."""
+        if not (self.unselected and self.keeps_history):
+            return {}
+        known = [test for test in self.unselected if test not in self.left_out and not self.queue.results_of(test)]
+        lately = self.measuring.earlier.measured_lately(known)
+        return {test: self.unselected[test] for test in known if test in lately}
 
     @property
     def keeps_history(self) -> bool:
@@ -294,7 +314,8 @@ class Session:
         ours = self._exit_status(status, failures)
         hooks = features().hooks(self.settings, lambda feature: feature.exit_status)
         wanted = first(hook(self.settings, lambda: self.record, ours) for hook in hooks)
-        return ours if wanted is None else wanted
+        self.status = ours if wanted is None else wanted
+        return self.status
 
     def _exit_status(self, status: int, failures: int) -> int:
         if self.settings.collects_only and not self.selection.faulty:

@@ -113,6 +113,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *(f"ranks: {refusal}" for refusal in (session.nodes.refusals if session.nodes else ())),
         *session.remarks_of_features(in_brief=False),
         *skipped,
+        *(summary.not_run(session.not_run) if session.settings.require_baseline else ()),
     ]
 
 

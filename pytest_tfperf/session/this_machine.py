@@ -67,6 +67,11 @@ class ThisMachine:
         return sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self._selection.marks})
 
     @property
+    def names_of_all(self) -> set[str]:
+        """The machines of this host, whichever tests are selected."""
+        return {self.topology_for(cpu=cpu, gpu=not cpu).machine for cpu in (True, False)}
+
+    @property
     def runnable(self) -> list[SelectedTest]:
         """The selected tests that can run here."""
         has_data = self._settings.data_dir is not None

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
+from datetime import datetime
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.past import EarlierMeasurement, SessionChanges
+from pytest_tfperf.core.past import EarlierMeasurement, JudgedBefore, SessionChanges
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_rows import (
     DROPPED,
     earlier_of_columns,
+    outcome_of,
     session_changes,
     storable,
     unpacked,
@@ -125,6 +127,33 @@ class EarlierRows:
                         changes = session_changes(one.session, one.changes, one.outcome)
                         by_key.setdefault(row.key, []).append(changes)
         return {key: tuple(sessions) for key, sessions in by_key.items()}
+
+    def judged_against(self, rows: Iterable[Baseline], *, most: int) -> dict[Key, list[JudgedBefore]]:
+        """Return the latest measurements that were judged against each row (value and date), latest first.
+
+        Measurements with an injected slowdown don't count; of a further figure, the date is not compared.
+        """
+        by_key: dict[Key, list[JudgedBefore]] = {}
+        with self._database.reading_if_exists() as connection:
+            for row in rows if connection else ():
+                query = queries.FIGURE_AGAINST_NEWEST_FIRST if row.key.figure else queries.AGAINST_NEWEST_FIRST
+                with closing(connection.execute(query, queries.of_row(row, before=""))) as found:
+                    for one in islice(found, most):
+                        with self._unread.leaving_out(MEASUREMENTS, one.id):
+                            outcome, _ = outcome_of(one.outcome)
+                            by_key.setdefault(row.key, []).append(JudgedBefore(one.id, one.session, outcome))
+        return by_key
+
+    def measured_since(self, tests: Iterable[str], machines: Collection[str], since: datetime) -> set[str]:
+        """Return the tests that one of the machines has measured since a time, not only beside another side."""
+        measured = set()
+        with self._database.reading_if_exists() as connection:
+            for test in tests if connection else ():
+                wanted = _of_test(test, beside=False) | {"since": round(since.timestamp() * 1e6)}
+                with closing(connection.execute(queries.MEASURED_SINCE, wanted)) as rows:
+                    if any(row.machine in machines for row in rows):
+                        measured.add(test)
+        return measured
 
     def earlier_measurements(
         self, machine: str, *, before: str, most: int

@@ -310,6 +310,11 @@ LAST_SESSION: Final = (
 )
 """`made` and session of the last measurement of `test` without an injected slowdown, beside another side or not."""
 
+MEASURED_SINCE: Final = (
+    select(_M.machine).where(*_LATEST_OF_TEST, _M.made >= bindparam("since")).order_by(_M.made.desc())
+)
+"""The machines of the measurements of `test` since a time, beside another side or not, latest first."""
+
 TESTS_OF: Final = select(func.count(distinct(_M.test))).where(_M.session == bindparam("session"))
 """The number of tests of `session`."""
 
@@ -336,21 +341,31 @@ def values_for_provisional(id: str, one: EarlierMeasurement | None) -> dict[str,
     return {"of": id, "its_gpu": one.gpu if one else "", "its_runs": run_values(one.runs if one else ())}
 
 
+_SINCE_THE_ROW: Final = *_KEY, _NOT_TODAY, _M.made >= bindparam("since")
 _AGAINST: Final = select(_M.id, _M.session, _M.changes, _M.throughput_outcome.label("outcome"), _M.made).where(
-    *_KEY,
-    _NOT_TODAY,
-    _M.made >= bindparam("since"),
-    _M.baseline == bindparam("baseline"),
-    _M.baseline_date == bindparam("date"),
+    *_SINCE_THE_ROW, _M.baseline == bindparam("baseline"), _M.baseline_date == bindparam("date")
 )
 AGAINST_OLDEST_FIRST: Final = _AGAINST.order_by(_M.made)
 """Id, session, changes, outcome and `made` of the measurements that were judged against a row; see `of_row`."""
 AGAINST_NEWEST_FIRST: Final = _AGAINST.order_by(_M.made.desc())
+FIGURE_AGAINST_NEWEST_FIRST: Final = (
+    select(_M.id, _M.session, FIGURES.c.outcome)
+    .select_from(_WITH_FIGURES)
+    .where(
+        *_SINCE_THE_ROW,
+        _M.is_slowed_on_purpose == false(),
+        FIGURES.c.figure == bindparam("figure"),
+        FIGURES.c.baseline == bindparam("baseline"),
+        FIGURES.c.outcome.is_not(None),
+    )
+    .order_by(_M.made.desc())
+)
+"""Id, session and outcome of a further figure's measurements that were judged against its row."""
 
 
 def of_row(row: Baseline, before: str) -> dict[str, object]:
     """Return the parameters of AGAINST_... for a row, without the session `before`."""
-    key = {"machine": row.machine, "workload": row.key.workload, "topology": row.key.topology}
+    key = {"machine": row.machine, **row.key._asdict()}
     since = _micros(_day(row) - timedelta(days=1))
     return key | {"baseline": row.value, "date": row.date, "before": before, "since": since}
 

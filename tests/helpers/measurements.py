@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import date
 from typing import Any
 
+from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command, Reads
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
-from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.figure import RATE, Figure
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.run import Pair, Run, Window
@@ -80,6 +82,18 @@ def verdict(outcome: Outcome = Outcome.PASS, change: float = 0.0, **more: Any) -
         "noise": NOISE,
     }
     return Verdict(**given | more)
+
+
+def acknowledged(change: float = -0.13, worst: float = -0.15, **more: Any) -> Acknowledgement:
+    """A loss of 13 % that the team knows of until 2027-01-15."""
+    given: dict[str, Any] = {
+        "machine": "box",
+        "test": TEST,
+        "figure": RATE,
+        "until": date(2027, 1, 15),
+        "why": "bug 123",
+    }
+    return Acknowledgement(change=change, worst=worst, **given | more)
 
 
 def verdicts(verdict: Verdict | None = None, figures: Sequence[Verdict] = ()) -> tuple[Verdict, ...]:

@@ -14,6 +14,7 @@ from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Slower
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
+from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.rerun_command import RerunCommand
@@ -28,6 +29,7 @@ from tests.helpers.measurements import (
     BUSY,
     TEST,
     WORKLOAD,
+    acknowledged,
     baseline,
     measurement,
     pair,
@@ -213,3 +215,31 @@ def test_a_damaged_rows_drift_gives_no_finite_rate_and_no_error() -> None:
     assert one.verdict is not None
     assert one.verdict.expected is not None
     assert one.verdict.expected > 1e300
+
+
+@pytest.mark.parametrize(
+    ("interval", "day", "says"),
+    [
+        ((-0.15, -0.11), "2027-01-15", "acknowledged 13.0 % slower until 2027-01-15: bug 123"),
+        ((-0.15, -0.11), "2027-01-16", "acknowledged 13.0 % slower until 2027-01-15, which is over: bug 123"),
+        ((-0.25, -0.21), "2027-01-15", "WORSE than acknowledged 13.0 % slower until 2027-01-15: bug 123"),
+    ],
+)
+def test_a_known_loss_and_the_owner_are_named(interval: tuple[float, float], day: str, says: str) -> None:
+    of = {"interval": interval, "acknowledged": acknowledged()}
+    m = judged(1402.0, outcome=Outcome.REGRESSED, more={"time": f"{day}T03:00:00", "owner": "team-vision"}, **of)
+    labelled = {line.label: line.text for line in message(m)}
+    assert (labelled["known loss"], labelled["owner"]) == (says, "team-vision")
+
+
+def test_a_known_loss_of_a_figure_is_in_its_unit() -> None:
+    known = acknowledged(1.5 * 2**30, 2.0 * 2**30, figure="peak_memory")
+    memory = Verdict(
+        figure=Figure("peak_memory"),
+        outcome=Outcome.REGRESSED,
+        value=3.0 * 2**30,
+        interval=(2**30, 2.0 * 2**30),
+        acknowledged=known,
+    )
+    labelled = {line.label: line.text for line in message(judged(1612.0, more={"figures": (memory,)}))}
+    assert labelled["known loss"] == "acknowledged peak memory +1.5 GiB until 2027-01-15: bug 123"

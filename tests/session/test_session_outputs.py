@@ -32,7 +32,7 @@ def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing() -> Non
 
 
 def test_a_plain_session_asks_only_features_that_are_for_every_session() -> None:
-    assert {*features().active(Settings())} == {"ci", "figures", "references", "retention"}
+    assert {*features().active(Settings())} == {"ack", "baselines", "ci", "figures", "references", "retention"}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 ROW = baseline(date="2026-03-01")
+FIGURE_ROW = baseline(2.0, key=KEY._replace(figure="loss"), unit="", date="2026-03-01")
 
 
 @pytest.fixture
@@ -59,6 +60,9 @@ ASKED: dict[str, Callable[[History], Any]] = {
     "confirmations": lambda history: history.earlier.confirmation_runs(["box"]),
     "past sessions": past,
     "earlier measurements": lambda history: history.earlier.earlier_measurements("box", before="today", most=3),
+    "judged before": lambda history: history.earlier.judged_against([ROW, FIGURE_ROW], most=5),
+    "measured since": lambda history: history.earlier.measured_since([TEST], {"box"}, datetime(2026, 3, 5, tzinfo=UTC)),
+    "whole measurements": lambda history: history.measurements_of(["a", "b"]),
     "profile": lambda history: history.profile_of(ROW),
     "a test": lambda history: _begun(history.results(test=TEST)),
     "a session": lambda history: list(history.measurements(session="s03")),

@@ -1,5 +1,5 @@
-"""The machines that have baselines, rows that are out of date, and files that two branches recorded.
+"""The machines that have baselines, rows that are out of date or became better, and files that two branches recorded.
 
 For maintainers of a folder of baselines.
-`tfperf baselines list`, `tfperf baselines stale` and `tfperf baselines merge`; it takes no part in a session.
+`tfperf baselines list`, `stale`, `merge` and `ratchet`; at a session's end it proposes `tfperf baselines ratchet`.
 """

@@ -1,25 +1,38 @@
-"""`tfperf baselines`: machines listed, old rows found, and files merged that two branches recorded."""
+"""`tfperf baselines`: machines listed, old rows found, gains recorded, and files merged that two branches recorded."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.console.arguments import Commands, add_command, date_or_age, folder, history_place, open_history
+from pytest_tfperf.console.arguments import (
+    STATUSES,
+    Commands,
+    add_command,
+    date_or_age,
+    folder,
+    history_place,
+    open_history,
+)
+from pytest_tfperf.console.measured_test import wanted_test
 from pytest_tfperf.console.output import show, show_json, warn, width
-from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.exit_status import EXIT_GREEN
+from pytest_tfperf.console.session_settings import root
+from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.baselines.merging import finish_merge, merged_lines
+from pytest_tfperf.reports.summary import recorded_table
 from pytest_tfperf.reports.table import Columns, paragraphs, table
 from pytest_tfperf.revisions.lock import unrepeatable
 from pytest_tfperf.stores.baselines import BaselineStore
 
 if TYPE_CHECKING:
+    from pytest_tfperf.stores.history import History
     from pytest_tfperf.stores.history_queries import Filters
 
 
@@ -29,8 +42,9 @@ def add_to(commands: Commands) -> None:
         commands,
         "baselines",
         None,
-        "list baselines, find those that are out of date, and merge those of two branches",
-        examples=("tfperf baselines list", "tfperf baselines stale", "tfperf baselines merge"),
+        "list baselines, find those that are out of date, record gains from the history, and merge those of two "
+        "branches",
+        examples=("tfperf baselines list", "tfperf baselines stale", "tfperf baselines ratchet"),
     )
     actions = baselines.add_subparsers(required=True, metavar="ACTION")
     where = folder("--baselines", "baselines", "folder of the baselines")
@@ -55,6 +69,23 @@ def add_to(commands: Commands) -> None:
         metavar="N",
         help="latest sessions that must have measured a row (default: 5)",
     )
+    better = add_command(
+        actions,
+        "ratchet",
+        _ratchet,
+        "record rows that were IMPROVED in their last three sessions or more, from the runs in the history",
+        examples=("tfperf baselines ratchet --dry-run", "tfperf baselines ratchet && git commit baselines"),
+        statuses={**STATUSES, EXIT_NOT_MEASURED: "rows were refused, or no space or no permission"},
+        parents=[where, history_place()],
+    )
+    better.add_argument(
+        "tests",
+        nargs="*",
+        metavar="TEST",
+        help="only the rows of these tests: node ids or workloads' names, or parts of them (default: all)",
+    )
+    better.add_argument("--machine", metavar="NAME", help="only this machine's rows (default: all)")
+    better.add_argument("--dry-run", action="store_true", help="show the rows, and write nothing")
     add_command(
         actions,
         "merge",
@@ -97,11 +128,7 @@ def _stale(arguments: argparse.Namespace) -> int:
     if arguments.sessions < 1:
         raise TfperfError(f"--sessions={arguments.sessions}: give the number of sessions to look at, from 1")
     store = BaselineStore(arguments.baselines, published=None)
-    machines = store.machines()
-    if arguments.machine and arguments.machine not in machines:
-        raise TfperfError(one_of("machine", arguments.machine, machines))
-    rows = [row for name in machines for row in _rows(store, name) if row.is_measured]
-    wanted = [row for row in rows if arguments.machine in (None, row.machine)]
+    wanted = [row for name in _machines(arguments, store) for row in _rows(store, name) if row.is_measured]
     measured = _measured_lately(arguments, {row.machine for row in wanted})
     stale = [(row, why) for row in wanted if (why := _reasons(row, measured.get(row.machine), arguments))]
     if arguments.json:
@@ -111,6 +138,13 @@ def _stale(arguments: argparse.Namespace) -> int:
         lines = stale_table(stale, width()) or [f"none of {len(wanted)} measured rows is out of date"]
         show(*paragraphs(lines, unknown))
     return EXIT_GREEN
+
+
+def _machines(arguments: argparse.Namespace, store: BaselineStore) -> list[str]:
+    machines = store.machines()
+    if arguments.machine and arguments.machine not in machines:
+        raise TfperfError(one_of("machine", arguments.machine, machines))
+    return [arguments.machine] if arguments.machine else machines
 
 
 def _measured_lately(arguments: argparse.Namespace, machines: Iterable[str]) -> dict[str, set[Key]]:
@@ -143,6 +177,45 @@ def _reasons(row: Baseline, measured: set[Key] | None, arguments: argparse.Names
     elif unrepeatable(row):
         reasons.append("no reference environment can be built")
     return reasons
+
+
+def _ratchet(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.features.baselines.ratchet import LEAST_SESSIONS, ratchet
+
+    store, history = BaselineStore(arguments.baselines, published=None), open_history(arguments)
+    history.database.require()
+    only = {key for test in arguments.tests for key in _keys_of(test, history)} if arguments.tests else None
+    changes: list[BaselineUpdate] = []
+    refused: list[TfperfError] = []
+    for machine in _machines(arguments, store):
+        found = ratchet(store, history, machine, root=root(), only=only, writes=not arguments.dry_run)
+        changes += found[0]
+        refused += found[1]
+    for error in refused:
+        warn(str(error))
+    if not changes:
+        none = f"none was IMPROVED in each of its last {LEAST_SESSIONS} sessions"
+        show(f"no row changes: {'those that were IMPROVED are refused' if refused else none}")
+        return EXIT_NOT_MEASURED if refused else EXIT_GREEN
+    show(f"{'would be ' if arguments.dry_run else ''}recorded in {arguments.baselines}, from the history:")
+    show(*recorded_table(changes, width()))
+    if arguments.dry_run:
+        show("Next: the same without --dry-run")
+    else:
+        commit = f"git add {shlex.quote(str(arguments.baselines))} && git commit -m 'Record gains'"
+        show(*dict.fromkeys(filter(None, (unrepeatable(change.new) for change in changes))), f"Next: {commit}")
+    return EXIT_NOT_MEASURED if refused else EXIT_GREEN
+
+
+def _keys_of(test: str, history: History) -> set[tuple[str, Key]]:
+    """Return machine, workload and topology of all that a test measured; `test` is as `wanted_test` takes it.
+
+    Raises:
+        TfperfError: no test or several match; names the nearest.
+    """
+    results = history.latest(test=test) or history.latest()
+    meant, _ = wanted_test(results, test)
+    return {(result.machine, result.key) for result in results if result.test == meant}
 
 
 def _merge(arguments: argparse.Namespace) -> int:

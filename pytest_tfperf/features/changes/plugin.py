@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.features import Feature
 
@@ -18,7 +20,7 @@ FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
     default=False,
     parse=parse.flag,
     help="fail the session while the history shows a lasting slowdown, or a figure that became worse for good, that no "
-    "new baseline accepted",
+    "new baseline accepted and nobody acknowledged",
     of_one_session=True,
 )
 
@@ -28,10 +30,16 @@ def session_verdicts(context: SessionContext, machines: Sequence[str]) -> Iterat
     from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionVerdict
     from pytest_tfperf.features.changes.lasting_losses import lasting_losses  # imports NumPy
 
-    history = context.history
+    history, today = context.history, datetime.now(UTC).date()
     for machine in machines:
         results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
-        if found := lasting_losses(results, context.id):
+        known = {
+            (one.test, one.figure)
+            for one in context.acknowledgements
+            if one.machine == machine and one.days_left(today) >= 0
+        }
+        losses = lasting_losses(results, context.id)
+        if found := [each for each in losses if (each.test, (each.key and each.key.figure) or RATE) not in known]:
             yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))
 
 

@@ -34,8 +34,8 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     # These import ssl, which no other command needs.
-    from pytest_tfperf.features.ci.api import NotPosted
     from pytest_tfperf.features.ci.pull_request import PullRequest
+    from pytest_tfperf.web.api import NotPosted
 
     if not re.fullmatch(r"[^<>\r\n]{1,80}", arguments.name) or "--" in arguments.name:
         raise TfperfError(f"--name={arguments.name}: give a short name without <, > and --, as in gpu")

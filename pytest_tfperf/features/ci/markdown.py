@@ -13,7 +13,7 @@ from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
 from pytest_tfperf.core.verdict import BAD_NEWS, Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.lines import plain, printable, without_passwords
+from pytest_tfperf.lines import code_block, plain, without_passwords
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows
 from pytest_tfperf.reports.interleaved import sides
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, measurement_rows, outcome, result_rank
@@ -147,11 +147,8 @@ def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
 
 def _details(word: str, test: str, text: str) -> str:
     """Return a text that a click opens."""
-    # A fence must have more backticks than any run of them in the text.
-    ticks = max(map(len, re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, ticks + 1)
     summary = f"<summary>{word} {_as_html(_short(_one_line(test)))}</summary>"
-    return f"<details>{summary}\n\n{fence}text\n{printable(text)}\n{fence}\n\n</details>"
+    return f"<details>{summary}\n\n{code_block(text)}\n\n</details>"
 
 
 # The comment on a pull request
@@ -198,6 +195,4 @@ def _rows(m: Measurement) -> Iterator[Iterable[str]]:
 
 def _change(m: Measurement) -> float | None:
     """Return the throughput's confirmed or first change as a fraction; None without a comparison."""
-    if (verdict := m.verdict) is None:
-        return None
-    return verdict.change if verdict.confirmed_change is None else verdict.confirmed_change
+    return m.verdict.deciding_change if m.verdict else None

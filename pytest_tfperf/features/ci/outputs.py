@@ -161,6 +161,7 @@ def _measured(m: Measurement) -> dict[str, str | float | None]:
         "change": verdict.change if verdict else None,
         "confirmed_change": verdict.confirmed_change if verdict else None,
         "threshold": -verdict.threshold if verdict and verdict.threshold else None,
+        "owner": m.owner or None,
         **figure_properties(m),
     }
 
@@ -173,6 +174,7 @@ def _interleaved(b: Measurement, a: MeasuredSide) -> dict[str, str | float | Non
         "topology": b.topology,
         "machine": b.machine,
         "ratio": b.ratio if b.is_valid else None,
+        "owner": b.owner or None,
         **figure_properties(b),
     }
 

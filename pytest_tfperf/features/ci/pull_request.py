@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
 from pytest_tfperf.core import bounded_decoding
-from pytest_tfperf.features.ci.api import Api, NotPosted, Unavailable
+from pytest_tfperf.web.api import NotPosted, Unavailable
+from pytest_tfperf.web.code_host import CodeHost
 
-_PER_PAGE: Final = 100
-_MOST_PAGES: Final = 50
 _PAUSES: Final = (2.0, 10.0)
 """Seconds before the second and the third try."""
 
@@ -26,20 +25,14 @@ class PullRequest:
     """The comments of a pull request.
 
     Args:
-        api: sends requests.
-        user: the URL of the token's user.
+        code_host: GitHub or GitLab.
         comments: the URL that lists comments and takes new ones.
         comment: the URL of a comment, with {id}.
-        edit_method: the HTTP method that replaces a comment's text.
-        author: the path of fields to the author's name in a comment.
     """
 
-    api: Api
-    user: str
+    code_host: CodeHost
     comments: str
     comment: str
-    edit_method: str
-    author: tuple[str, str]
 
     @classmethod
     def of(cls, variables: Mapping[str, str]) -> Self:
@@ -70,52 +63,11 @@ class PullRequest:
     def _post(self, text: str, name: str) -> str:
         mark = f"<!-- tfperf: {name} -->"
         body = {"body": f"{mark}\n{text}"}
-        if (id := self._own_comment(mark)) is not None:
-            self._write(self.edit_method, self.comment.format(id=id), body)
+        if own := self.code_host.own(self.comments, mark):
+            self.code_host.edit(self.comment.format(id=own[0]["id"]), body)
             return "edited"
-        self._write("POST", self.comments, body)
+        self.code_host.write(self.comments, body)
         return "wrote"
-
-    def _own_comment(self, mark: str) -> int | None:
-        """Return the id of the comment that this job's token wrote earlier; None if there is none."""
-        marked = [comment for comment in self._all_comments() if str(comment.get("body", "")).startswith(mark)]
-        if not marked:
-            return None
-        me = self._user_name()
-        return next((comment["id"] for comment in marked if self._is_by(comment, me)), None)
-
-    def _all_comments(self) -> Iterator[dict[str, Any]]:
-        for page in range(1, _MOST_PAGES + 1):
-            comments = self.api.ask("GET", f"{self.comments}?per_page={_PER_PAGE}&page={page}")
-            if not isinstance(comments, list):
-                raise NotPosted("the server's answer is no list of comments")
-            for comment in comments:
-                if isinstance(comment, dict) and isinstance(comment.get("id"), int):
-                    yield comment
-            if len(comments) < _PER_PAGE:
-                return
-
-    def _user_name(self) -> str | None:
-        """Return the name of the token's user; None for a GitHub app's token, as jobs have: it may not ask."""
-        try:
-            user = self.api.ask("GET", self.user)
-        except Unavailable:
-            raise
-        except NotPosted:
-            return None
-        return user.get(self.author[1]) if isinstance(user, dict) else None
-
-    def _is_by(self, comment: Mapping[str, Any], me: str | None) -> bool:
-        """Return whether the token's user wrote a comment; if that user is unknown, whether a bot did."""
-        author = comment.get(self.author[0])
-        if not isinstance(author, dict):
-            return False
-        return author.get(self.author[1]) == me if me is not None else author.get("type", "Bot") == "Bot"
-
-    def _write(self, method: str, url: str, body: Mapping[str, str]) -> None:
-        written = self.api.ask(method, url, body)
-        if not (isinstance(written, dict) and "id" in written):
-            raise NotPosted("the server's answer does not show the comment that was sent")
 
 
 def _github(variables: Mapping[str, str]) -> dict[str, Any]:
@@ -128,19 +80,12 @@ def _github(variables: Mapping[str, str]) -> dict[str, Any]:
         raise NotPosted(f"{event}, which GITHUB_EVENT_PATH names, can't be read: {why}") from None
     if not isinstance(number, int):
         raise NotPosted("this job is not of a pull request")
-    root = variables.get("GITHUB_API_URL") or "https://api.github.com"
-    issues = f"{root}/repos/{quote(variables['GITHUB_REPOSITORY'])}/issues"
+    code_host = CodeHost.github(variables)
+    issues = f"{code_host.root}/repos/{quote(variables['GITHUB_REPOSITORY'])}/issues"
     return {
-        "api": Api(
-            variable="GITHUB_TOKEN",
-            secret=variables.get("GITHUB_TOKEN", ""),
-            headers={"Authorization": "Bearer {token}", "Accept": "application/vnd.github+json"},
-        ),
-        "user": f"{root}/user",
+        "code_host": code_host,
         "comments": f"{issues}/{number}/comments",
         "comment": f"{issues}/comments/{{id}}",
-        "edit_method": "PATCH",
-        "author": ("user", "login"),
     }
 
 
@@ -148,17 +93,6 @@ def _gitlab(variables: Mapping[str, str]) -> dict[str, Any]:
     project, number = (variables.get(f"CI_{name}") for name in ("PROJECT_ID", "MERGE_REQUEST_IID"))
     if not (project and number):
         raise NotPosted("this job is not of a pull request or merge request")
-    root = variables.get("CI_API_V4_URL") or "https://gitlab.com/api/v4"
-    notes = f"{root}/projects/{quote(project, safe='')}/merge_requests/{quote(number, safe='')}/notes"
-    return {
-        "api": Api(
-            variable="GITLAB_TOKEN",
-            secret=variables.get("GITLAB_TOKEN", ""),
-            headers={"PRIVATE-TOKEN": "{token}"},
-        ),
-        "user": f"{root}/user",
-        "comments": notes,
-        "comment": f"{notes}/{{id}}",
-        "edit_method": "PUT",
-        "author": ("author", "username"),
-    }
+    code_host = CodeHost.gitlab(variables)
+    notes = f"{code_host.root}/projects/{quote(project, safe='')}/merge_requests/{quote(number, safe='')}/notes"
+    return {"code_host": code_host, "comments": notes, "comment": f"{notes}/{{id}}"}

@@ -13,7 +13,7 @@ from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past import LastingChange, PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import merged
-from pytest_tfperf.core.verdict import Outcome, Rule, Verdict
+from pytest_tfperf.core.verdict import Consequence, Outcome, Rule, Verdict
 from pytest_tfperf.features.page.curves import day, rounded, run_facts
 from pytest_tfperf.features.page.past import SeriesKey, change_facts, key_of, series_facts, since
 from pytest_tfperf.lines import plain
@@ -37,6 +37,7 @@ def facts_of_test(
     m: Measurement,
     *,
     name: str,
+    effect: Consequence | None,
     series: Sequence[PastResult],
     sessions: Mapping[str, int],
     changes: Sequence[Mapping[str, Any]],
@@ -49,6 +50,7 @@ def facts_of_test(
     Args:
         m: its measurement.
         name: the workload's name on this page.
+        effect: on its test; None where it is not known.
         series: the test's results, oldest first, the measurement itself last.
         sessions: session id -> its index among the report's sessions.
         changes: the test's lasting changes, oldest first.
@@ -75,9 +77,11 @@ def facts_of_test(
         "session": m.session,
         "time": m.time,
         "seconds": rounded(m.seconds, 4),
+        "owner": m.owner,
         "outcome": outcome_alone(m),
+        "effect": effect,
         "kind": target_kind(verdict) if verdict else "",
-        "story": _story(m, judged, began),
+        "story": _story(m, judged, began) + ("; acknowledged" if m.is_acknowledged else ""),
         "rate": rounded(t.examples_per_sec) if is_valid else None,
         "low": rounded(t.low) if is_valid else None,
         "high": rounded(t.high) if is_valid else None,
@@ -89,9 +93,23 @@ def facts_of_test(
         "runs": run_facts(m),
         "breakdown": _breakdown(m),
         "figures": list(figures),
+        "acknowledged": [_acknowledged(m, each) for each in m.verdicts if each.acknowledged],
         "environment_changes": changed_since(baseline, m.environment) if baseline else [],
         "message": plain(message(m, rerun)) if verdict else headline(m),
         "commands": _commands(m, rerun, red),
+    }
+
+
+def _acknowledged(m: Measurement, verdict: Verdict) -> dict[str, Any]:
+    """Return the loss that the team knows of, and what it means for this verdict."""
+    one = verdict.acknowledged
+    assert one is not None, "it is acknowledged"
+    return {
+        "figure": one.figure,
+        "change": rounded(one.change),
+        "until": one.until.isoformat(),
+        "why": one.why,
+        "standing": str(verdict.standing(m.day)),
     }
 
 

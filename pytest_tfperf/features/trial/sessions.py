@@ -24,7 +24,7 @@ _BLOCK: Final = 3  # sessions of which one has losses: an interrupted trial has 
 _SLOWED_SHARE: Final = 0.2  # of the tests, so that the others show the common drift
 _HEADER: Final = "tfperf: "
 _REPORTED_TO: Final = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
-_NOT_OF_A_TRIAL: Final = ("HISTORY_URL", "MARKDOWN", "COMMENT", "HTML", "PROFILE_ON_REGRESSION")
+_NOT_OF_A_TRIAL: Final = ("HISTORY_URL", "NOTIFY", "MARKDOWN", "COMMENT", "HTML", "PROFILE_ON_REGRESSION")
 
 
 @dataclass(frozen=True, slots=True)

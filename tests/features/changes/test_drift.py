@@ -22,8 +22,9 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.features.changes.plugin import session_verdicts
 from pytest_tfperf.reports.session_verdicts import text_of
+from pytest_tfperf.stores import acknowledgements
 from tests.helpers.inner import ANY_THROUGHPUT, Project
-from tests.helpers.measurements import KEY, baseline, measurement, verdict
+from tests.helpers.measurements import KEY, acknowledged, baseline, measurement, verdict
 
 TESTS = """
     import sys
@@ -139,6 +140,15 @@ def test_it_fails_a_session_that_asks(slower: Project) -> None:
 
 def test_it_fails_no_session_that_does_not(slower: Project) -> None:
     assert slower.run().status == GREEN
+
+
+@pytest.mark.parametrize(("days", "status"), [(30, GREEN), (-1, REGRESSED)])
+def test_it_fails_no_session_until_the_end_of_its_acknowledgement(slower: Project, days: int, status: int) -> None:
+    end = datetime.now(UTC).date() + timedelta(days=days)
+    one = acknowledged(-0.05, -0.06, test="test_it.py::test_program", until=end)
+    acknowledgements.write(slower.folder / "baselines", [one])
+    assert slower.run("--tfperf-fail-on-drift").status == status
+    acknowledgements.write(slower.folder / "baselines", [])
 
 
 def test_a_new_baseline_accepts_it(slower: Project) -> None:

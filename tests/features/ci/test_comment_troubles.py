@@ -13,7 +13,8 @@ from threading import Thread
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.features.ci import api, pull_request
+from pytest_tfperf.features.ci import pull_request
+from pytest_tfperf.web import api
 from tests.helpers.comment_server import Answer, Server
 
 GREEN = 0

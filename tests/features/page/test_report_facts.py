@@ -25,6 +25,7 @@ from pytest_tfperf.features.page.facts import ReportSource, report_facts
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import (
     BUSY,
+    acknowledged,
     baseline,
     interleaved,
     measurement,
@@ -398,6 +399,17 @@ def test_an_outcome_that_changed_otherwise_is_told() -> None:
 def test_a_regressed_test_has_the_commands_that_rerun_and_accept_it() -> None:
     (test,) = facts_of(judged(Outcome.REGRESSED, -0.1, test="a.py::b"))["tests"]
     assert [one["command"] for one in test["commands"]] == ["pytest a.py::b", "pytest a.py::b --update-baselines"]
+
+
+def test_owner_and_known_loss_are_facts() -> None:
+    known = verdict(Outcome.REGRESSED, -0.13, interval=(-0.15, -0.11), acknowledged=acknowledged())
+    facts = facts_of(judged(Outcome.REGRESSED, -0.13, verdict=known, owner="team-vision"))
+    SCHEMA.validate(facts)
+    (test,) = facts["tests"]
+    assert (test["owner"], test["story"].endswith("; acknowledged")) == ("team-vision", True)
+    loss = {"figure": "throughput", "change": -0.13, "until": "2027-01-15", "why": "bug 123", "standing": "holds"}
+    assert test["acknowledged"] == [loss]
+    assert facts["headline"] == "1 of 1 throughput test regressed (acknowledged)"
 
 
 def test_a_figure_beyond_its_limit_has_no_command_that_accepts_it() -> None:

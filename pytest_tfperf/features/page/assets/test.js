@@ -41,7 +41,7 @@ function openTest(box, test, facts) {
   };
 
   box.append(el("p", { class: "story " + test.outcome }, test.story,
-    el("span", { class: "quiet" }, ` · ${test.devices} · ${plural(test.runs.filter((r) => r.kind === "run").length, "run")}, ${Math.round(test.seconds)} s`)));
+    el("span", { class: "quiet" }, ` · ${test.devices} · ${plural(test.runs.filter((r) => r.kind === "run").length, "run")}, ${Math.round(test.seconds)} s${test.owner ? ` · ${test.owner}` : ""}`)));
 
   const past = panel("History", historyNote(test));
   if (test.history.rate.some((value) => value !== null)) plot(past, (target) => historyChart(target, ratePlot(test), facts));

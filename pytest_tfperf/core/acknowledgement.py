@@ -1,0 +1,80 @@
+"""An acknowledged loss: a team knows of it, and it fails nothing until its end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from typing import Final
+
+from pytest_tfperf.errors import TfperfError
+
+ENDS_SOON_DAYS: Final = 14
+"""Days before the end of an acknowledgement from which its owner is told."""
+
+
+class Standing(StrEnum):
+    """What an acknowledgement means for the verdict that it is attached to."""
+
+    HOLDS = "holds"
+    """The loss is the acknowledged one, or less, and the end has not come."""
+    ENDED = "ended"
+    WORSE = "worse"
+    """The loss is worse than the acknowledged one by more than noise explains."""
+    RECOVERED = "recovered"
+    """Beyond doubt: the whole interval of the change is better than what was acknowledged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """A known loss of one figure of a test on one machine, and the date until which it fails nothing.
+
+    Changes are fractions of a throughput, -0.13 for 13 % slower; of any other figure they are in the figure's unit.
+
+    Args:
+        machine: the machine's key.
+        test: pytest's node id.
+        figure: "throughput" or the name of another figure.
+        change: the change that was acknowledged, without the drift common to all tests.
+        worst: the worse end of its 95 % confidence interval.
+        until: the last day on which it holds.
+        why: the reason, for people.
+
+    Raises:
+        TfperfError: `worst` is better than `change`, or one of them is 0 or no finite number.
+    """
+
+    machine: str
+    test: str
+    figure: str
+    change: float
+    worst: float
+    until: date
+    why: str
+
+    def __post_init__(self) -> None:
+        if not (0 < self._loss(self.change) <= self._loss(self.worst) < math.inf):  # else it might cover any loss
+            raise TfperfError(f"change {self.change:g} and worst {self.worst:g} are no loss and its worse end")
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The test, figure and machine, which have one acknowledgement at most; files are sorted by it."""
+        return self.test, self.figure, self.machine
+
+    def days_left(self, day: date) -> int:
+        """Return the days from one day until the last on which it holds; negative past the end."""
+        return (self.until - day).days
+
+    def covers(self, interval: tuple[float, float]) -> bool:
+        """Whether the better end of a change's interval is within what was acknowledged, in the same direction."""
+        better, worse = sorted(map(self._loss, interval))
+        return better <= self._loss(self.worst) and worse > 0
+
+    def is_better(self, interval: tuple[float, float]) -> bool:
+        """Whether a whole interval is better than the acknowledged change."""
+        return max(map(self._loss, interval)) < self._loss(self.change)
+
+    def _loss(self, change: float) -> float:
+        """Return a change as a positive number where it has the acknowledged direction."""
+        return math.copysign(1.0, self.change) * change

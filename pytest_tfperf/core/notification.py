@@ -1,0 +1,92 @@
+"""News of a session for people: events, and the notification that a channel gets of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from pytest_tfperf.core.plain_json import plain
+
+SCHEMA: Final = 1
+"""The version of a notification's JSON; it changes where a field is removed or means something else."""
+
+
+class EventKind(StrEnum):
+    """`missing`: what was measured before can't be; `ends`, `ended`: an acknowledgement; `silent`: a machine."""
+
+    NEW = "new"
+    WORSE = "worse"
+    RECOVERED = "recovered"
+    MISSING = "missing"
+    ENDS = "ends"
+    ENDED = "ended"
+    SILENT = "silent"
+
+
+class Topic(NamedTuple):
+    """The subject of events, as `Event` names it; of each a channel is told once."""
+
+    machine: str
+    test: str
+    figure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A fact about a test or a machine that is news.
+
+    Args:
+        kind: the kind of news.
+        machine: the machine's key.
+        test: pytest's node id; "" for the machine as a whole.
+        figure: "throughput" or another figure's name, "throughput drift" for a loss that lasts over sessions; of a
+            machine "software", "machine", "together", "drift" or "heartbeat"; "" for whether it could be measured.
+        headline: the fact in one line.
+        change: as a `Verdict` has it: -0.13 for 13 % slower, of other figures in their unit; None where not known.
+        interval: its 95 % confidence interval; None where it is not known.
+        owner: of the test; "" for none.
+        acknowledged_until: the last day of its acknowledgement, as "2027-01-15"; "" where it has none.
+        commit: the git commit of the tests' repository; "" where it is not known.
+        rerun: the command that measures the test again; "" for a machine.
+        time: of the measurement, ISO 8601 with its zone.
+        since: the time of the first event of this topic that the channel was told of; "" before it is told.
+    """
+
+    kind: EventKind
+    machine: str
+    headline: str
+    test: str = ""
+    figure: str = ""
+    change: float | None = None
+    interval: tuple[float, float] | None = None
+    owner: str = ""
+    acknowledged_until: str = ""
+    commit: str = ""
+    rerun: str = ""
+    time: str = ""
+    since: str = ""
+
+    @property
+    def topic(self) -> Topic:
+        """What it is about."""
+        return Topic(self.machine, self.test, self.figure)
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """What a channel is told at once.
+
+    Args:
+        session: the session's id; "" where there is none, as for a silent machine.
+        events: the news, at least one event.
+        open: all that the channel was told of, these events included, and that is not over.
+    """
+
+    session: str
+    events: tuple[Event, ...]
+    open: tuple[Event, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what webhooks and commands get; docs/notifications.md describes it."""
+        return {"schema": SCHEMA, "session": self.session, "events": plain(self.events)}

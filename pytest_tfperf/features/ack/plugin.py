@@ -1,0 +1,73 @@
+"""The summary's lines on acknowledged losses: each with its end and its owner, and those that are no longer needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Acknowledgement, Standing
+from pytest_tfperf.core.figure import RATE, shown_name
+from pytest_tfperf.features import Feature
+
+if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.core.verdict import Verdict
+
+_WORST_FIRST: Final = (Standing.WORSE, Standing.ENDED, Standing.HOLDS, Standing.RECOVERED)
+
+
+def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
+    """Yield a line for each acknowledgement of a test that was judged against its baseline, or that is gone."""
+    judged = [(m, v) for m in record.alone for v in m.verdicts if m.is_decided and v.outcome is not None]
+    if not judged:  # as beside another side, which no acknowledgement is about
+        return
+    folder = f" --baselines {quote(str(context.settings.baselines))}"
+    options = folder if "--tfperf-baselines" in context.settings.rerun.options else ""
+    machines = {m.machine for m, _ in judged}  # a test may have other parameters on another machine
+    for one in sorted((one for one in context.acknowledgements if one.machine in machines), key=lambda one: one.key):
+        figure = "" if one.figure == RATE else f" --figure {one.figure}"
+        command = f"tfperf ack {quote(one.test)}{figure} --machine {quote(one.machine)}{options}"
+        if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == one]:
+            yield _line(one, calls, command)
+        elif _is_gone(one.test, context):
+            yield f"stale: {one.test} is acknowledged, and no longer exists. Remove it: {command} --remove"
+        elif any((m.test, m.machine) == (one.test, one.machine) for m, _ in judged):
+            name = shown_name(one.figure)
+            yield f"stale: {one.test} is not judged by its {name} any more. Remove it: {command} --remove"
+
+
+def _line(one: Acknowledgement, calls: Sequence[tuple[Measurement, Verdict]], command: str) -> str:
+    """Return the line on an acknowledgement whose test was judged, by the worst of the test's calls."""
+    from pytest_tfperf.reports.acknowledgement import loss
+
+    standings = [(verdict.standing(m.day) or Standing.HOLDS, m, verdict) for m, verdict in calls]
+    standing, m, verdict = min(standings, key=lambda each: _WORST_FIRST.index(each[0]))
+    change, owner, end = verdict.deciding_change, m.owner or "no owner", f"acknowledged until {one.until}"
+    test, known = one.test + ("" if change is None else f": {loss(one, change)}"), loss(one, one.change)
+    left = one.days_left(m.day)
+    match standing:
+        case Standing.WORSE:
+            return f"worse than acknowledged: {owner}: {test}, acknowledged {known} until {one.until}: {one.why}"
+        case Standing.RECOVERED:
+            return f"recovered: {test}, acknowledged {known}. Remove it: {command} --remove"
+        case Standing.ENDED:
+            again = f"Mend it, or acknowledge it again: {command} --replace --until DATE --why REASON"
+            return f"{end}, which is over: {owner}: {test}: {one.why}. {again}"
+        case Standing.HOLDS if left <= ENDS_SOON_DAYS:
+            days = "today" if left < 1 else "tomorrow" if left == 1 else f"in {left} days"
+            return f"ends {days}: {owner}: {test}, {end}: {one.why}"
+    return f"{end}: {test} ({owner}): {one.why}"
+
+
+def _is_gone(test: str, context: SessionContext) -> bool:
+    """Whether a test's file is gone, or was collected whole and has no such test."""
+    file, collected = test.partition("::")[0], context.selection.collected
+    if not (context.settings.root / file).exists():
+        return True
+    return test not in collected and any(other.partition("::")[0] == file for other in collected)
+
+
+FEATURE: Final = Feature(always=True, session_ended=session_ended)

@@ -1,0 +1,112 @@
+"""`tfperf notify`: tell what a session of the history found; `tfperf heartbeat`: which machines nobody measures."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, history_place, open_history
+from pytest_tfperf.console.arguments import session_id as id_of
+from pytest_tfperf.console.output import show, show_json
+from pytest_tfperf.console.session_settings import folder_setting, root, setting
+from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_REGRESSED
+from pytest_tfperf.core.notification import Event, EventKind
+from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
+from pytest_tfperf.core.session_verdicts import SessionRecord
+from pytest_tfperf.errors import TfperfError, one_of, page
+from pytest_tfperf.features.notify.channels import channels
+
+
+def add_to(commands: Commands) -> None:
+    """Add the commands."""
+    notify = add_command(
+        commands,
+        "notify",
+        _notify,
+        "tell the channels of tfperf_notify what they do not know yet of a session, as the session itself does",
+        examples=("tfperf notify --dry-run", "TFPERF_NOTIFY='slack $SLACK_URL' tfperf notify --session latest"),
+        parents=[history_place()],
+    )
+    notify.add_argument(
+        "--session", default="latest", metavar="ID", help="the session: its id, latest or previous (default: latest)"
+    )
+    heartbeat = add_command(
+        commands,
+        "heartbeat",
+        _heartbeat,
+        "name the machines that nobody has measured lately, and tell the channels of tfperf_notify, once a day",
+        examples=(
+            "tfperf heartbeat --max-age 26h",
+            "tfperf heartbeat --history=postgresql://db.example.com/tfperf --ignore=dgx1-old",
+        ),
+        statuses=STATUSES | {EXIT_GREEN: "all machines were measured lately", EXIT_REGRESSED: "a machine was not"},
+        parents=[history_place()],
+    )
+    heartbeat.add_argument(
+        "--max-age",
+        type=checked(parse.duration),
+        default=parse.duration("26h"),
+        metavar="TIME",
+        help="the longest that a machine may go without a measurement (default: 26h)",
+    )
+    for option, what in (("machine", "only this machine"), ("ignore", "not this machine, which was retired")):
+        heartbeat.add_argument(f"--{option}", action="append", default=[], metavar="NAME", help=f"{what}; repeatable")
+    for command in (notify, heartbeat):
+        command.add_argument(
+            "--dry-run", action="store_true", help="send nothing, and print what would be sent to whom"
+        )
+
+
+def _notify(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.features.notify.events import session_events
+
+    if setting("notify", channels) is None:
+        raise TfperfError("tfperf_notify names no channel", next_step=f"Name one: {page('notifications.md')}")
+    history = open_history(arguments)
+    session = str(id_of(history, arguments.session, alone_only=True))
+    results = list(history.measurements(session=session))
+    if not results:
+        raise TfperfError(f"--session={session}: the history has no such session, or has dropped its details")
+    machines = dict.fromkeys(m.machine for m in results)
+    verdicts = [verdict for name in machines for verdict in history.verdicts(session=session, machine=name)]
+    events = session_events(SessionRecord(results=results, verdicts=verdicts), {}, FROM_ROOTDIR, results[-1].time)
+    _tell(arguments, events, session=session)
+    return EXIT_GREEN
+
+
+def _heartbeat(arguments: argparse.Namespace) -> int:
+    from pytest_tfperf.features.notify.events import pulse
+
+    history, now = open_history(arguments), datetime.now(UTC)
+    history.database.require()
+    known = history.values_of("machine")
+    for name in (*arguments.machine, *arguments.ignore):
+        if name not in known:
+            raise TfperfError(one_of("machine", name, known))
+    asked = [name for name in arguments.machine or known if name not in arguments.ignore]
+    events = [pulse(name, history.times_of(machine=name)[1], now, arguments.max_age) for name in asked]
+    words = {EventKind.SILENT: "SILENT", EventKind.RECOVERED: "measured"}
+    show(*(f"{words[event.kind]:<8}  {event.machine}: {event.headline}" for event in events))
+    _tell(arguments, events)
+    return EXIT_REGRESSED if any(event.kind is EventKind.SILENT for event in events) else EXIT_GREEN
+
+
+def _tell(arguments: argparse.Namespace, events: Sequence[Event], session: str = "") -> None:
+    """Tell the channels what they do not know, or print it."""
+    from pytest_tfperf.features.notify.telling import deliveries, tell
+
+    # A team's server has no folder, so there the session's own has the file of what channels know.
+    place = open_history(arguments).database.path
+    folder = folder_setting("dir", ".tfperf") if place is None else place.parent
+    named = setting("notify", channels) or ()
+    found, lines = deliveries(named, events, folder, session=session)
+    show(*lines) if lines else None
+    if named and not found:
+        show("the channels know all of it")
+    for each in found if arguments.dry_run else ():
+        show(f"to {each.channel}:")
+        show_json(each.notification.to_json())
+    for line in () if arguments.dry_run else tell(found, folder, root()):
+        show(line)

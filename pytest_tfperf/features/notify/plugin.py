@@ -1,0 +1,67 @@
+"""Telling the channels of `tfperf_notify` what is new when a session ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.setting import Setting
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features import Feature
+from pytest_tfperf.features.notify.channels import Channel, channels
+
+if TYPE_CHECKING:
+    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.core.session_verdicts import SessionRecord
+
+NOTIFY: Final[Setting[tuple[Channel, ...]]] = Setting(
+    name="notify",
+    default=(),
+    parse=channels,
+    help="who hears of each new loss and recovery, one a line: webhook, slack or teams with a URL or the variable that "
+    "holds it, github OWNER/REPO, gitlab PROJECT, command PROGRAM; owner=NAME before it for one owner's tests",
+    is_option=False,
+    is_secret=True,  # a webhook's URL is one
+)
+
+
+def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
+    """Tell each channel what it does not know yet."""
+    settings = context.settings
+    if not record.keeps_history or record.is_compared or settings.update_baselines:
+        return
+    named = settings.of(NOTIFY)
+    if not named:
+        if not os.environ.get(variable := parse.variable(NOTIFY.name), parse.DEFAULT).strip():
+            yield f"nobody was notified: {variable} is empty, as a secret is in jobs that may not have it"
+        return
+    from pytest_tfperf.features.notify.events import session_events
+    from pytest_tfperf.features.notify.telling import deliveries, tell
+
+    facts = session_events(
+        record,
+        _known(context, record),
+        settings.rerun,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        judges_drift=bool(settings.of_features.get("fail_on_drift")),
+    )
+    found, lines = deliveries(named, facts, settings.dir, session=context.id)
+    yield from lines
+    yield from tell(found, settings.dir, settings.root)
+
+
+def _known(context: SessionContext, record: SessionRecord) -> dict[str, str]:
+    """Return the machine of each test that could not be measured and that an earlier session measured."""
+    known = {}
+    with suppress(TfperfError):  # the summary says it where the history can't be read
+        for test in record.not_measured:
+            if any(session != context.id for session in context.history.values_of("session", test=test)):
+                known[test] = context.history.values_of("machine", test=test)[0]
+    return known
+
+
+FEATURE: Final = Feature(settings=(NOTIFY,), session_ended=session_ended)

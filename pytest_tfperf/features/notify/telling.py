@@ -1,0 +1,163 @@
+"""Telling channels: what each does not know yet, sent within a few seconds, and noted once it was taken."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pytest_tfperf.core.notification import Event, Notification
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.notify.channels import Channel
+from pytest_tfperf.judging.notifying import after, untold
+from pytest_tfperf.reports.notification import counts
+from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.stores import told_file
+
+SECONDS: Final = 10.0
+"""How long all channels together may take."""
+
+_COMMAND_SECONDS: Final = SECONDS - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A notification on its way to a channel.
+
+    Args:
+        channel: who gets it.
+        notification: the news.
+        taken: the events that the channel took so far.
+        faults: why it did not take the others; empty while it is on its way.
+    """
+
+    channel: Channel
+    notification: Notification
+    taken: list[Event] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def send(self, root: Path) -> None:
+        """Send it; a fault of any kind is noted, and shows nothing of a secret."""
+        try:
+            self._send(root)
+        except TfperfError as error:
+            self.faults.append(error.text)
+        except Exception as error:  # its text may show a URL
+            self.faults.append(f"a fault of pytest-tfperf itself, please report it: {type(error).__name__}")
+
+    def _send(self, root: Path) -> None:
+        # These import ssl, which few sessions need.
+        kind, notification = self.channel.kind, self.notification
+        if kind in ("github", "gitlab"):
+            from pytest_tfperf.features.notify.issues import Issues
+
+            Issues.of(self.channel, os.environ).tell(notification, self.taken.extend)
+            return
+        if kind == "command":
+            _run(shlex.split(self.channel.target), json.dumps(notification.to_json()), root)
+        else:
+            from pytest_tfperf.features.notify.webhooks import message
+            from pytest_tfperf.web.api import Api
+
+            Api(seconds=SECONDS).post(self.channel.url(os.environ), message(kind, notification))
+        self.taken.extend(notification.events)
+
+    @property
+    def line(self) -> str:
+        """What became of it, for the summary."""
+        if left := len(self.notification.events) - len(self.taken):
+            why = self.faults[0] if self.faults else f"it took more than {SECONDS:g} s"
+            what = f"{counted(left, 'event')} not sent to {self.channel}: {why}"
+            return f"{what}. The next session sends what is not over"
+        return f"notified {self.channel}: {'. '.join([counts(self.taken), *self.faults])}"
+
+
+def deliveries(
+    channels: Sequence[Channel], events: Sequence[Event], folder: Path, *, session: str = ""
+) -> tuple[list[Delivery], list[str]]:
+    """Return what each channel does not know yet, and lines for the user.
+
+    Args:
+        channels: all of them.
+        events: the facts, as `judging.notifying.untold` takes them.
+        folder: of the history, and of the file of what channels know.
+        session: as in `Notification`.
+
+    Raises:
+        TfperfError: the file can't be used.
+    """
+    told, moved_aside = told_file.read(folder)
+    owners = {channel.owner for channel in channels}
+    found = []
+    for channel in channels:
+        known = told.get(channel.key, {})
+        own = [event for event in events if channel.owner in (owners & _owners(event) or {""})]
+        if news := tuple(untold(own, known)):
+            found.append(Delivery(channel, Notification(session, news, tuple(after(known, news).values()))))
+    lines = [moved_aside] if moved_aside else []
+    lost = untold([event for event in events if channels and not owners & {*_owners(event), ""}], {})
+    if lost:
+        whose = ", ".join(dict.fromkeys(event.owner or "no owner" for event in lost))
+        what = f"{counted(len(lost), 'event')} not sent, of {whose}"
+        lines.append(f"{what}: tfperf_notify has no channel for it. Add a line without owner=")
+    return found, lines
+
+
+def _owners(event: Event) -> set[str]:
+    """Return the owners of an event, of which CODEOWNERS may name several."""
+    return {event.owner, *event.owner.split()} - {""}
+
+
+def tell(found: Sequence[Delivery], folder: Path, root: Path) -> list[str]:
+    """Send all at the same time, note what was taken, and return a line for each channel.
+
+    Args:
+        found: what `deliveries` returned.
+        folder: as there.
+        root: the folder in which commands run.
+    """
+    # Looking up a name may outlast any time limit, and nothing can end it; a daemon does not hold up the exit.
+    threads = [threading.Thread(target=each.send, args=(root,), daemon=True) for each in found]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + SECONDS
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    lines = [each.line for each in found]
+    if taken := {each.channel.key: tuple(each.taken) for each in found if each.taken}:
+        try:
+            told, _ = told_file.read(folder)  # a heartbeat may have written it meanwhile
+            told_file.write(folder, told | {key: after(told.get(key, {}), events) for key, events in taken.items()})
+        except (OSError, TfperfError) as error:
+            lines.append(f"the next session will notify again of the same, because this one could not note it: {error}")
+    return lines
+
+
+def _run(words: Sequence[str], text: str, root: Path) -> None:
+    """Run a command with a text as its standard input; what it leaves running is killed."""
+    silent = subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(
+            words, cwd=root, start_new_session=True, stdin=subprocess.PIPE, stdout=silent, stderr=silent
+        )
+    except OSError as error:
+        raise TfperfError(f"it can't be started: {error.strerror}") from None
+    with process:
+        try:
+            process.communicate(text.encode(), timeout=_COMMAND_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise TfperfError(f"it took more than {_COMMAND_SECONDS:g} s, and was killed") from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        raise TfperfError(f"it ended with exit status {process.returncode}")

@@ -1,0 +1,37 @@
+"""The words of acknowledged losses, and of whom a test belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_tfperf.core.acknowledgement import Acknowledgement, Standing
+from pytest_tfperf.core.figure import BUILT_IN, RATE, Figure, shown_name
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.verdict import LOSSES
+from pytest_tfperf.lines import Line
+from pytest_tfperf.reports.figures import written_in
+from pytest_tfperf.reports.numbers import compared
+
+
+def loss(one: Acknowledgement, change: float) -> str:
+    """Write a change of what is acknowledged: "13.2 % slower", "peak memory +1.5 GiB"."""
+    if one.figure == RATE:
+        return compared(change).removesuffix(" than").replace("level with", "no slower")
+    unit = Figure(one.figure).unit if one.figure in BUILT_IN else None
+    return f"{shown_name(one.figure)} {'-' if change < 0 else '+'}{written_in(unit or '', abs(change))}"
+
+
+def lines_about_owner(m: Measurement) -> Iterator[Line]:
+    """Yield a message's lines about the losses that the team knows of, and the owner of the test."""
+    for verdict in m.verdicts:
+        one = verdict.acknowledged
+        if one is not None and verdict.outcome in LOSSES:
+            known = f"acknowledged {loss(one, one.change)} until {one.until}"
+            match verdict.standing(m.day):
+                case Standing.WORSE:
+                    known = f"WORSE than {known}"
+                case Standing.ENDED:
+                    known += ", which is over"
+            yield Line(f"{known}: {one.why}", "known loss")
+    if m.owner:
+        yield Line(m.owner, "owner")

@@ -1,0 +1,172 @@
+"""`tfperf notify` and `tfperf heartbeat`, from a history."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pytest_tfperf import cli
+from pytest_tfperf.core.notification import Event, EventKind
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.stores import told_file
+from pytest_tfperf.stores.history import History
+from tests.helpers.measurements import interleaved, measurement, session_verdict, verdict
+from tests.helpers.notified_server import Server
+
+GREEN, STALE, USAGE = 0, 1, 4
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def history(tmp_path: Path, secrets: str, monkeypatch: pytest.MonkeyPatch) -> History:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TFPERF_NOTIFY", "webhook $HOOK_URL")
+    return History(tmp_path / ".tfperf" / "history.sqlite")
+
+
+def add(history: History, session: str = "s-1", *, hours_ago: float = 1, **more: object) -> None:
+    time = (NOW - timedelta(hours=hours_ago)).isoformat()
+    history.append(measurement(session=session, time=time, **more))  # type: ignore[arg-type]
+
+
+LOSS = verdict(Outcome.REGRESSED, -0.13)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = GREEN) -> str:
+    assert cli.main([*arguments]) == status
+    out, err = capsys.readouterr()
+    return out + err
+
+
+def test_a_session_of_the_history_is_told_once(
+    history: History, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history, verdict=LOSS, commit="abc")
+    assert said(capsys, "notify") == "notified webhook $HOOK_URL: 1 new\n"
+    assert said(capsys, "notify", "--session", "s-1") == "the channels know all of it\n"
+    (message,) = server.messages
+    assert (message["session"], [one["commit"] for one in message["events"]]) == ("s-1", ["abc"])
+
+
+def test_a_dry_run_prints_what_would_be_sent_to_whom(
+    history: History, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history, verdict=LOSS)
+    first, _, rest = said(capsys, "notify", "--dry-run").partition("\n")
+    assert (first, json.loads(rest)["events"][0]["kind"]) == ("to webhook $HOOK_URL:", "new")
+    assert server.asked == []
+    assert said(capsys, "notify") == "notified webhook $HOOK_URL: 1 new\n"
+
+
+def test_the_verdict_on_the_machine_is_told(
+    history: History, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history, verdict=verdict())
+    history.append_verdict(session_verdict(), session="s-1", time=NOW.isoformat())
+    said(capsys, "notify")
+    assert [(one["test"], one["figure"]) for one in server.messages[0]["events"]] == [("", "machine")]
+
+
+def test_the_latest_session_is_not_one_that_only_compared(
+    history: History, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history, verdict=LOSS)
+    history.append(interleaved(session="s-2", time=NOW.isoformat()))
+    said(capsys, "notify")
+    assert server.messages[0]["session"] == "s-1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "to", "says"),
+    [
+        ((), "none", "tfperf_notify names no channel. Name one: "),
+        (("--session", "s-9"), "webhook $HOOK_URL", "--session=s-9: the history has no such session"),
+        ((), "slak x", "TFPERF_NOTIFY: line 1: unknown channel 'slak'. Did you mean 'slack'?"),
+    ],
+)
+def test_what_cannot_be_told_is_said(
+    arguments: tuple[str, ...],
+    to: str,
+    says: str,
+    history: History,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    add(history, verdict=LOSS)
+    monkeypatch.setenv("TFPERF_NOTIFY", to)
+    assert says in said(capsys, "notify", *arguments, status=USAGE)
+
+
+@pytest.mark.parametrize("command", ["notify", "heartbeat"])
+def test_without_a_history_it_says_so(command: str, history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no history yet" in said(capsys, command, status=USAGE)
+
+
+# The heartbeat
+
+
+def test_machines_that_nobody_measured_lately_are_named(
+    history: History, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history, hours_ago=30, machine="old")
+    add(history, hours_ago=2, machine="fresh")
+    lines = said(capsys, "heartbeat", status=STALE).splitlines()
+    assert [line.partition(": last measured ")[0] for line in lines[:2]] == ["measured  fresh", "SILENT    old"]
+    assert re.search(r", 30 h \d+ min ago$", lines[1])
+    assert [(one["kind"], one["machine"]) for one in server.messages[0]["events"]] == [("silent", "old")]
+
+
+def test_a_silent_machine_is_told_once_a_day_and_when_it_is_back(
+    history: History, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history, hours_ago=30)
+    for _ in range(2):
+        said(capsys, "heartbeat", status=STALE)
+    add(history, "s-2", hours_ago=0)
+    for _ in range(2):
+        said(capsys, "heartbeat")
+    assert [one["kind"] for message in server.messages for one in message["events"]] == ["silent", "recovered"]
+
+
+def test_a_machine_on_which_nothing_could_be_measured_does_not_recover_by_the_heartbeat(
+    history: History, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history)
+    missing = Event(kind=EventKind.MISSING, machine="box", headline="none of 3 tests could be measured")
+    told_file.write(tmp_path / ".tfperf", {"webhook $HOOK_URL": {missing.topic: missing}})
+    said(capsys, "heartbeat")
+    assert server.posted == []
+
+
+def test_a_retired_machine_is_ignored(history: History, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    add(history, hours_ago=30, machine="old")
+    add(history, machine="fresh")
+    assert "old" not in said(capsys, "heartbeat", "--ignore", "old")
+    assert "old" not in said(capsys, "heartbeat", "--machine", "fresh")
+    assert server.posted == []
+
+
+def test_the_age_is_given(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    add(history, hours_ago=30)
+    assert "measured  box" in said(capsys, "heartbeat", "--max-age", "31h")
+    assert "SILENT    box" in said(capsys, "heartbeat", "--max-age", "29h", status=STALE)
+
+
+def test_no_channel_is_needed(
+    history: History, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TFPERF_NOTIFY")
+    add(history, hours_ago=30)
+    assert said(capsys, "heartbeat", status=STALE).startswith("SILENT    box: last measured ")
+
+
+@pytest.mark.parametrize("option", ["--machine", "--ignore"])
+def test_a_machine_that_is_unknown_is_refused(
+    option: str, history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history)
+    assert "unknown machine 'boxx'. Did you mean 'box'?" in said(capsys, "heartbeat", option, "boxx", status=USAGE)

@@ -1,0 +1,69 @@
+"""The file of what channels were told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.core.notification import Event, EventKind
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores import told_file
+
+EVENT = Event(kind=EventKind.NEW, machine="box", test="a.py::t", headline="slower", change=-0.1, interval=(-0.2, -0.05))
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    told = {"slack $X": {EVENT.topic: EVENT}}
+    told_file.write(tmp_path / "new", told)
+    assert told_file.read(tmp_path / "new") == (told, "")
+
+
+def test_without_a_file_nobody_was_told(tmp_path: Path) -> None:
+    assert told_file.read(tmp_path) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b"null",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"version": 1}',
+        b'{"version": "2", "channels": {}}',
+        b'{"version": 1, "channels": {"x": [{"kind": "odd"}]}}',
+        b'{"version": 1, "channels": {"x": 3}}',
+    ],
+)
+def test_a_damaged_file_is_moved_aside(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / told_file.NAME).write_bytes(text)
+    told, said = told_file.read(tmp_path)
+    assert told == {}
+    assert said.startswith(f"{tmp_path / told_file.NAME} was damaged. It is now told.json.damaged-")
+    (aside,) = tmp_path.iterdir()
+    assert aside.read_bytes() == text
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_moved_aside(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    folder = tmp_path_factory.mktemp("told")
+    (folder / told_file.NAME).write_bytes(data)
+    assert told_file.read(folder)[0] == {}
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / told_file.NAME).write_text('{"version": 2, "anything": 1}')
+    with pytest.raises(TfperfError, match=r"a newer version wrote .* Update pytest-tfperf here"):
+        told_file.read(tmp_path)
+
+
+def test_a_folder_in_its_place_is_said(tmp_path: Path) -> None:
+    (tmp_path / told_file.NAME).mkdir()
+    with pytest.raises(TfperfError, match=r"can't be read: Is a directory\. Correct its permissions"):
+        told_file.read(tmp_path)
