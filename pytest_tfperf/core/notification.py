@@ -41,7 +41,7 @@ class Event:
         machine: the machine's key.
         test: pytest's node id; "" for the machine as a whole.
         figure: "throughput" or another figure's name, "throughput drift" for a loss that lasts over sessions; of a
-            machine "software", "machine", "together" or "drift"; "" for whether it is measured at all.
+            machine "software", "machine", "together", "drift" or "heartbeat"; "" for whether it could be measured.
         headline: the fact in one line.
         change: as a `Verdict` has it: -0.13 for 13 % slower, of other figures in their unit; None where not known.
         interval: its 95 % confidence interval; None where it is not known.

@@ -23,6 +23,7 @@ from pytest_tfperf.reports.session_verdicts import fact_of
 
 _WELL: Final = (Outcome.PASS, Outcome.IMPROVED)
 _DRIFT: Final = "drift"
+_HEARTBEAT: Final = "heartbeat"
 
 
 def session_events(
@@ -100,12 +101,12 @@ def _kind(m: Measurement, verdict: Verdict) -> EventKind | None:
 
 def _measured(m: Measurement, *, judges_drift: bool) -> list[tuple[Topic, Event]]:
     """Return that a test and its machine are measured; where drifts are judged, also that theirs are over."""
-    topics = [(m.test, ""), ("", "")]
+    topics = [(m.test, ""), ("", ""), ("", _HEARTBEAT)]
     if judges_drift:
         topics += [("", _DRIFT), *((m.test, f"{verdict.figure.name} {_DRIFT}") for verdict in m.verdicts)]
     events = []
     for test, figure in topics:
-        text = "its lasting loss is over, or accepted by a new baseline" if figure else "measured again"
+        text = "its lasting loss is over, or accepted by a new baseline" if _DRIFT in figure else "measured again"
         well = Event(kind=EventKind.RECOVERED, machine=m.machine, test=test, figure=figure, headline=text, time=m.time)
         events.append((well.topic, replace(well, owner=m.owner if test else "", commit=m.commit)))
     return events
@@ -153,6 +154,7 @@ def pulse(machine: str, last: str, now: datetime, most_seconds: float) -> Event:
     return Event(
         kind=EventKind.SILENT if age > most_seconds else EventKind.RECOVERED,
         machine=machine,
+        figure=_HEARTBEAT,
         headline=f"last measured {then.astimezone(UTC):%Y-%m-%d %H:%M} UTC, {duration(age)} ago",
         time=now.isoformat(timespec="seconds"),
     )

@@ -93,22 +93,23 @@ class Issues:
             mark = f"{_MARK}{hashlib.sha256(repr(test).encode()).hexdigest()[:16]} -->"
             body = f"{mark}\n{_text(still or events)}\n\n{_FOOTER}"
             if (issue := known.get(mark)) is not None:
-                self._edit(issue, body, events, is_over=not still)
+                # A session that lost its file tells what an open issue shows already, and nothing beside it.
+                is_shown = len(still) == len(events) and all(event.kind in _SHOWN_BY_THE_TEXT for event in events)
+                self._edit(issue, body, _text(events), is_shown=is_shown, is_over=not still)
             elif still:
                 new = {"title": subject(events[0])[:_MOST_OF_A_TITLE], self.text: body, "labels": self.labels}
-                is_labelled = LABEL in str(self.code_host.write(self.url, new).get("labels"))
+                is_labelled &= LABEL in str(self.code_host.write(self.url, new).get("labels"))
             taken(events)
         if not is_labelled:
             raise NotPosted(f"the token may not set the label {LABEL}, by which an issue is found again")
 
-    def _edit(self, issue: Mapping[str, Any], body: str, events: Sequence[Event], *, is_over: bool) -> None:
+    def _edit(self, issue: Mapping[str, Any], body: str, news: str, *, is_shown: bool, is_over: bool) -> None:
         """Edit an issue, close it or open it again, and comment on what its text did not show before."""
         url, is_closed = f"{self.url}/{issue.get(self.number)}", issue.get("state") == "closed"
         state = {} if is_closed == is_over else self.closed if is_over else self.opened
         self.code_host.edit(url, {self.text: body, **state})
-        # A session that lost its file tells what an open issue shows already.
-        if is_closed or any(event.kind not in _SHOWN_BY_THE_TEXT for event in events):
-            self.code_host.write(f"{url}/{self.comments}", {"body": _text(events)})
+        if is_closed or not is_shown:
+            self.code_host.write(f"{url}/{self.comments}", {"body": news})
 
 
 def _test(event: Event) -> tuple[str, str]:

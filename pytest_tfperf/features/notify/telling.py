@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,11 +106,9 @@ def deliveries(
     lines = [moved_aside] if moved_aside else []
     lost = untold([event for event in events if channels and not owners & {*_owners(event), ""}], {})
     if lost:
-        whose = ", ".join(dict.fromkeys(event.owner or "nobody" for event in lost))
-        lines.append(
-            f"nobody was notified of {counted(len(lost), 'event')}, of {whose}: tfperf_notify has no channel "
-            "for them. Add a line without owner="
-        )
+        whose = ", ".join(dict.fromkeys(event.owner or "no owner" for event in lost))
+        what = f"{counted(len(lost), 'event')} not sent, of {whose}"
+        lines.append(f"{what}: tfperf_notify has no channel for it. Add a line without owner=")
     return found, lines
 
 
@@ -119,8 +117,8 @@ def _owners(event: Event) -> set[str]:
     return {event.owner, *event.owner.split()} - {""}
 
 
-def tell(found: Sequence[Delivery], folder: Path, root: Path) -> Iterator[str]:
-    """Send all at the same time, note what was taken, and yield a line for each channel.
+def tell(found: Sequence[Delivery], folder: Path, root: Path) -> list[str]:
+    """Send all at the same time, note what was taken, and return a line for each channel.
 
     Args:
         found: what `deliveries` returned.
@@ -134,10 +132,14 @@ def tell(found: Sequence[Delivery], folder: Path, root: Path) -> Iterator[str]:
     deadline = time.monotonic() + SECONDS
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    yield from [each.line for each in found]
+    lines = [each.line for each in found]
     if taken := {each.channel.key: tuple(each.taken) for each in found if each.taken}:
-        told, _ = told_file.read(folder)  # a heartbeat may have written it meanwhile
-        told_file.write(folder, told | {key: after(told.get(key, {}), events) for key, events in taken.items()})
+        try:
+            told, _ = told_file.read(folder)  # a heartbeat may have written it meanwhile
+            told_file.write(folder, told | {key: after(told.get(key, {}), events) for key, events in taken.items()})
+        except (OSError, TfperfError) as error:
+            lines.append(f"the next session will notify again of the same, because this one could not note it: {error}")
+    return lines
 
 
 def _run(words: Sequence[str], text: str, root: Path) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf import cli
+from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.stores import told_file
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import interleaved, measurement, session_verdict, verdict
 from tests.helpers.notified_server import Server
@@ -127,6 +129,16 @@ def test_a_silent_machine_is_told_once_a_day_and_when_it_is_back(
     for _ in range(2):
         said(capsys, "heartbeat")
     assert [one["kind"] for message in server.messages for one in message["events"]] == ["silent", "recovered"]
+
+
+def test_a_machine_on_which_nothing_could_be_measured_does_not_recover_by_the_heartbeat(
+    history: History, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history)
+    missing = Event(kind=EventKind.MISSING, machine="box", headline="none of 3 tests could be measured")
+    told_file.write(tmp_path / ".tfperf", {"webhook $HOOK_URL": {missing.topic: missing}})
+    said(capsys, "heartbeat")
+    assert server.posted == []
 
 
 def test_a_retired_machine_is_ignored(history: History, server: Server, capsys: pytest.CaptureFixture[str]) -> None:

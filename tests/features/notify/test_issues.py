@@ -83,6 +83,14 @@ def test_an_issue_is_closed_when_all_of_its_figures_have_recovered(to: str, serv
     assert issue["state"] == "closed"
 
 
+def test_a_second_figure_that_is_lost_later_is_commented_on(to: str, server: Server, tmp_path: Path) -> None:
+    say(to, tmp_path)
+    say(to, tmp_path, later(EventKind.NEW, figure="peak_memory", headline="peak memory 2 GiB"))
+    (issue,) = server.issues
+    assert [comment.splitlines()[2] for comment in issue["comments"]] == ["peak memory 2 GiB"]
+    assert ("870.0 images/s" in text(issue), "peak memory 2 GiB" in text(issue)) == (True, True)
+
+
 def test_each_test_and_machine_has_its_own_issue(to: str, server: Server, tmp_path: Path) -> None:
     say(to, tmp_path, event(), event(test="b.py::b"), event(machine="other"), event(test="", figure="software"))
     titles = {issue["title"] for issue in server.issues}

@@ -17,6 +17,7 @@ from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.features.notify import telling
 from pytest_tfperf.features.notify.channels import channels
 from pytest_tfperf.features.notify.telling import deliveries, tell
+from pytest_tfperf.stores import told_file
 from tests.helpers.comment_server import Answer
 from tests.helpers.notified_server import Server
 
@@ -239,3 +240,12 @@ def test_an_event_of_several_owners_goes_to_each_of_them(tmp_path: Path) -> None
     to = "owner=@ada command ./tell.sh ada\nowner=@org/text command ./tell.sh text\ncommand ./tell.sh rest"
     say(to, tmp_path, event(owner="@ada @org/text"))
     assert [(tmp_path / name).exists() for name in ("ada", "text", "rest")] == [True, True, False]
+
+
+def test_where_the_file_cannot_be_written_the_next_session_tells_again(tmp_path: Path) -> None:
+    program(tmp_path, "exit 0")
+    found, _ = deliveries(channels("command ./tell.sh"), [event()], tmp_path)
+    (tmp_path / told_file.NAME).mkdir()
+    done, again = tell(found, tmp_path, tmp_path)
+    assert done == "notified command ./tell.sh: 1 new"
+    assert again.startswith("the next session will notify again of the same, because this one could not note it: ")

@@ -147,7 +147,7 @@ def test_each_owner_and_each_channel_is_told_apart(project: Project, server: Ser
 def test_news_without_a_channel_are_said(project: Project, server: Server) -> None:
     project.write("even", SLOW)
     said = run(project, server, to="owner=vision webhook $HOOK").text
-    assert "nobody was notified of 1 event, of nobody: tfperf_notify has no channel for them. Add a line" in said
+    assert "1 event not sent, of no owner: tfperf_notify has no channel for it. Add a line without owner=" in said
 
 
 def test_an_empty_variable_is_said_and_is_no_error(project: Project, server: Server) -> None:
