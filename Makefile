@@ -8,7 +8,7 @@ LOWEST := .venv-lowest
 # An NVIDIA GPU that answers decides which TensorFlow is installed, and which tests run; `make perf GPU=0` takes the CPU.
 # A driver that hangs must not hang make, and one that fails must not turn a test of GPUs into one of the CPU.
 GPU := 0
-ifneq ($(filter perf baselines,$(or $(MAKECMDGOALS),perf)),)
+ifneq ($(filter perf baselines nightly,$(or $(MAKECMDGOALS),perf)),)
 NVIDIACTL := /dev/nvidiactl
 ifneq ($(origin GPU),command line)
 GPU := $(shell timeout 60 nvidia-smi -L 2>/dev/null | grep -c '^GPU')
@@ -48,13 +48,23 @@ endif
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-slow test-lowest test-services test-nodes mutants horovod lint check clean
+.PHONY: perf baselines test test-slow test-lowest test-services test-nodes test-install mutants environment-of-ci horovod \
+  lint docs check clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
 
 baselines: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" --update-baselines $(ARGS)
+
+# The nightly gate of this machine, once `make baselines` has recorded its baselines and they are committed.
+NIGHTLY := build/nightly
+nightly: $(VENV)/.installed-$(EXTRA)
+	mkdir -p $(NIGHTLY)
+	$(BIN)/tfperf doctor || true # the session itself discards disturbed runs
+	$(BIN)/tfperf reference create || true # without it, slowdowns are confirmed against the baselines alone
+	$(PYTEST) perf_tests -m "$(MARK)" --tfperf-require-baseline --continue-on-collection-errors \
+	  --junitxml=$(NIGHTLY)/throughput.xml --tfperf-html=$(NIGHTLY)/throughput.html $(ARGS)
 
 # What a contributor runs before each commit: under 5 minutes on two cores, once everything is installed.
 check: lint test
@@ -85,6 +95,11 @@ test-services: $(VENV)/.installed-dev
 test-nodes: $(VENV)/.installed-dev
 	$(PYTEST) tests/nodes -n 4 --dist loadfile $(ARGS)
 
+# The built wheel as strangers install it: by pip, by uv, under each Python that can be had, beside each framework.
+test-install: $(VENV)/.installed-release
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/python -m tools.install_check
+
 # Small changes of the package, each of which a test should notice: `make mutants MUTANTS=judging/thresholds.py`, all of
 # judging/ bench/ programs/, or some of them with SAMPLE=150. tests/survivors.toml names those that none notices, and why.
 MUTANTS ?= judging
@@ -101,6 +116,35 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation site, in build/site: no warning, no link that leads nowhere, nothing loaded from another host.
+docs: $(VENV)/.installed-docs
+	rm -rf build/site
+	$(BIN)/python -m sphinx --fail-on-warning --quiet --fresh-env -c tools/site -d build/doctrees . build/site
+.PHONY: lint-ci dist release-notes debian-packages nightly
+# The workflows for GitHub: ours, and those that `tfperf init` writes. No check asks the network.
+lint-ci: $(VENV)/.installed-ci
+	rm -rf build/init && mkdir -p build/init
+	$(BIN)/tfperf init build/init --ci=github >/dev/null
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/actionlint .github/workflows/*.yml build/init/.github/workflows/*.yml
+	$(BIN)/zizmor --quiet --offline .github action.yml build/init/.github/workflows/*.yml
+
+# The files of a release, checked as an index checks them.
+dist: $(VENV)/.installed-release
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+
+# The text of a tag's release on GitHub: `make release-notes TAG=v0.1.0`, which has to be the version in dist/.
+release-notes: dist
+	mkdir -p build
+	$(BIN)/python tools/changelog_section.py "$$TAG" > build/release-notes.md
+
+# What the tests of several nodes and of services need of Debian. Only root may install it.
+debian-packages:
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openmpi-bin slurm-wlm munge iproute2 cmake g++ postgresql \
+	  chromium >/dev/null
+
 $(VENV)/bin/python:
 	@$(PYTHON) -V >/dev/null 2>&1 || \
 	  { echo "there is no Python that runs at $(PYTHON); pytest-tfperf needs 3.11 or newer, try: make PYTHON=python3.12"; exit 1; }
@@ -112,9 +156,19 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,tensorflow]'
 	@touch $@
 
-$(VENV)/.installed-mutants: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
+$(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
+
+$(VENV)/.installed-ci $(VENV)/.installed-mutants $(VENV)/.installed-release: $(VENV)/.installed-%: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
+# All of these at once, and what more .ci/run tests: one resolution instead of six.
+environment-of-ci: | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  -e '.[dev,tensorflow,ci,docs,mutants,release,ray,profile]'
+	@touch $(addprefix $(VENV)/.installed-,dev ci docs mutants release)
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || \

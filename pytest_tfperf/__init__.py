@@ -1,4 +1,4 @@
-"""A performance gate for TensorFlow: train, measure images per second, compare with committed baselines.
+"""A performance gate for training: measure images or tokens per second, compare with committed baselines.
 
 Everything that users may import is here. What needs TensorFlow is imported when it is first used, in a worker: the
 pytest process never imports TensorFlow.
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pytest_tfperf.training.input_spec import InputSpec
     from pytest_tfperf.training.inputs import PipelineOnly
     from pytest_tfperf.training.layers import FusedBatchNormalization
+
+__version__ = "0.1.0"
 
 __all__ = [
     "AllReduce",

@@ -140,15 +140,16 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.fixture
 def input_pipeline(request: pytest.FixtureRequest) -> str:
-    """The input pipeline's name: `--tfperf-input-pipeline`, or the parameter where it is parametrised indirectly."""
+    """The input pipeline's name: that of `--tfperf-input-pipeline`, or the parameter of an indirect parametrisation."""
     return str(getattr(request, "param", request.config.stash[SESSION].settings.input_pipeline))
 
 
 @pytest.fixture
 def gpu_topology(request: pytest.FixtureRequest) -> Topology:
-    """The machine; `gpu_topology.take(n)` picks n devices: GPUs, or virtual CPU devices.
+    """The machine's `Topology`; `gpu_topology.take(n)` takes n devices for a measurement.
 
-    A test marked `gpu` takes GPUs, one marked `cpu` CPUs; with both marks or neither GPUs where there are any.
+    They are GPUs in a test marked `gpu`, and virtual CPU devices in one marked `cpu`; with both marks or neither they
+    are GPUs where there are any.
     """
     marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
     return request.config.stash[SESSION].measuring.machine.topology_for(**marks)
@@ -156,7 +157,7 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
 
 @pytest.fixture
 def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
-    """Measures: `throughput.check(workload, on=gpu_topology.take(n))`."""
+    """The `ThroughputFixture` that measures and judges: `throughput.check(workload, on=gpu_topology.take(n))`."""
     yield running.make_fixture(request, benchmark)
     benchmarks.feed_benchmark(request.node, benchmark)
 

@@ -142,6 +142,13 @@ def tell(*arguments: str) -> None:
         run(*arguments)
 
 
+def shown(server: Server) -> list[str]:
+    """What people see of the three weeks, as docs/notifications.md has it."""
+    events = [f"{day}  {kind:<9}  {subject.rpartition('/')[2]}" for day, kind, subject in told(server)]
+    of_issues = [f"{state:<6}  {title.rpartition('/')[2]}" for state, title, _ in issues(server)]
+    return [*events, "", *of_issues]
+
+
 @contextmanager
 def a_job_that_tells(folder: Path) -> Iterator[Server]:
     """A server, and the variables and the folder of a job that tells it."""
@@ -185,7 +192,4 @@ def issues(server: Server) -> list[tuple[str, str, list[str]]]:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place, a_job_that_tells(Path(place)) as server:
         live_through(Path(place))
-        for day, kind, subject in told(server):
-            print(f"{day}  {kind:<9}  {subject}")
-        for state, title, comments in issues(server):
-            print(f"{state:<6}  {', '.join([title, *comments])}")
+        print(*shown(server), sep="\n")

@@ -80,11 +80,12 @@ def _run(arguments: argparse.Namespace) -> int:
 def _show(history: History, arguments: argparse.Namespace) -> int:
     part = wanted(arguments, history)
     if arguments.csv:
-        show_csv(history.frame(**part))
+        from pytest_tfperf.stores.history import COLUMNS
+
+        show_csv(COLUMNS, history.rows(**part))
         return EXIT_GREEN
     if arguments.json:
-        measured = history.frame(**part)
-        show_json(plain(measured.astype(object).where(measured.notna(), None).to_dict("records")))
+        show_json(plain(list(history.rows(**part))))
         return EXIT_GREEN
     columns = width()
     alone = by_workload(

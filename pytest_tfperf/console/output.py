@@ -6,17 +6,16 @@ Printing does not fail a command: a reader may leave early, and a terminal may l
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 import json
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn, TextIO
 
 from pytest_tfperf.lines import Line, csv_cell, printable, rendered, short_lines
-
-if TYPE_CHECKING:
-    import pandas
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,9 +75,12 @@ def show_json(facts: object) -> None:
     show_file(json.dumps(facts, indent=2))
 
 
-def show_csv(frame: pandas.DataFrame) -> None:
-    """Print a frame as CSV that is safe in a spreadsheet; passwords are removed cell by cell."""
-    _print(frame.map(csv_cell).to_csv(index=False).rstrip("\n"))
+def show_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
+    """Print rows as CSV that is safe in a spreadsheet; passwords are removed cell by cell."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerows([columns, *([csv_cell(row[name]) for name in columns] for row in rows)])
+    _print(text.getvalue().rstrip("\n"))
 
 
 def width() -> int | None:

@@ -10,8 +10,6 @@ from typing import Final
 
 from pytest_tfperf.errors import TfperfError
 
-Interval = tuple[float, float]
-
 ENDS_SOON_DAYS: Final = 14
 """Days before the end of an acknowledgement from which its owner is told."""
 
@@ -44,7 +42,7 @@ class Acknowledgement:
         why: the reason, for people.
 
     Raises:
-        TfperfError: `worst` is no worse than `change`, or a number is missing.
+        TfperfError: `worst` is better than `change`, or one of them is 0 or no finite number.
     """
 
     machine: str
@@ -56,12 +54,8 @@ class Acknowledgement:
     why: str
 
     def __post_init__(self) -> None:
-        is_number = math.isfinite(self.change) and math.isfinite(self.worst) and self.change
-        if not is_number or self._loss(self.worst) < self._loss(self.change):
-            raise TfperfError(
-                f"change {self.change:g} and worst {self.worst:g} are no loss and its worse end",
-                next_step="`tfperf ack --replace` writes both from the last measurement",
-            )
+        if not (0 < self._loss(self.change) <= self._loss(self.worst) < math.inf):  # else it might cover any loss
+            raise TfperfError(f"change {self.change:g} and worst {self.worst:g} are no loss and its worse end")
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -72,12 +66,12 @@ class Acknowledgement:
         """Return the days from one day until the last on which it holds; negative past the end."""
         return (self.until - day).days
 
-    def covers(self, interval: Interval) -> bool:
+    def covers(self, interval: tuple[float, float]) -> bool:
         """Whether the better end of a change's interval is within what was acknowledged, in the same direction."""
         better, worse = sorted(map(self._loss, interval))
         return better <= self._loss(self.worst) and worse > 0
 
-    def is_better(self, interval: Interval) -> bool:
+    def is_better(self, interval: tuple[float, float]) -> bool:
         """Whether a whole interval is better than the acknowledged change."""
         return max(map(self._loss, interval)) < self._loss(self.change)
 

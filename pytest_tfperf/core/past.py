@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum, auto
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better, Figure
@@ -175,13 +175,12 @@ class SessionChanges:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedBefore:
+class JudgedBefore(NamedTuple):
     """A measurement that was judged against a row; the outcome is of the row's figure alone."""
 
     id: str
     session: str
-    outcome: Outcome
+    outcome: Outcome | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

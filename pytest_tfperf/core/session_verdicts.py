@@ -218,6 +218,7 @@ class SessionRecord:
     not_run: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     keeps_history: bool = False
+    exit_status: int = 0
     is_compared: bool = False
 
     @property

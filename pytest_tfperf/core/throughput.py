@@ -60,16 +60,18 @@ class Throughput:
 
     Args:
         examples_per_sec: over all devices: the run's value (`run_value`), or the Hodges-Lehmann median of several runs.
-        low, high: 95 % confidence interval. For a single run it covers within-run noise only; for several runs also the
-            differences between them.
+        low: the lower end of the 95 % confidence interval. For a single run the interval covers within-run noise only,
+            for several runs also the differences between them.
+        high: the upper end of that interval.
         runs: the value of each run, in order.
-        mean_examples_per_sec, uncertainty, jitter: as tf_cnn_benchmarks defines them, but over windows where it has
-            steps (scripts/tf_cnn_benchmarks, `log_fn`): images / mean seconds, std(speeds) / sqrt(n),
-            1.4826 * MAD(speeds).
+        mean_examples_per_sec: images / mean seconds. This and the next two are as tf_cnn_benchmarks defines them, but
+            over windows where it has steps (scripts/tf_cnn_benchmarks, `log_fn`).
+        uncertainty: std(speeds) / sqrt(n).
+        jitter: 1.4826 * MAD(speeds).
         steps: the number of timed steps in all runs.
         examples_per_step: batch size times replicas, in units.
-        unit: as in `Run`.
-        compile_seconds: of the first run; None for a log.
+        unit: the unit that is counted: "images", "examples", "tokens" or a program's own.
+        compile_seconds: seconds of compilation in the first run; None for a log.
         loss: the last timed step's loss, or the first that is not finite; None for a log without losses.
         diverged: the first window whose loss was not finite, warm-up included; None where the loss is finite.
     """

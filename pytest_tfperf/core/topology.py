@@ -267,7 +267,8 @@ class Topology:
         host: CPUs and memory.
         gpus: the GPUs that CUDA_VISIBLE_DEVICES shows, in its order; after `take`, the GPUs taken.
         links: row i, column j: the link between GPUs i and j; None on the diagonal.
-        driver_version, cuda_version: of the NVIDIA driver, "" without one; CUDA as "12.4".
+        driver_version: of the NVIDIA driver; "" without one.
+        cuda_version: the newest CUDA that the driver supports, as "12.4"; "" without a driver.
         node_count: the number of machines like this one that train together.
         most_nodes: the number of machines that there are; None where only the launcher's system knows.
         node_link: the network between them, "10gbe", or "local" for processes of one machine; "" where it is not known.
@@ -298,7 +299,7 @@ class Topology:
 
     @property
     def machine(self) -> str:
-        """The machine's key: a file name that depends on hardware only.
+        """The machine's key, which names its file of baselines and depends on hardware only.
 
         GPU models, count and link class, then CPU model and usable cores; only the host's part for CPU devices. A
         vGPU's or MIG device's profile is part of its name. A GPU that is split into logical GPUs adds "split". The key
@@ -314,7 +315,7 @@ class Topology:
 
     @property
     def shape(self) -> str:
-        """Nodes x devices per node, "1x4": the topology part of a baseline's key."""
+        """Nodes x devices per node, as in "1x4", which is the topology part of a baseline's key."""
         count = self.devices.count if self.devices else 0
         return f"{self.node_count}x{count or max(1, len(self.gpus))}"
 
@@ -346,14 +347,15 @@ class Topology:
         return replace(self, node_count=n)
 
     def take(self, n: int, *, nodes: int | None = None) -> Topology:
-        """Return the best linked `n` equal GPUs; after `on_cpu` or `split`, `n` logical devices.
+        """Return the `n` equal GPUs with the best links; after `on_cpu` or `split`, `n` logical devices.
 
-        Best by the worst pair's link, then all links in total, then the highest peak rate, then the lowest indices. On
-        several nodes each takes the first `n` equal GPUs, because the other nodes' links are not known here.
+        The best are those with the best link of the worst pair, then with the best links in total, then with the
+        highest peak rate, then with the lowest indices. On several nodes each takes the first `n` equal GPUs, because
+        the other nodes' links are not known here.
 
         Args:
             n: devices on each node.
-            nodes: as `.nodes(nodes)` before; None keeps the number of nodes.
+            nodes: the number of nodes, as if `nodes(...)` were called first; None keeps it.
 
         Raises:
             NotEnoughDevices: too few nodes or equal GPUs, or more than 64 logical devices; names the devices that are
@@ -423,7 +425,7 @@ class Topology:
         return replace(self, gpu_key=known[0]) if len(known) == 1 else self
 
     def describe(self) -> str:
-        """Describe it shortly: "8x Tesla P100-SXM2-16GB", "2 of 2 cores of AMD EPYC", "2 nodes, each with ..."."""
+        """Return a short description, such as "8x Tesla P100-SXM2-16GB" or "2 of 2 cores of AMD EPYC"."""
         nodes = f"{self.node_count} nodes, each with " if self.node_count > 1 else ""
         count = self.devices.count if self.devices else 0
         if self.gpus:

@@ -425,6 +425,11 @@ class Verdict:
         return self.baseline.value * math.exp(min(self.common_drift, _LARGEST_EXPONENT))
 
     @property
+    def deciding_change(self) -> float | None:
+        """The confirmed change, or the first run's; None without a comparison."""
+        return self.change if self.confirmed_change is None else self.confirmed_change
+
+    @property
     def is_decided(self) -> bool:
         """Whether no further run can change it."""
         return self.wants == NOTHING

@@ -15,18 +15,18 @@ class VariableUpdate(StrEnum):
 
     REPLICATED = "replicated"
     PARAMETER_SERVER = "parameter_server"
-    INDEPENDENT = "independent"  # nothing is exchanged: each replica trains its own copy
-    COLLECTIVE = "collective"  # a process for each node; MultiWorkerMirroredStrategy
-    HOROVOD = "horovod"  # a process for each device; Horovod's all-reduce
+    INDEPENDENT = "independent"  #: nothing is exchanged, and each replica trains its own copy
+    COLLECTIVE = "collective"  #: a process for each node; MultiWorkerMirroredStrategy
+    HOROVOD = "horovod"  #: a process for each device; Horovod's all-reduce
 
 
 class AllReduce(StrEnum):
     """The ways in which gradients are summed."""
 
-    AUTO = "auto"  # `collective`: as TensorFlow chooses; `horovod`: as Horovod was built
-    COPY = "copy"  # copied together and added, on the host or on the GPUs in turn (`ParameterDevice`)
-    HIERARCHICAL = "hierarchical"  # along the hierarchy of links
-    RING = "ring"  # from each rank to the next, through the hosts
+    AUTO = "auto"  #: as TensorFlow chooses (`collective`), or as Horovod was built (`horovod`)
+    COPY = "copy"  #: copied together and added, on the host or on the GPUs in turn (`ParameterDevice`)
+    HIERARCHICAL = "hierarchical"  #: along the hierarchy of links
+    RING = "ring"  #: from each rank to the next, through the hosts
     NCCL = "nccl"
 
 
@@ -101,19 +101,21 @@ class Workload:
     """A training to measure; equal workloads have equal ids and share their baselines.
 
     Args:
-        model: a name from `catalogue.models()`, or `"package.module:function"`, a function without
-            required arguments that returns a Keras model; with trainer="own" it returns the whole training.
+        model: the name of a shipped model, or of one that the hook `pytest_tfperf_models` gives; or
+            `"package.module:function"`, a function without required arguments that returns a Keras model. With
+            `trainer="own"` it returns the whole training.
         batch_size: examples per replica and step.
-        input_pipeline: a name from `catalogue.pipelines()`, or `"package.module:function"`.
+        input_pipeline: the name of a shipped pipeline, or of one that the hook `pytest_tfperf_pipelines` gives; or
+            `"package.module:function"`.
         variable_update: tf_cnn_benchmarks' flag of that name.
-        all_reduce: how gradients are summed (`ALL_REDUCES`); "auto" becomes the variable update's default.
+        all_reduce: how gradients are summed; "auto" becomes the variable update's default.
         num_packs: the number of tensors that gradients are packed into before `hierarchical` or `nccl` sums them
             (tf_cnn_benchmarks' gradient_repacking); 0: each gradient is summed by itself.
         local_parameter_device: where `parameter_server` keeps the variables, and `replicated` with `copy` sums the
             gradients (tf_cnn_benchmarks' flag of that name, whose default is "gpu").
         precision: Keras' dtype policy.
-        tf32: whether GPUs with TF32 (compute capability 8.0 or higher) round float32 factors to it, as TensorFlow
-            does by default.
+        tf32: whether GPUs with TF32 (compute capability 8.0 or higher) round the factors of float32 products to it,
+            as TensorFlow does by default.
         xla: whether XLA compiles the step.
         optimizer: how gradients update the variables.
         trainer: the package's own loop, Keras' `fit`, or an object that the model's function returns.
@@ -241,8 +243,8 @@ class Workload:
 
     @property
     def id(self) -> str:
-        """The readable, stable and unique id; after model, batch, update and pipeline it names only values that are no
-        defaults.
+        """The readable, stable and unique id. After model, batch, update and pipeline it names only values that are
+        not the defaults.
 
         >>> Workload(model="resnet50", batch_size=64).id
         'resnet50-b64-replicated-device'

@@ -175,6 +175,7 @@ name: throughput
 on:
   schedule: [{{cron: "0 3 * * *"}}]
   workflow_dispatch:
+permissions: {{contents: read}}
 jobs:
   throughput:
     runs-on: [self-hosted]    # add the label of the machine whose baselines are committed
@@ -182,8 +183,8 @@ jobs:
     concurrency: {{group: throughput, cancel-in-progress: false}}    # one job at a time on a host
     env: {{TFPERF_HTML: throughput.html}}    # the report
     steps:
-      - uses: actions/checkout@v4
-        with: {{fetch-depth: 0}}    # the reference environment needs the baselines' commits
+      - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1
+        with: {{fetch-depth: 0, persist-credentials: false}}    # the reference environment needs the baselines' commits
       - run: tfperf doctor
         continue-on-error: true    # the session itself discards disturbed runs
       - run: tfperf reference create --dir="$HOME/.cache/tfperf"
@@ -191,7 +192,7 @@ jobs:
       - run: >
           pytest {tests} --tfperf-require-baseline --continue-on-collection-errors
           --tfperf-dir="$HOME/.cache/tfperf" --junitxml=throughput.xml
-      - uses: actions/upload-artifact@v4
+      - uses: actions/upload-artifact@043fb46d1a93c77aae656e7c1c64a875d1fc6a0a # v7.0.1
         if: always()
         with: {{name: throughput, path: throughput.*}}
 """
@@ -206,9 +207,9 @@ jobs:
   against-base:
     runs-on: {runner}
     steps:
-      - uses: actions/checkout@v4
-        with: {{fetch-depth: 0}}    # the base is a commit of the past
-      - uses: actions/setup-python@v5
+      - uses: actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1
+        with: {{fetch-depth: 0, persist-credentials: false}}    # the base is a commit of the past
+      - uses: actions/setup-python@5fda3b95a4ea91299a34e894583c3862153e4b97 # v7.0.0
         with: {{python-version: "3.12"}}
       - run: pip install -r requirements.txt    # names pytest-tfperf, TensorFlow, and what else the tests need
       - run: |
@@ -220,7 +221,7 @@ jobs:
         if: ${{{{ !cancelled() }}}}
         continue-on-error: true    # the tests decide about the job
         env: {{GITHUB_TOKEN: "${{{{ github.token }}}}"}}
-      - uses: actions/upload-artifact@v4
+      - uses: actions/upload-artifact@043fb46d1a93c77aae656e7c1c64a875d1fc6a0a # v7.0.1
         if: ${{{{ !cancelled() }}}}
         with: {{name: throughput, path: throughput.*}}
 """
@@ -283,7 +284,7 @@ def next_steps(tests: str, ci: str) -> list[str]:
         (f"pytest {tests} --tfperf-base=main", "on a branch, once main has these files: is it slower?"),
         (f"tfperf trial -- {tests}", "before it blocks anybody: how often would it be wrong here?"),
         (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
-        (page("writing-tests.md"), "how to write tests"),
+        ("read how to write tests", page("writing-tests.md")),
         ("tfperf read -- python train.py", "for a program of your own, in any framework: the test that gates it"),
     ]
     if ci == "github":

@@ -28,12 +28,7 @@ Also = Iterable[str | Figure]
 
 
 class ThroughputFixture:
-    """The `throughput` fixture of one test.
-
-    Args:
-        session: the session's state.
-        test: pytest's node id.
-    """
+    """The `throughput` fixture of one test; pytest makes it."""
 
     def __init__(self, session: Session, test: str) -> None:
         self._session = session
@@ -58,15 +53,15 @@ class ThroughputFixture:
         Args:
             workload: what to train.
             on: what to train it on, from `gpu_topology.take(n)`.
-            tolerance: the accepted change: 0.05, or (-0.05, None) for no upper bound.
+            tolerance: the accepted change: `0.05`, or `(-0.05, None)` for no upper bound.
             steps: the most steps that are timed.
-            warmup_steps: the least steps before them that are not timed.
-            also: figures that it is judged by, too: "peak_memory", "first_step", "loss", "retraces", or a Figure with
-                tolerances or a limit of your own; beside those of ini value tfperf_also.
-            name: what tables and messages call the workload; the key of its baseline stays its id.
+            warmup_steps: the fewest steps before them that are not timed.
+            also: further figures to judge: "peak_memory", "first_step", "loss", "retraces", or a `Figure` with
+                tolerances or a limit of your own. Those of the ini value tfperf_also are judged, too.
+            name: the workload's name in tables and messages; the key of its baseline stays its id.
 
         Returns:
-            what was measured, also where there is no baseline: assert scaling and ratios with its `examples_per_sec`.
+            the measured throughput, also where there is no baseline. Its `examples_per_sec` serves further asserts.
 
         Raises:
             WorkloadError, TfperfError: an argument that is not allowed.
@@ -95,24 +90,24 @@ class ThroughputFixture:
     ) -> Throughput:
         """Run a program of your own as it is, and judge the rate that it prints, as `check` judges a workload's.
 
-        It is ended when enough is known. Its standard input is empty.
+        The program is ended when enough is known. Its standard input is empty.
 
         Args:
-            argv: the program and its arguments, as in [sys.executable, "train.py", "--epochs=1"].
+            argv: the program and its arguments, as in `[sys.executable, "train.py", "--epochs=1"]`.
             name: the key of its baseline.
             on: the devices that it sees, from `gpu_topology.take(n)`.
-            unit: what its rate counts.
-            reads: how its output is read; None: lines of the known formats are.
+            unit: the unit of its rate, such as "images/s".
+            reads: how its output is read; by default, lines in the known formats are.
             tolerance: as in `check`.
-            readings: the most that are timed, at least 3; None: as many as ini tfperf_steps says.
-            ranks_per_node: how many processes of it start on each of several nodes.
-            cwd: where it runs; relative ones begin at pytest's rootdir, which is the default.
+            readings: the most readings that are timed, at least 3; by default the ini value tfperf_steps.
+            ranks_per_node: the number of its processes on each of several nodes.
+            cwd: the folder where it runs, relative to pytest's rootdir, which is the default.
             env: environment variables that it gets beside pytest's own.
-            terminal: let it print into a terminal of its own, as for progress bars that are drawn only there.
-            also: as in `check`; and figures that it prints, as in Figure("eval_loss", field="eval.loss").
+            terminal: whether it prints into a terminal of its own, for progress bars that are drawn only there.
+            also: as in `check`; also figures that the program prints, as in `Figure("eval_loss", field="eval.loss")`.
 
         Returns:
-            as `check`.
+            the measured throughput, as `check` does.
 
         Raises:
             WorkloadError, TfperfError: an argument that is not allowed.
@@ -155,14 +150,15 @@ class ThroughputFixture:
         """Compare b with a, interleaved. REGRESSED fails the test when its body has finished: b is slower.
 
         Args:
-            a, b: what to train on either side; `.ratio` of the result is b / a.
+            a: what to train on side a.
+            b: what to train on side b; the result's `ratio` is b / a.
             on: what to train both on, from `gpu_topology.take(n)`.
             tolerance: the accepted change of b against a, as in `check`; there is no baseline.
-            max_pairs: fresh pairs of workers after which it ends INCONCLUSIVE.
-            max_seconds: it also ends where the next pair would probably take longer than this in all.
+            max_pairs: the number of fresh pairs of workers after which an undecided comparison is INCONCLUSIVE.
+            max_seconds: the same for the seconds that all pairs may take.
             steps: the most steps that each worker times.
-            warmup_steps: the least steps before them that are not timed.
-            also: figures that are compared, too; as in `check`, but without those of tfperf_also.
+            warmup_steps: the fewest steps before them that are not timed.
+            also: further figures to compare, as in `check`, but without those of tfperf_also.
 
         Raises:
             WorkloadError, TfperfError: an argument that is not allowed.
@@ -194,14 +190,15 @@ class ThroughputFixture:
         """Compare the program b with the program a, in alternating runs; the outcome is applied as that of `compare`.
 
         Args:
-            a, b: each a program and its arguments.
-            names: of a and of b.
+            a: a program and its arguments.
+            b: another program and its arguments.
+            names: the names of a and b.
             max_pairs, max_seconds: as in `compare`.
             on, unit, reads, tolerance, readings, cwd, env, terminal: as in `check_command`, for both.
-            also: as in `compare`; and figures that both print.
+            also: as in `compare`; also figures that both programs print.
 
         Raises:
-            as `check_command`.
+            WorkloadError, TfperfError, MeasurementError: as in `check_command`.
         """
         self._require_open(on)
         figures = self._figures(also, of_a_program=True, of_suite=False)
@@ -225,28 +222,29 @@ class ThroughputFixture:
         steps: int | None = None,
         warmup_steps: int | None = None,
     ) -> float:
-        """Measure two workloads and hold their ratio against the documents', on GPUs like theirs, or your own limit.
+        """Measure two workloads, and judge their ratio by the published documents or by a limit of your own.
 
-        On GPUs of another FP32 rate (more than 1.5 times) a lower ratio is a warning.
+        A ratio below the documents' is only a warning on GPUs whose FP32 rate differs from theirs by more than 1.5
+        times.
 
         Args:
             workload: what to train.
             on: what to train it on, from `gpu_topology.take(n)`.
-            over: the workload whose images/s its own are divided by.
-            over_on: what to train that on; None: the same.
-            tolerance: how far below the documents' lowest ratio for these two it may lie.
-            at_least: the ratio below which it fails, in the place of the documents'; as in 0.9 * 4 for four GPUs. Noise
-                may also fail a ratio that is less than 2 % above.
-            steps, warmup_steps: as in `check`, for either.
+            over: the workload to divide by.
+            over_on: what to train that workload on; by default the same devices.
+            tolerance: how far the ratio may lie below the documents' lowest one for these two workloads.
+            at_least: a limit in place of the documents' ratios, as in `0.9 * 4` for four GPUs. Noise may also fail a
+                ratio that is less than 2 % above it.
+            steps, warmup_steps: as in `check`, for both.
 
         Returns:
-            the ratio: the trimmed mean of 2 to 20 pairs of alternating runs, as many as it takes to decide.
+            the trimmed mean of the ratios of 2 to 20 pairs of alternating runs, as many as it takes to decide.
 
         Raises:
-            ThroughputRegression: it falls short on GPUs like the documents'; names the documents' rows and figures.
+            ThroughputRegression: the ratio is too low; names the documents' rows and figures.
             BaselineError: no document gives both figures, and no limit is given.
-            WorkloadError: at_least is no ratio.
-            and as `check`.
+            WorkloadError, TfperfError: at_least is not a ratio, or another argument is not allowed.
+            MeasurementError: as in `check`.
         """
         other = on if over_on is None else over_on
         self._require_open(on, other)

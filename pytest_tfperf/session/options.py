@@ -101,7 +101,7 @@ def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> N
         help="record only the baselines of tests that failed in the last session",
     )
     for setting in (*OF_THE_SPINE, *of_features):
-        default = "" if setting.default in ("", None) else f" (default: {setting.default})"
+        default = "" if setting.default in ("", None, ()) else f" (default: {setting.default})"
         if not setting.is_option:
             parser.addini(f"tfperf_{setting.name}", help=setting.help + default, default=None)
             continue

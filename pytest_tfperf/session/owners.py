@@ -59,7 +59,7 @@ def keep_owned(config: pytest.Config, items: list[pytest.Item], owners: Owners, 
     if items and not kept:
         known = set().union(*names.values())
         raise TfperfError(f"--tfperf-owner: no collected test belongs to {name!r}", next_step=known_names(name, known))
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    config.hook.pytest_deselected(items=[item for item in items if name not in names[item]])
     items[:] = kept
 
 

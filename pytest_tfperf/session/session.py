@@ -47,6 +47,7 @@ class Session:
         id: marks the measurements of this session.
         selection: the throughput tests that pytest selected.
         say: shows a line at once; a terminal sets it.
+        owners: whom tests belong to.
         remarks: lines to print before the first test.
         skipped: the number of tests that could not run here, for each reason.
         not_measured: the error of each test that ended in an error.
@@ -63,6 +64,7 @@ class Session:
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
         interrupted: the test that Ctrl-C or SIGTERM interrupted; "" for none.
+        status: the exit status, once all tests have run.
         output_lines: lines on the files that features wrote or could not write.
     """
 
@@ -71,6 +73,7 @@ class Session:
         self.settings = settings
         self.id = self.context.id
         self.selection = self.context.selection
+        self.owners = Owners(settings)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.not_measured: dict[str, TfperfError] = {}
@@ -86,6 +89,7 @@ class Session:
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
         self.interrupted = ""
+        self.status = 0
         self.output_lines: list[Line | str] = []
         self._began = time.monotonic()
         self.say: Callable[[str], None] = lambda _: None
@@ -99,11 +103,6 @@ class Session:
     def history(self) -> History:
         """The measurements of this session and of earlier ones."""
         return self.context.history
-
-    @cached_property
-    def owners(self) -> Owners:
-        """The owners of tests."""
-        return Owners(self.settings)
 
     @property
     def progress(self) -> ProgressLine:
@@ -185,7 +184,7 @@ class Session:
         self.is_compared = self.measuring.launchers.other_side is not None
         if self.is_compared:
             return
-        _ = self.context.acknowledgements  # read now
+        _ = self.context.acknowledgements  # a file that can't be read is refused here
         rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
         references = self.measuring.launchers.references
         if references is not None and not (settings.smoke or settings.update_baselines):
@@ -261,6 +260,7 @@ class Session:
             remarks=self.remarks_of_features(in_brief=False),
             keeps_history=self.keeps_history,
             is_compared=self.is_compared,
+            exit_status=self.status,
         )
 
     @cached_property
@@ -314,7 +314,8 @@ class Session:
         ours = self._exit_status(status, failures)
         hooks = features().hooks(self.settings, lambda feature: feature.exit_status)
         wanted = first(hook(self.settings, lambda: self.record, ours) for hook in hooks)
-        return ours if wanted is None else wanted
+        self.status = ours if wanted is None else wanted
+        return self.status
 
     def _exit_status(self, status: int, failures: int) -> int:
         if self.settings.collects_only and not self.selection.faulty:

@@ -54,19 +54,16 @@ def read(folder: Path) -> tuple[Acknowledgement, ...]:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise TfperfError(f"{path}: no TOML: {error}", next_step="Correct it, or restore it with git") from None
     entries = tables.pop(_TABLE, [])
-    if tables or not isinstance(entries, list):
-        raise TfperfError(f"{path}: it has something else than tables [[{_TABLE}]]", next_step="Delete that")
     begins = [text.count("\n", 0, begin.start()) + 1 for begin in _BEGIN.finditer(text)]
-    lines = begins if len(begins) == len(entries) else [1] * len(entries)  # an array in brackets is TOML, too
+    if tables or not isinstance(entries, list) or len(begins) != len(entries):
+        raise TfperfError(f"{path}: it has something else than tables [[{_TABLE}]]", next_step="Delete that")
     line_of: dict[tuple[str, str, str], int] = {}
     found = []
-    for line, entry in zip(lines, entries, strict=True):
-        where = f"{path}, line {line}"
-        one = build(Acknowledgement, entry, f"{where}: {_TABLE}")
+    for line, entry in zip(begins, entries, strict=True):
+        one = build(Acknowledgement, entry, f"{path}, line {line}: {_TABLE}")
         if one.key in line_of:
             raise TfperfError(
-                f"{where}: the {one.figure} of {one.test} on {one.machine} is acknowledged on line "
-                f"{line_of[one.key]} already",
+                f"{path}, line {line}: {' '.join(one.key)} is acknowledged on line {line_of[one.key]} already",
                 next_step="Keep one of the two",
             )
         line_of[one.key] = line
@@ -94,13 +91,11 @@ def write(folder: Path, acknowledgements: Iterable[Acknowledgement]) -> Path:
 
 def render(acknowledgements: Iterable[Acknowledgement]) -> str:
     """Return the file's text, sorted by test, figure and machine; "" for none."""
-    in_order = sorted(acknowledgements, key=lambda one: one.key)
-    tables = [[f"[[{_TABLE}]]", *(f"{name} = {_value(value)}" for name, value in _items(one)), ""] for one in in_order]
-    return "\n".join([_HEADER, *map("\n".join, tables)]) if tables else ""
-
-
-def _items(one: Acknowledgement) -> list[tuple[str, Any]]:
-    return [(field.name, getattr(one, field.name)) for field in fields(one)]
+    text = ""
+    for one in sorted(acknowledgements, key=lambda one: one.key):
+        values = [f"{field.name} = {_value(getattr(one, field.name))}" for field in fields(one)]
+        text += "\n".join(["", f"[[{_TABLE}]]", *values, ""])
+    return _HEADER + text if text else ""
 
 
 def _value(value: Any) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from pytest_tfperf.core.history_url import place_of
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import one_line
 from pytest_tfperf.stores.history import History
 
@@ -29,9 +30,12 @@ def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pa
         wanted: only this session, test, machine or commit, or only since or until a time.
 
     Raises:
-        TfperfError: there is no history, or it can't be read.
+        TfperfError: there is no history, it can't be read, or pandas is not installed.
     """
-    import pandas as pd
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise TfperfError("load_history needs pandas, which is not installed", next_step="pip install pandas") from None
 
     history = History(place_of(place))
     rates, figures = history.frame(**wanted), history.figure_results(**wanted)

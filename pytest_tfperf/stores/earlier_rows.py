@@ -15,7 +15,7 @@ from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.history_rows import (
     DROPPED,
     earlier_of_columns,
-    judged_before,
+    outcome_of,
     session_changes,
     storable,
     unpacked,
@@ -140,7 +140,8 @@ class EarlierRows:
                 with closing(connection.execute(query, queries.of_row(row, before=""))) as found:
                     for one in islice(found, most):
                         with self._unread.leaving_out(MEASUREMENTS, one.id):
-                            by_key.setdefault(row.key, []).append(judged_before(one))
+                            outcome, _ = outcome_of(one.outcome)
+                            by_key.setdefault(row.key, []).append(JudgedBefore(one.id, one.session, outcome))
         return by_key
 
     def measured_since(self, tests: Iterable[str], machines: Collection[str], since: datetime) -> set[str]:

@@ -54,10 +54,11 @@ _AT_ONCE: Final = 200  # whole measurements that are in memory together
 _ROWS_AT_ONCE: Final = 5000
 _SESSIONS_AT_ONCE: Final = 500  # rows, of which most are of one session
 _LARGE: Final = 100_000_000  # bytes
-_FRAME: Final = (
+COLUMNS: Final = (
     *("session", "time", "test", "machine", "workload", "topology"),
     *("unit", "examples_per_sec", "outcome", "runs", "seconds", "name", "is_slowed_on_purpose"),
 )
+"""The fields of a measurement for other programs, as `tfperf history --csv` prints them."""
 
 
 class History:
@@ -257,23 +258,24 @@ class History:
                 if (figure := asked.get((last.get(series, ""), row.figure))) is not None:
                     yield queries.as_result(row, figure=figure)
 
-    def frame(self, **wanted: Unpack[Filters]) -> pandas.DataFrame:
-        """Return measurements, by default all without another side, in the order in which they were made.
+    def rows(self, **wanted: Unpack[Filters]) -> Iterator[dict[str, Any]]:
+        """Yield measurements as `COLUMNS`, by default all without another side, in the order in which they were made.
 
-        Columns: session, time, test, machine, workload, topology, unit, examples_per_sec, outcome, runs, seconds, name,
-        is_slowed_on_purpose. The outcome is the test's, the worst of its throughput's and its figures'.
+        The outcome is the test's, the worst of its throughput's and its figures', or None.
 
         Raises:
             TfperfError: also where there is no history yet.
         """
+        for result in self.results(**wanted):
+            row = {name: getattr(result, "value" if name == "examples_per_sec" else name) for name in COLUMNS}
+            yield row | {"outcome": result.test_outcome or None}
+
+    def frame(self, **wanted: Unpack[Filters]) -> pandas.DataFrame:
+        """Return `rows` as a pandas DataFrame, with `COLUMNS` even if there are none."""
         import pandas as pd
 
-        fields = ["value" if column == "examples_per_sec" else column for column in _FRAME]
-        rows, outcomes = [], []
-        for result in self.results(**wanted):
-            rows.append([getattr(result, field) for field in fields])
-            outcomes.append(result.test_outcome or None)
-        return pd.DataFrame(rows, columns=pd.Index(_FRAME)).assign(outcome=pd.Series(outcomes, dtype=object))
+        rows = [tuple(row.values()) for row in self.rows(**wanted)]
+        return pd.DataFrame(rows, columns=pd.Index(COLUMNS)).astype({"outcome": object})
 
     def _results(self, query: Select[Any], names: Sequence[str] = queries.RESULT) -> Iterator[PastResult]:
         for row in self._portions(query, MEASUREMENTS, _ROWS_AT_ONCE):

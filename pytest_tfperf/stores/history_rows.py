@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement, JudgedBefore, PastResult, SessionChanges, moment
+from pytest_tfperf.core.past import EarlierMeasurement, PastResult, SessionChanges, moment
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
@@ -206,18 +206,6 @@ def session_changes(session: object, changes: object, outcome: str) -> SessionCh
         return SessionChanges(str(session), of_runs, Outcome(outcome))
     except (TypeError, ValueError, AttributeError) as error:
         raise TfperfError(f"changes and outcome can't be read: {error}") from None
-
-
-def judged_before(row: Any) -> JudgedBefore:
-    """Make the value from a row's columns.
-
-    Raises:
-        TfperfError: it has no outcome, or a newer version's.
-    """
-    try:
-        return JudgedBefore(str(row.id), str(row.session), Outcome(row.outcome))
-    except ValueError:
-        raise TfperfError(f"outcome is {shortened(repr(row.outcome))}") from None
 
 
 def earlier_of_columns(row: Any) -> EarlierMeasurement | None:

@@ -67,7 +67,7 @@ def make_imagenet(folder: Path, images: int, shards: int, seed: int) -> str:
     except (ImportError, OSError) as error:
         raise TfperfError(
             f"make-imagenet needs TensorFlow, scikit-image and pillow, and {sys.executable} can't load one: {error}",
-            next_step="pip install 'scikit-image>=0.22' 'pillow>=10.3', or in a checkout pip install -e '.[data]'",
+            next_step="pip install 'pytest-tfperf[data]'",
         ) from error
     size = _write(folder, IMAGES, _image_examples(photographs, random.Random(seed)), images, shards)
     return (

@@ -17,9 +17,9 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Verdict, Want, Wants
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.new_baselines import baseline_of, correction, new_baselines, wants
+from pytest_tfperf.judging.new_baselines import baseline_of, correction, new_baselines, pooled, wants
 from pytest_tfperf.stores import baseline_file
-from tests.helpers.measurements import measurement, run_at, throughput
+from tests.helpers.measurements import measurement, run_at, throughput, verdict
 
 CALM = [1000.0, 1010.0, 990.0, 1005.0, 995.0]
 WILD = [1000.0, 700.0, 1300.0, 800.0, 1200.0]
@@ -215,3 +215,33 @@ def test_controls_of_few_rows_correct_no_more_than_sessions_differ(
 ) -> None:
     moved = math.log1p(change)
     assert correction(moved, rows) == (-moved if is_corrected else 0.0)
+
+
+# From earlier sessions
+
+
+def of_session(rate: float, drift: float = 0.0, **figures: float) -> Measurement:
+    """A run in a session with a drift common to all tests, and figures in seconds or bytes."""
+    asked = [Verdict(figure=Figure(name, unit="s" if name == "step" else "bytes")) for name in figures]
+    of_rate = verdict(common_drift=drift)
+    return measurement(throughput(rate), verdict=of_rate, figures=asked, runs=(run_at(rate, figures=figures),))
+
+
+def rates(made: Measurement) -> list[float]:
+    return [round(value.examples_per_sec, 6) for value in made.throughput.runs]
+
+
+def test_sessions_are_pooled_latest_first() -> None:
+    latest = of_session(1100.0)
+    made = pooled([latest, of_session(1090.0)])
+    assert (rates(made), len(made.runs), made.time) == ([1100.0, 1090.0], 2, latest.time)
+
+
+@pytest.mark.parametrize(("drift", "kept"), [(math.log(1.1), 1000.0), (math.log(0.9), 1100.0)])
+def test_a_drift_to_the_better_is_taken_out_of_a_run(drift: float, kept: float) -> None:
+    assert rates(pooled([of_session(1100.0, drift)])) == [kept]
+
+
+def test_figures_that_go_with_the_speed_lose_the_drift_too() -> None:
+    made = pooled([of_session(1100.0, math.log(1.1), step=2.0, memory=8e9)])
+    assert made.runs[0].figures == pytest.approx({"step": 2.2, "memory": 8e9})

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
-ALL = "pytest-tfperf[benchmarks,data,dev,gpu,mutants,tensorflow]"
+ALL = "pytest-tfperf[benchmarks,ci,data,dev,docs,gpu,mutants,release,tensorflow]"
 
 
 def pins() -> dict[str, str]:

@@ -17,10 +17,10 @@ from pytest_tfperf.workers import catalogue
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md")]
+TOP = [ROOT / f"{name}.md" for name in ("README", "AGENTS", "CONTRIBUTING", "CHANGELOG", "SECURITY")]
 PAGES = [*TOP, *DOCS]
-INSIDE = {"architecture.md", "CONTRIBUTING.md", "CITATION.md", "CHANGELOG.md", "statistics.md"}
-"""Pages for those who change the package: they may name what is inside."""
+INSIDE = {"architecture.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "statistics.md", "api.md"}
+"""Pages for those who change the package, and the one that docstrings make: they may name what is inside."""
 
 # An image's alternative text may hold a bracketed link, so only the part in parentheses is read.
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -107,6 +107,13 @@ def test_users_pages_name_only_what_the_package_exports(page: Path) -> None:
     named = re.findall(r"\bpytest_tfperf\.(\w+)|from pytest_tfperf import ([\w, ]+)", text)
     names = {name.strip() for dotted, imported in named for name in (dotted, *imported.split(",")) if name.strip()}
     assert sorted(names - set(pytest_tfperf.__all__)) == []
+
+
+def test_the_page_of_the_api_describes_each_exported_name_once() -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    assert (
+        sorted(re.findall(r"^\.\. auto\w+:: pytest_tfperf\.(\w+)\b(?!\.)", page, re.MULTILINE)) == pytest_tfperf.__all__
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

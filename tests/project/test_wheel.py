@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from pytest_tfperf import __version__
 from tests.helpers.inner import Finished, Project
 
 pytestmark = pytest.mark.slow
@@ -36,19 +39,38 @@ def pip(*arguments: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that holds what the wheel installs."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-build-isolation", f"--wheel-dir={folder}", str(REPOSITORY))
-    (wheel,) = folder.glob("pytest_tfperf-*.whl")
-    pip("install", f"--target={folder / 'site'}", str(wheel))
-    return folder / "site"
+    (built,) = folder.glob("pytest_tfperf-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """The folder that holds what the wheel installs."""
+    pip("install", f"--target={wheel.parent / 'site'}", str(wheel))
+    return wheel.parent / "site"
 
 
 @pytest.fixture(scope="module")
 def finished(shared: Project, installed: Path) -> Finished:
     shared.tests(TESTS)
     return shared.run("--tfperf-smoke", PYTHONPATH=str(installed))
+
+
+def test_the_wheel_holds_the_package_and_neither_tests_nor_pictures(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0] for name in names} == {"pytest_tfperf", f"pytest_tfperf-{__version__}.dist-info"}
+    assert [name for name in names if "/pictures/" in name] == []
+
+
+def test_its_readme_has_links_and_pictures_that_an_index_can_show(wheel: Path) -> None:
+    metadata = zipfile.ZipFile(wheel).read(f"pytest_tfperf-{__version__}.dist-info/METADATA").decode()
+    targets = re.findall(r"\]\(([^)]*)\)", metadata)
+    tagged = rf"https://(github\.com/[\w-]+/pytest-tfperf/blob|raw\.githubusercontent\.com/[\w-]+/pytest-tfperf)/v{__version__}/"
+    assert targets
+    assert [target for target in targets if not re.match(tagged, target)] == []
 
 
 def test_the_wheels_plugin_is_the_one_that_runs(finished: Finished, installed: Path) -> None:

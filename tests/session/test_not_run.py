@@ -19,6 +19,7 @@ TESTS = """
     def test_slow(throughput, on):
         throughput.check(tiny(1), on=on)
 
+    @pytest.mark.owner("team-vision")
     def test_quick(throughput, on):
         throughput.check(tiny(1), on=on)
 
@@ -104,6 +105,12 @@ def test_a_session_of_one_test_does_not_shout(project: Project, gate: Finished) 
         "test_it.py::test_expected_to_fail",
         "test_it.py::test_measures_and_skips",
     ]
+
+
+def test_the_tests_of_other_owners_are_named_with_the_option(project: Project, gate: Finished) -> None:
+    assert gate
+    project.run("--tfperf-owner=team-vision", "--tfperf-html=r.html")
+    assert SLOW in not_run(project)["deselected by --tfperf-owner=team-vision"]
 
 
 def test_a_test_that_is_not_collected_is_not_named(project: Project, gate: Finished) -> None:

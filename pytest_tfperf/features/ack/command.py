@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pytest_tfperf.console.arguments import Commands, add_command, folder, history_place, nothing_left, open_history
 from pytest_tfperf.console.measured_test import wanted_test
-from pytest_tfperf.console.output import show, show_json, width
+from pytest_tfperf.console.output import show, width
 from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import RATE, shown_name
-from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError, known_names, one_of
 from pytest_tfperf.reports.acknowledgement import loss
 from pytest_tfperf.reports.table import Columns, table
 from pytest_tfperf.stores import acknowledgements
-
-if TYPE_CHECKING:
-    from pytest_tfperf.core.measurement import Measurement
 
 _MOST_DAYS: Final = 366
 _MOST_CHARACTERS: Final = 200  # of a reason, which the summary shows in a line
@@ -53,7 +49,6 @@ def add_to(commands: Commands) -> None:
     action.add_argument("--replace", action="store_true", help="replace the acknowledgement that there is")
     action.add_argument("--remove", action="store_true", help="remove the acknowledgement")
     action.add_argument("--list", action="store_true", help="list all acknowledgements")
-    command.add_argument("--json", action="store_true", help="with --list: print them as JSON")
 
 
 def _date(text: str) -> date:
@@ -70,21 +65,17 @@ def _reason(text: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    known = acknowledgements.read(arguments.baselines)
-    today = datetime.now(UTC).date()
+    known, folder = acknowledgements.read(arguments.baselines), arguments.baselines
     if arguments.list:
-        if arguments.json:
-            show_json(plain(known))
-        else:
-            show(*_table(known, today, width()) or [f"nothing is acknowledged in {arguments.baselines}/"])
+        show(*_table(known, width()) or [f"nothing is acknowledged in {folder}/"])
     elif arguments.test is None:
         raise TfperfError("no TEST", next_step="Name one, or list what is acknowledged: tfperf ack --list")
     elif arguments.remove:
         gone = _to_remove(arguments, known)
-        path = acknowledgements.write(arguments.baselines, [one for one in known if one is not gone])
+        path = acknowledgements.write(folder, [one for one in known if one is not gone])
         show(f"removed: {_shown(gone)}", f"Commit {path}")
     else:
-        _require_end(arguments, today)
+        _require_end(arguments)
         new = _new(arguments)
         old = [one for one in known if one.key == new.key]
         if old and not arguments.replace:
@@ -92,85 +83,71 @@ def _run(arguments: argparse.Namespace) -> int:
                 f"{new.test} on {new.machine} is acknowledged until {old[0].until} already: {old[0].why}",
                 next_step="Give --replace to acknowledge the last measurement in its place, or --remove",
             )
-        path = acknowledgements.write(arguments.baselines, [*(one for one in known if one not in old), new])
+        path = acknowledgements.write(folder, [*(one for one in known if one not in old), new])
         show(f"acknowledged: {_shown(new)}; at worst {loss(new, new.worst)}", f"Commit {path}")
     return EXIT_GREEN
 
 
-def _require_end(arguments: argparse.Namespace, today: date) -> None:
-    if arguments.until is None or arguments.why is None:
-        missing = " and ".join(f"--{name}" for name in ("until", "why") if getattr(arguments, name) is None)
+def _require_end(arguments: argparse.Namespace) -> None:
+    if missing := [f"--{name}" for name in ("until", "why") if getattr(arguments, name) is None]:
         raise TfperfError(
-            f"no {missing}: an acknowledgement has an end, and a reason that others can read",
+            f"no {' and '.join(missing)}: an acknowledgement has an end, and a reason that others can read",
             next_step='Write: --until 2027-01-15 --why "upstream bug 123"',
         )
-    if arguments.until < today:
-        raise TfperfError(f"--until={arguments.until} is past", next_step=f"Today is {today}")
-    if (arguments.until - today).days > _MOST_DAYS:
+    days = (arguments.until - _today()).days
+    if days < 0:
+        raise TfperfError(f"--until={arguments.until} is past", next_step=f"Today is {_today()}")
+    if days > _MOST_DAYS:
         raise TfperfError(
             f"--until={arguments.until} is more than a year away, and a loss without an end is a lower baseline",
             next_step="Record that, if the loss is to stay: pytest TEST --update-baselines",
         )
 
 
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
 def _new(arguments: argparse.Namespace) -> Acknowledgement:
-    """Return the acknowledgement of the last measurement of the test.
+    """Return the acknowledgement of the last measurement of the test, by its worst call.
 
     Raises:
         TfperfError: the history has no such test or machine, or its figure was not REGRESSED.
     """
-    history = open_history(arguments)
-    machine = arguments.machine
+    history, figure, machine = open_history(arguments), arguments.figure, arguments.machine
     if error := nothing_left(history, {"machine": machine}):
         raise error
-    results = history.latest(test=arguments.test, machine=machine) or history.latest(machine=machine)
-    test, session = wanted_test(results, arguments.test)
-    calls = list(history.measurements(session=session, test=test, machine=machine, is_interleaved=False))
-    verdicts = [(m, verdict) for m in calls for verdict in m.verdicts]
-    named = [(m, verdict) for m, verdict in verdicts if verdict.figure.name == arguments.figure]
+    test, session = wanted_test(history.latest(machine=machine), arguments.test)
+    calls = history.measurements(session=session, test=test, machine=machine, is_interleaved=False)
+    verdicts = [(m, verdict) for m in calls for verdict in m.verdicts if m.is_decided]
+    outcomes = {verdict.figure.name: verdict.outcome for _, verdict in verdicts}
+    regressed = [(m, verdict) for m, verdict in verdicts if verdict.outcome is Outcome.REGRESSED]
+    named = [(m, verdict) for m, verdict in regressed if verdict.figure.name == figure]
+    if figure not in outcomes:
+        raise TfperfError(f"{test}: {one_of('figure', figure, outcomes)}")
     if not named:
-        known = {verdict.figure.name for _, verdict in verdicts}
-        raise TfperfError(f"{test}: {one_of('figure', arguments.figure, known)}")
-    regressed = [(m, verdict) for m, verdict in named if m.is_decided and verdict.outcome is Outcome.REGRESSED]
-    if not regressed:
-        raise _nothing_to_acknowledge(test, session, named, verdicts)
-    m, verdict = max(regressed, key=lambda each: abs(_change(each[1])))
-    if verdict.interval is None:
+        others = [f"--figure {verdict.figure.name}" for _, verdict in regressed]
         raise TfperfError(
-            f"{test}: the {shown_name(arguments.figure)} is beyond the limit that its test gives, or an older "
-            "pytest-tfperf measured it",
-            next_step="Change the limit, or run the test again",
+            f"{test}: its {shown_name(figure)} is {outcomes[figure] or 'not judged'} in session {session}, the last: "
+            "there is nothing to acknowledge",
+            next_step=f"Another figure is REGRESSED: {others[0]}" if others else "",
         )
-    change = _change(verdict)
+    m, verdict = max(named, key=lambda each: abs(each[1].deciding_change or 0.0))
+    change, interval = verdict.deciding_change, verdict.interval
+    if change is None or interval is None:
+        raise TfperfError(
+            f"{test}: its {shown_name(figure)} is beyond a limit, or was measured by an older pytest-tfperf",
+            next_step="Change the limit in the test, or run the test again",
+        )
+    worst = (min if change < 0 else max)(*interval, change)
     return Acknowledgement(
         machine=m.machine,
         test=test,
-        figure=arguments.figure,
+        figure=figure,
         change=change,
-        worst=(min if change < 0 else max)(*verdict.interval, change),
+        worst=worst,
         until=arguments.until,
         why=arguments.why,
-    )
-
-
-def _change(verdict: Verdict) -> float:
-    change = verdict.change if verdict.confirmed_change is None else verdict.confirmed_change
-    return change or 0.0
-
-
-def _nothing_to_acknowledge(
-    test: str,
-    session: str,
-    named: Sequence[tuple[Measurement, Verdict]],
-    verdicts: Sequence[tuple[Measurement, Verdict]],
-) -> TfperfError:
-    m, verdict = named[0]
-    others = [v.figure.name for _, v in verdicts if v.outcome is Outcome.REGRESSED]
-    outcome = verdict.outcome if m.is_decided and verdict.outcome else "without a verdict"
-    return TfperfError(
-        f"{test}: its {shown_name(verdict.figure.name)} is {outcome} in session {session}, its last, so there is "
-        "nothing to acknowledge",
-        next_step=f"Its {others[0]} is REGRESSED: --figure {others[0]}" if others else "",
     )
 
 
@@ -180,37 +157,28 @@ def _to_remove(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) 
     Raises:
         TfperfError: none or several.
     """
-    tests = {one.test for one in known}
-    meant = {arguments.test} & tests or {test for test in tests if arguments.test in test}
+    similar = [one for one in known if arguments.test in one.test]
+    like = [one for one in similar if one.figure == arguments.figure and arguments.machine in (None, one.machine)]
+    meant = [one for one in like if one.test == arguments.test] or like
+    if len(meant) == 1:
+        return meant[0]
+    fact = f"{arguments.test!r} means several acknowledgements; give more of the id, --machine or --figure"
     if not meant:
-        names = known_names(arguments.test, tests)
-        raise TfperfError(f"nothing is acknowledged of a test with {arguments.test!r} in its id", next_step=names)
-    filters: tuple[tuple[str, Callable[[Acknowledgement], bool]], ...] = (
-        ("test", lambda one: one.test in meant),
-        ("figure", lambda one: one.figure == arguments.figure),
-        ("machine", lambda one: arguments.machine in (None, one.machine)),
-    )
-    left = list(known)
-    for name, is_meant in filters:
-        before, left = left, [one for one in left if is_meant(one)]
-        if not left:
-            names = known_names(getattr(arguments, name), {getattr(one, name) for one in before})
-            raise TfperfError(f"{arguments.test}: no acknowledgement of this {name}", next_step=names)
-    if len(left) > 1:
-        several = [f"  {_shown(one)}" for one in left]
-        raise TfperfError(f"{arguments.test} means several; give more of the id, or --machine:", *several)
-    return left[0]
+        fact = f"no {arguments.figure} of a test with {arguments.test!r} in its id is acknowledged"
+    lines = [f"  --machine {one.machine} --figure {one.figure} {one.test}" for one in meant or similar]
+    names = "" if similar else known_names(arguments.test, {one.test for one in known})
+    raise TfperfError(fact, *lines, next_step=names)
 
 
 def _shown(one: Acknowledgement) -> str:
     return f"{one.test} on {one.machine}: {loss(one, one.change)}, until {one.until}"
 
 
-def _table(known: Sequence[Acknowledgement], today: date, width: int | None) -> list[str]:
+def _table(known: Sequence[Acknowledgement], width: int | None) -> list[str]:
     rows = [
         {
             "until": one.until.isoformat(),
-            "days left": str(days) if (days := one.days_left(today)) >= 0 else "over",
+            "days left": str(days) if (days := one.days_left(_today())) >= 0 else "over",
             "test": one.test,
             "loss": loss(one, one.change),
             "machine": one.machine,

@@ -24,46 +24,42 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
     judged = [(m, v) for m in record.alone for v in m.verdicts if m.is_decided and v.outcome is not None]
     if not judged:  # as beside another side, which no acknowledgement is about
         return
-    known = sorted(context.acknowledgements, key=lambda one: one.key)
-    options = f" --baselines {quote(str(context.settings.baselines))}"
-    options = options if "--tfperf-baselines" in context.settings.rerun.options else ""
-    for one in known:
-        places = sum((other.test, other.figure) == (one.test, one.figure) for other in known)
-        command = f"tfperf ack {quote(one.test)}{'' if one.figure == RATE else f' --figure {one.figure}'}"
-        command += (f" --machine {quote(one.machine)}" if places > 1 else "") + options
-        remove = f"Remove it: {command} --remove"
+    folder = f" --baselines {quote(str(context.settings.baselines))}"
+    options = folder if "--tfperf-baselines" in context.settings.rerun.options else ""
+    machines = {m.machine for m, _ in judged}  # a test may have other parameters on another machine
+    for one in sorted((one for one in context.acknowledgements if one.machine in machines), key=lambda one: one.key):
+        figure = "" if one.figure == RATE else f" --figure {one.figure}"
+        command = f"tfperf ack {quote(one.test)}{figure} --machine {quote(one.machine)}{options}"
         if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == one]:
-            yield _line(one, calls, command, remove)
+            yield _line(one, calls, command)
         elif _is_gone(one.test, context):
-            yield f"stale: {one.test} is acknowledged until {one.until}, and no longer exists. {remove}"
+            yield f"stale: {one.test} is acknowledged, and no longer exists. Remove it: {command} --remove"
         elif any((m.test, m.machine) == (one.test, one.machine) for m, _ in judged):
-            yield f"stale: {one.test} is not judged by its {shown_name(one.figure)} any more. {remove}"
+            name = shown_name(one.figure)
+            yield f"stale: {one.test} is not judged by its {name} any more. Remove it: {command} --remove"
 
 
-def _line(one: Acknowledgement, calls: Sequence[tuple[Measurement, Verdict]], command: str, remove: str) -> str:
+def _line(one: Acknowledgement, calls: Sequence[tuple[Measurement, Verdict]], command: str) -> str:
     """Return the line on an acknowledgement whose test was judged, by the worst of the test's calls."""
     from pytest_tfperf.reports.acknowledgement import loss
 
-    standings = [(verdict.standing(m.day), m, verdict) for m, verdict in calls]
-    standing, m, verdict = min(standings, key=lambda each: _WORST_FIRST.index(each[0] or Standing.HOLDS))
-    change = verdict.change if verdict.confirmed_change is None else verdict.confirmed_change
-    now = "" if change is None else f": {loss(one, change)}"
-    owner, known = m.owner or "no owner", loss(one, one.change)
+    standings = [(verdict.standing(m.day) or Standing.HOLDS, m, verdict) for m, verdict in calls]
+    standing, m, verdict = min(standings, key=lambda each: _WORST_FIRST.index(each[0]))
+    change, owner, end = verdict.deciding_change, m.owner or "no owner", f"acknowledged until {one.until}"
+    test, known = one.test + ("" if change is None else f": {loss(one, change)}"), loss(one, one.change)
+    left = one.days_left(m.day)
     match standing:
         case Standing.WORSE:
-            return (
-                f"worse than acknowledged: {owner}: {one.test}{now}, acknowledged {known} until {one.until}: {one.why}"
-            )
+            return f"worse than acknowledged: {owner}: {test}, acknowledged {known} until {one.until}: {one.why}"
         case Standing.RECOVERED:
-            return f"recovered: {one.test}{now}, acknowledged {known}. {remove}"
+            return f"recovered: {test}, acknowledged {known}. Remove it: {command} --remove"
         case Standing.ENDED:
             again = f"Mend it, or acknowledge it again: {command} --replace --until DATE --why REASON"
-            return f"acknowledged until {one.until}, which is over: {owner}: {one.test}{now}: {one.why}. {again}"
-    left = one.days_left(m.day)
-    if left <= ENDS_SOON_DAYS:
-        days = "today" if left < 1 else "tomorrow" if left == 1 else f"in {left} days"
-        return f"ends {days}: {owner}: {one.test}{now}, acknowledged until {one.until}: {one.why}"
-    return f"acknowledged until {one.until}: {one.test}{now} ({owner}): {one.why}"
+            return f"{end}, which is over: {owner}: {test}: {one.why}. {again}"
+        case Standing.HOLDS if left <= ENDS_SOON_DAYS:
+            days = "today" if left < 1 else "tomorrow" if left == 1 else f"in {left} days"
+            return f"ends {days}: {owner}: {test}, {end}: {one.why}"
+    return f"{end}: {test} ({owner}): {one.why}"
 
 
 def _is_gone(test: str, context: SessionContext) -> bool:

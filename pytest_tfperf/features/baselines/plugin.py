@@ -10,7 +10,6 @@ from pytest_tfperf.features import Feature
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.session_verdicts import SessionRecord
-    from pytest_tfperf.core.settings import Settings
     from pytest_tfperf.lines import Line
 
 
@@ -33,23 +32,15 @@ def session_ended(context: SessionContext, record: SessionRecord) -> list[Line]:
     from pytest_tfperf.lines import command
     from pytest_tfperf.reports.numbers import counted
 
+    settings, known = context.settings, 0
     with context.noting_history_faults():
-        if number := len(improved(rows.values(), context.history)):
-            known = f"{counted(number, 'row')} IMPROVED in {LEAST_SESSIONS} sessions in a row: records from the history"
-            return [command("ratchet", f"tfperf baselines ratchet{_options(context.settings)}", known)]
-    return []
-
-
-def _options(settings: Settings) -> str:
-    """Return the folders that the command would not find by itself, as shell words, each after a space."""
-    from pytest_tfperf.console.session_settings import folder_setting
-
-    folders = {"dir": (".tfperf", settings.dir), "baselines": ("baselines", settings.baselines)}
-    return "".join(
-        f" --{name}={quote(str(path))}"
-        for name, (default, path) in folders.items()
-        if folder_setting(name, default).resolve() != path.resolve()
-    )
+        known = len(improved(rows.values(), context.history))
+    # The command reads variables and the ini file itself.
+    folders = {"dir": settings.dir, "baselines": settings.baselines}
+    given = [name for name in folders if f"--tfperf-{name}" in settings.rerun.options]
+    options = "".join(f" --{name}={quote(str(folders[name]))}" for name in given)
+    why = f"{counted(known, 'row')} IMPROVED in {LEAST_SESSIONS} sessions in a row: records from the history"
+    return [command("ratchet", f"tfperf baselines ratchet{options}", why)] if known else []
 
 
 FEATURE: Final = Feature(always=True, session_ended=session_ended)

@@ -22,11 +22,13 @@ from pytest_tfperf.stores.baseline_file import require_plausible
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 
+# A test that is not in doubt takes one run a session. Runs of several sessions say more than as many of one recording,
+# because these share what the machine does that day.
 LEAST_SESSIONS: Final = 3
 """The latest sessions of a row that all must have been IMPROVED."""
 
 MOST_SESSIONS: Final = 5
-"""The most of them that its new row rests on: in a session without doubt a test takes a single run."""
+"""The most of them that its new row rests on."""
 
 _MOST_READ: Final = 20  # measurements of a row: several tests may share it
 
@@ -39,12 +41,8 @@ def improved(rows: Iterable[Baseline], history: History) -> dict[Key, list[str]]
 
 def _in_a_row(latest: Sequence[JudgedBefore]) -> list[str]:
     sessions = [list(of_session) for _, of_session in groupby(latest, key=lambda one: one.session)]
-    streak = list(takewhile(_is_improved, sessions))
+    streak = list(takewhile(lambda each: {one.outcome for one in each} == {Outcome.IMPROVED}, sessions))
     return [one.id for each in streak[:MOST_SESSIONS] for one in each] if len(streak) >= LEAST_SESSIONS else []
-
-
-def _is_improved(of_session: Sequence[JudgedBefore]) -> bool:
-    return all(one.outcome is Outcome.IMPROVED for one in of_session)
 
 
 def ratchet(
@@ -103,7 +101,7 @@ def _new_row(old: Baseline, history: History, ids: Sequence[str]) -> Baseline:
     """
     measurements: Sequence[Measurement] = history.measurements_of(ids)
     if len(measurements) < len(ids):
-        raise BaselineRefused(f"measurements of it are missing: {history.unread}").at(" ".join(old.key))
+        raise BaselineRefused(f"measurements of it are missing: {history.unread}").at(" ".join(filter(None, old.key)))
     recording = pooled(measurements)
     figure = next(v.figure for v in recording.verdicts if v.figure.name == (old.key.figure or RATE))
     row = figure_baseline(recording, figure) if old.key.figure else baseline_of(recording)
@@ -111,20 +109,19 @@ def _new_row(old: Baseline, history: History, ids: Sequence[str]) -> Baseline:
         name = one_line(f"{recording.test}: {figure.name}")
         raise BaselineRefused(f"{name} improved relative to the common drift only, and is no better than its row")
     first, last = measurements[-1].time[:10], measurements[0].time[:10]
-    note = f"from {len({m.session for m in measurements})} sessions, {first} to {last}"
-    row = replace(row, lower=old.lower, upper=old.upper, note="; ".join(filter(None, (note, row.note))))
-    row = replace(row, source="tfperf baselines ratchet")
+    sessions = f"from {len({m.session for m in measurements})} sessions, {first} to {last}"
+    note = "; ".join(filter(None, (sessions, row.note)))
+    row = replace(row, lower=old.lower, upper=old.upper, note=note, source="tfperf baselines ratchet")
     require_plausible(row)
     return row
 
 
 def _lock(old: Baseline, row: Baseline, folder: Path, root: Path) -> str:
     """Return the lock of a new row's packages: that of the old row, or one of those installed here; "" for others."""
-    if old.lock and _packages(old) == _packages(row):
+    before, now = (
+        {fact for fact in each.environment.split() if fact.partition("=")[0] not in OUTSIDE} for each in (old, row)
+    )
+    if old.lock and before == now:
         return old.lock
     name = write_lock(folder, row.machine, root=root)
     return "" if contradiction(replace(row, lock=name), read_lock(folder / name)) else name
-
-
-def _packages(row: Baseline) -> set[str]:
-    return {fact for fact in row.environment.split() if fact.partition("=")[0] not in OUTSIDE}

@@ -195,6 +195,4 @@ def _rows(m: Measurement) -> Iterator[Iterable[str]]:
 
 def _change(m: Measurement) -> float | None:
     """Return the throughput's confirmed or first change as a fraction; None without a comparison."""
-    if (verdict := m.verdict) is None:
-        return None
-    return verdict.change if verdict.confirmed_change is None else verdict.confirmed_change
+    return m.verdict.deciding_change if m.verdict else None

@@ -72,7 +72,7 @@ def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand) -> tuple[T
         test=m.test,
         figure=verdict.figure.name,
         headline=f"{text}; acknowledged: {known.why}" if known else text,
-        change=verdict.change if verdict.confirmed_change is None else verdict.confirmed_change,
+        change=verdict.deciding_change,
         interval=verdict.interval,
         owner=m.owner,
         acknowledged_until=str(known.until) if known else "",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -77,7 +76,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.page.facts import ReportSource, report_facts, report_source  # imports NumPy
+    from pytest_tfperf.features.page.facts import ReportSource, as_json, report_facts, report_source  # imports NumPy
 
     is_page = arguments.format == "html"
     path: Path | None = arguments.output or (_PAGE if is_page else None)
@@ -99,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     source = report_source(source, history, BaselineStore(arguments.baselines))
     facts = report_facts(source)
-    content = page(facts) if is_page else json.dumps(facts, indent=1).encode()
+    content = page(facts) if is_page else as_json(facts)
     if path is None:
         show_file(content.decode())
     else:

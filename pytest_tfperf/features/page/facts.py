@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,7 +16,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import LastingChange, PastResult, moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import document_facts, rounded, scaling_facts
 from pytest_tfperf.features.page.one_test import facts_of_test, figure_facts
@@ -70,6 +71,8 @@ class ReportSource:
         unread: a sentence about rows of the history that can't be read; "" if all can.
         trial: a sentence about the last trial of the gate on this machine; "" for none.
         scope: "since 2026-11-01" if the report is not about one session.
+        exit_status: the session's; None where only its measurements are known.
+        effect: what a measurement does to its test; None where the session's options are not known.
     """
 
     measurements: Sequence[Measurement]
@@ -87,6 +90,8 @@ class ReportSource:
     unread: str = ""
     trial: str = ""
     scope: str = ""
+    exit_status: int | None = None
+    effect: Callable[[Measurement], Consequence | None] = lambda _: None
 
 
 def report_facts(source: ReportSource) -> dict[str, Any]:
@@ -103,7 +108,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
     past = Past.of(source.past, now)
     sessions = _session_indices(past, now)
     tests = _tests(source, now, past, sessions)
-    comparisons = sorted(map(_comparison, source.interleaved), key=_worst_first)
+    comparisons = sorted((_comparison(m, source) for m in source.interleaved), key=_worst_first)
     clauses = session_headline(
         [*source.measurements, *source.interleaved],
         source.verdicts,
@@ -116,6 +121,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "headline": "; ".join(clauses),
         "clauses": clauses,
         "scope": source.scope,
+        "exit_status": source.exit_status,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
         "session": _session(now, source.interleaved),
         "machine_changes": machine_changes(source.changes, {m.machine for m in now}),
@@ -140,6 +146,11 @@ def _facts(source: ReportSource) -> dict[str, Any]:
 def _by_reason(not_run: Mapping[str, str]) -> list[dict[str, Any]]:
     reasons = sorted(set(not_run.values()))
     return [{"why": why, "tests": sorted(test for test, its in not_run.items() if its == why)} for why in reasons]
+
+
+def as_json(facts: Mapping[str, Any]) -> bytes:
+    """Return the document as scripts read it."""
+    return json.dumps(facts, indent=1).encode()
 
 
 def _printable(value: Any) -> Any:
@@ -176,6 +187,7 @@ def _tests(
             facts_of_test(
                 m,
                 name=names[m.workload.id, m.name],
+                effect=source.effect(m),
                 series=series,
                 sessions=sessions,
                 changes=change_facts(source.changes, series),
@@ -215,7 +227,7 @@ def _session(now: Sequence[Measurement], interleaved: Sequence[Measurement]) -> 
     }
 
 
-def _comparison(m: Measurement) -> dict[str, Any]:
+def _comparison(m: Measurement, source: ReportSource) -> dict[str, Any]:
     a, b = sides(m)
     low, high = m.ratio_interval
     return {
@@ -225,6 +237,7 @@ def _comparison(m: Measurement) -> dict[str, Any]:
         "machine": m.machine,
         "topology": m.topology,
         "outcome": m.outcome.value if m.outcome else "measured",
+        "effect": source.effect(m),
         "reason": in_brief(m) if m.outcome else why_of(m),
         "change": rounded(m.ratio - 1) if m.is_valid else None,
         "low": rounded(low - 1) if m.is_valid else None,

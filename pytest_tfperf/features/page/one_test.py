@@ -13,7 +13,7 @@ from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past import LastingChange, PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import merged
-from pytest_tfperf.core.verdict import Outcome, Rule, Verdict
+from pytest_tfperf.core.verdict import Consequence, Outcome, Rule, Verdict
 from pytest_tfperf.features.page.curves import day, rounded, run_facts
 from pytest_tfperf.features.page.past import SeriesKey, change_facts, key_of, series_facts, since
 from pytest_tfperf.lines import plain
@@ -37,6 +37,7 @@ def facts_of_test(
     m: Measurement,
     *,
     name: str,
+    effect: Consequence | None,
     series: Sequence[PastResult],
     sessions: Mapping[str, int],
     changes: Sequence[Mapping[str, Any]],
@@ -49,6 +50,7 @@ def facts_of_test(
     Args:
         m: its measurement.
         name: the workload's name on this page.
+        effect: on its test; None where it is not known.
         series: the test's results, oldest first, the measurement itself last.
         sessions: session id -> its index among the report's sessions.
         changes: the test's lasting changes, oldest first.
@@ -77,6 +79,7 @@ def facts_of_test(
         "seconds": rounded(m.seconds, 4),
         "owner": m.owner,
         "outcome": outcome_alone(m),
+        "effect": effect,
         "kind": target_kind(verdict) if verdict else "",
         "story": _story(m, judged, began) + ("; acknowledged" if m.is_acknowledged else ""),
         "rate": rounded(t.examples_per_sec) if is_valid else None,

@@ -1,7 +1,9 @@
-"""`--tfperf-html`."""
+"""`--tfperf-html` and `--tfperf-json`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +11,7 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.features import Feature
+from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
@@ -25,23 +28,38 @@ HTML: Final[Setting[Path | None]] = Setting(
 )
 
 
+JSON: Final[Setting[Path | None]] = Setting(
+    name="json",
+    default=None,
+    parse=parse.file,
+    help="write the session's result for scripts, one JSON file",
+    metavar="PATH",
+    of_one_session=True,
+)
+
+
 def prepare(settings: Settings) -> None:
-    """Refuse a path that can't be written."""
-    if (path := settings.of(HTML)) is not None:
-        files.require_writable(path, HTML.spelled)
+    """Refuse a path that can't be written, and remove an earlier session's result: nobody must take it for this one."""
+    for setting in (HTML, JSON):
+        if (path := settings.of(setting)) is not None:
+            files.require_writable(path, setting.spelled)
+    if (path := settings.of(JSON)) is not None:
+        path.unlink(missing_ok=True)
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
-    """Write the report; without measurements a file that is there stays."""
-    settings, history = context.settings, context.history
-    path = settings.of(HTML)
-    if path is None or settings.collects_only:
-        return []
-    if not record.results and not record.not_measured:
-        return [f"report: nothing was measured, so {path} was not written"]
+def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
+    """Write the report and the result; without measurements a report that is there stays."""
+    settings = context.settings
+    html, json = settings.of(HTML), settings.of(JSON)
+    if settings.collects_only:
+        return
+    if html is not None and not record.results and not record.not_measured:
+        yield f"report: nothing was measured, so {html} was not written"
+        html = None
+    if html is None and json is None:
+        return
     # They import NumPy and Jinja2.
-    from pytest_tfperf.features.page.facts import ReportSource, report_facts, report_source
-    from pytest_tfperf.features.page.render import page
+    from pytest_tfperf.features.page.facts import ReportSource, as_json, report_facts, report_source
 
     source = ReportSource(
         measurements=record.alone,
@@ -52,16 +70,26 @@ def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
         left_out=sorted(record.left_out),
         not_run=record.not_run,
         rerun=settings.rerun,
+        exit_status=record.exit_status,
+        effect=partial(consequence, require_baseline=settings.require_baseline, strict=settings.strict),
     )
-    source = report_source(source, history, context.baselines)
+    facts = report_facts(report_source(source, context.history, context.baselines))
+    if html is not None:
+        from pytest_tfperf.features.page.render import page
+
+        again = ", then write it from the history: tfperf report -o PATH"
+        yield _write(html, "report", page(facts), again)
+    if json is not None:
+        yield _write(json, "result", as_json(facts), ", and run the session again")
+
+
+def _write(path: Path, what: str, content: bytes, again: str) -> str:
+    """Write a file; returns a line for the user, also where that fails."""
     try:
-        files.replace(path, page(report_facts(source)))
+        files.replace(path, content)
     except OSError as error:
-        return [
-            f"report: {path} can't be written: {error.strerror}. Mend that, then write it from the history: "
-            "tfperf report -o PATH"
-        ]
-    return [f"report: {path}"]
+        return f"{what}: {path} can't be written: {error.strerror}. Mend that{again}"
+    return f"{what}: {path}"
 
 
-FEATURE: Final = Feature(settings=(HTML,), prepare=prepare, session_ended=session_ended)
+FEATURE: Final = Feature(settings=(HTML, JSON), prepare=prepare, session_ended=session_ended)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from pytest_tfperf import cli
 from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
@@ -48,7 +49,7 @@ def project(shared: Project) -> Project:
 
 @pytest.fixture(scope="module")
 def session(project: Project) -> Finished:
-    return project.run("--tfperf-html=report.html")
+    return project.run("--tfperf-html=report.html", "--tfperf-json=result.json")
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,59 @@ def test_a_session_that_measures_nothing_leaves_the_file_alone(project: Project)
     finished = project.run("--tfperf-html=old.html", "-k", "no_such_test")
     assert "nothing was measured" in finished.text
     assert (project.folder / "old.html").read_text() == "old"
+
+
+# The result for scripts
+
+
+def result(project: Project) -> dict[str, Any]:
+    return dict(json.loads((project.folder / "result.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def written(project: Project, session: Finished) -> dict[str, Any]:
+    return result(project)
+
+
+def test_the_result_has_the_facts_of_the_page(written: dict[str, Any], facts: dict[str, Any]) -> None:
+    assert {**written, "documents": []} == facts  # the page leaves out the documents that no test reproduces
+
+
+def test_the_result_fits_its_schema(written: dict[str, Any]) -> None:
+    schema = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text())
+    Draft202012Validator(schema).validate(written)
+
+
+def test_the_result_has_the_status_that_pytest_exits_with(written: dict[str, Any], session: Finished) -> None:
+    assert written["exit_status"] == session.status == 6
+
+
+def test_the_result_says_what_the_options_make_of_an_outcome(project: Project, written: dict[str, Any]) -> None:
+    of_gate = project.run("--tfperf-json=result.json", "--tfperf-require-baseline", "test_it.py::test_has_no_baseline")
+    (test,) = result(project)["tests"]
+    without = next(test for test in written["tests"] if test["name"] == "unknown")
+    assert [(test["outcome"], test["effect"]) for test in (without, test)] == [
+        ("NO_BASELINE", "passes"),
+        ("NO_BASELINE", "fails"),
+    ]
+    assert result(project)["exit_status"] == of_gate.status == 1
+
+
+def test_a_session_that_measures_nothing_writes_its_own_result(project: Project) -> None:
+    (project.folder / "result.json").write_text("of yesterday")
+    status = project.run("--tfperf-json=result.json", "-k", "no_such_test").status
+    assert (result(project)["tests"], result(project)["exit_status"]) == ([], status)
+
+
+def test_a_session_that_is_refused_writes_its_own_result(project: Project) -> None:
+    (project.folder / "result.json").write_text("of yesterday")
+    (project.folder / "baselines" / "box.csv").rename(project.folder / "box.csv")
+    (project.folder / "baselines" / "box.csv").write_text("damaged")
+    try:
+        status = project.run("--tfperf-json=result.json").status
+    finally:
+        (project.folder / "box.csv").replace(project.folder / "baselines" / "box.csv")
+    assert (result(project)["tests"], result(project)["exit_status"]) == ([], status)
 
 
 # A session that fails though all its tests pass

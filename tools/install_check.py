@@ -1,0 +1,262 @@
+"""`make test-install`: build the wheel and the sdist, and use them as strangers do, in environments of their own.
+
+Nothing there knows this checkout. Each runs the README's commands in an empty folder. A Python that is not to be had is
+named and left out; all else has to work.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+README = (ROOT / "README.md").read_text()
+PINNED = ("--constraint", str(ROOT / "constraints.txt"))
+QUICK_TESTS = ("tests/core", "tests/judging", "tests/console")  # of the sdist: `make test` runs all of the checkout's
+
+# Our own variables, and those of the environment that runs this, must not reach a stranger's.
+ENVIRON = {
+    name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "PYTEST"))
+}
+
+PROGRAM = """
+import time
+
+for step in range(40):
+    time.sleep(0.1)
+    print("throughput: 1234.5 images/s", flush=True)
+"""
+
+TEST_OF_A_PROGRAM = """
+import sys
+
+
+def test_my_train(throughput, gpu_topology):
+    throughput.check_command([sys.executable, "train.py"], name="my-train", on=gpu_topology.take(1), unit="images/s")
+"""
+
+
+class Failed(Exception):
+    """A command whose result is not a stranger's due; the text is what it printed."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An environment with the package in it, and an empty folder.
+
+    Args:
+        bin: the folder of its commands.
+        folder: the project's.
+    """
+
+    bin: Path
+    folder: Path
+
+    def run(self, command: str, status: tuple[int, ...] = (0,), says: str = "") -> str:
+        """Run a command of the README in the folder.
+
+        Raises:
+            Failed: the README does not have it, it ends with another status, or it does not say this in a line.
+        """
+        if f"$ {command} " not in README.replace("\n", " "):
+            raise Failed(f"README.md has no `{command}`")
+        return _run(*command.split(), cwd=self.folder, path=self.bin, status=status, says=says)
+
+
+def without_tensorflow(place: Place) -> None:
+    """A test of a Keras model says in one line what to install, and one of a program needs nothing more."""
+    _first_steps(place)
+    place.run("pytest perf_tests", status=(6,), says="pip install --upgrade tensorflow")
+    (place.folder / "perf_tests" / "test_speed.py").write_text(TEST_OF_A_PROGRAM)
+    (place.folder / "train.py").write_text(PROGRAM)
+    place.run("pytest perf_tests", says="1 measured")
+
+
+def with_tensorflow(place: Place) -> None:
+    """The test that `tfperf init` wrote is measured, and the extra has what a DataFrame needs."""
+    _first_steps(place)
+    place.run("pytest perf_tests", says="1 measured")
+    _run("python", "-c", "import pytest_tfperf as t; assert len(t.load_history())", cwd=place.folder, path=place.bin)
+
+
+def with_only(name: str) -> Callable[[Place], None]:
+    """Return the check that gates the program of examples/own_script in this framework, as it is."""
+
+    def check(place: Place) -> None:
+        without_tensorflow(place)
+        for file in ("test_speed.py", f"train_{name}.py"):
+            shutil.copy(ROOT / "examples" / "own_script" / file, place.folder)
+        _run("pytest", "test_speed.py", "-k", name, "--tfperf-smoke", cwd=place.folder, path=place.bin, says="1 passed")
+
+    return check
+
+
+def command_only(place: Place) -> None:
+    """`tfperf` alone on PATH, as pipx installs it."""
+    _first_steps(place)
+    _run("tfperf", "--help", cwd=place.folder, path=place.bin)
+
+
+def _first_steps(place: Place) -> None:
+    place.run("tfperf init", says="wrote   perf_tests/test_speed.py")
+    place.run("tfperf doctor", status=(0, 8), says="it to measure")
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A way to install the package.
+
+    Args:
+        name: shown.
+        check: what is done then.
+        python: its version.
+        extra: of the package, in brackets.
+        beside: what else the installer is given.
+        installer: "pip" of the environment, "uv pip", or "uv tool".
+    """
+
+    name: str
+    check: Callable[[Place], None]
+    python: str = "3.11"
+    extra: str = ""
+    beside: tuple[str, ...] = ()
+    installer: str = "uv pip"
+
+
+# The largest come first, so that both processes end together. pip takes torch where a machine has it for CPUs only.
+STRANGERS = (
+    Stranger("TensorFlow, Python 3.13", with_tensorflow, "3.13", extra="[tensorflow]", beside=PINNED),
+    Stranger("PyTorch alone", with_only("pytorch"), beside=("torch", *PINNED), installer="pip"),
+    Stranger("JAX alone", with_only("jax"), beside=("jax", *PINNED)),
+    Stranger("pip", without_tensorflow, installer="pip"),
+    *(Stranger(f"uv, Python {version}", without_tensorflow, version) for version in ("3.12", "3.14")),
+    Stranger("pytest 8.2", without_tensorflow, beside=("pytest==8.2.*",)),
+    Stranger("uv tool, as pipx", command_only, installer="uv tool"),
+)
+
+
+def main() -> int:
+    """Build, check what was built, and let each stranger have it; prints a line for each, and what failed."""
+    with tempfile.TemporaryDirectory() as made, ThreadPoolExecutor(2) as pool:
+        folder = Path(made)
+        _run(sys.executable, "-m", "build", "--installer=uv", "--outdir", str(folder / "dist"), str(ROOT), cwd=ROOT)
+        (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
+        _run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist), cwd=folder)
+        print(
+            f"built  {wheel.name}, {_mib(wheel.stat().st_size)}; {sdist.name}, {_mib(sdist.stat().st_size)}", flush=True
+        )
+        jobs = [pool.submit(_visit, stranger, wheel, folder / f"{i}") for i, stranger in enumerate(STRANGERS)]
+        jobs.append(pool.submit(_tests_of, sdist, folder / "sdist"))
+        return int(not all(job.result() for job in jobs))
+
+
+def _visit(stranger: Stranger, wheel: Path, folder: Path) -> bool:
+    """Install and check, and print how that went; returns whether it was well."""
+    began = time.monotonic()
+    project, environment = folder / "project", folder / "environment"
+    project.mkdir(parents=True)
+    if (python := _python(stranger.python)) is None:
+        print(f"none   {stranger.name}: no Python {stranger.python} is here, and uv can't bring it", flush=True)
+        return True
+    try:
+        bin = _install(stranger, python, f"{wheel}{stranger.extra}", environment)
+        installed = time.monotonic()
+        stranger.check(Place(bin, project))
+    except Failed as error:
+        print(f"FAILED {stranger.name}: {error}", flush=True)
+        return False
+    size = _mib(sum(file.stat().st_size for file in environment.rglob("*") if file.is_file() and not file.is_symlink()))
+    seconds = f"installed in {installed - began:.0f} s, checked in {time.monotonic() - installed:.0f} s"
+    print(f"ok     {stranger.name}: {seconds}; {size}", flush=True)
+    return True
+
+
+def _install(stranger: Stranger, python: str, wheel: str, environment: Path) -> Path:
+    """Return the folder of the installed commands."""
+    uv, cwd = str(BIN / "uv"), environment.parent
+    if stranger.installer == "uv tool":
+        os_environ = {"UV_TOOL_DIR": str(environment), "UV_TOOL_BIN_DIR": str(environment / "bin")}
+        _run(uv, "tool", "install", "--python", python, wheel, cwd=cwd, more=os_environ)
+    elif stranger.installer == "pip":
+        _run(python, "-m", "venv", str(environment), cwd=cwd)
+        _run(str(environment / "bin" / "pip"), "install", "--quiet", wheel, *stranger.beside, cwd=cwd)
+    else:
+        _run(uv, "venv", "--python", python, str(environment), cwd=cwd)
+        own = ("--python", str(environment / "bin" / "python"))
+        _run(uv, "pip", "install", *own, wheel, *stranger.beside, cwd=cwd)
+    return environment / "bin"
+
+
+def _python(version: str) -> str | None:
+    """Return a Python of this version: the one that runs this, one that uv finds or brings, or one of pyenv's."""
+    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return str(Path(sys.base_prefix) / "bin" / "python3")
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for path in sorted(pyenv.glob(f"{version}.*/bin/python3")):
+        return str(path)
+    for command in ("find", "install"):
+        found = subprocess.run([BIN / "uv", "python", command, version], capture_output=True, text=True, check=False)
+        if found.returncode == 0:
+            return found.stdout.strip() if command == "find" else version
+    return None
+
+
+def _tests_of(sdist: Path, folder: Path) -> bool:
+    """Whether the unpacked sdist passes the quick tests of its own."""
+    began = time.monotonic()
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (tree,) = folder.iterdir()
+    try:
+        _run(sys.executable, "-m", "pytest", "-q", *QUICK_TESTS, cwd=tree)
+    except Failed as error:
+        print(f"FAILED tests of the sdist: {error}", flush=True)
+        return False
+    print(f"ok     tests of the sdist, in {time.monotonic() - began:.0f} s", flush=True)
+    return True
+
+
+def _run(
+    *command: str,
+    cwd: Path,
+    path: Path = BIN,
+    status: tuple[int, ...] = (0,),
+    says: str = "",
+    more: dict[str, str] | None = None,
+) -> str:
+    environ = ENVIRON | {"PATH": f"{path}{os.pathsep}{ENVIRON['PATH']}"} | (more or {})
+    program = shutil.which(command[0], path=environ["PATH"]) or command[0]
+    done = subprocess.run(
+        [program, *command[1:]],
+        cwd=cwd,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    if done.returncode not in status:
+        raise Failed(f"`{' '.join(command)}` ended with {done.returncode}:\n{done.stdout}")
+    if not any(says in line for line in done.stdout.splitlines() or [""]):
+        raise Failed(f"`{' '.join(command)}` does not say {says!r} in a line:\n{done.stdout}")
+    return done.stdout
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
