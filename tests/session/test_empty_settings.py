@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features
@@ -59,12 +61,12 @@ def test_none_takes_each_default_where_the_ini_file_says_otherwise(pytester: pyt
     assert [found.of(one) for one in SETTINGS] == [usual.of(one) for one in SETTINGS]
 
 
+@pytest.mark.parametrize("secret", [one for one in SETTINGS if one.is_secret], ids=lambda one: one.name)
 def test_an_empty_secret_is_not_given_as_in_jobs_of_forks(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    secret: Setting[Any], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (secret,) = [one for one in SETTINGS if one.is_secret]
-    monkeypatch.setenv("TFPERF_HISTORY_URL", "")
-    assert (secret.name, read(pytester).of(secret)) == ("history_url", None)
+    monkeypatch.setenv(f"TFPERF_{secret.name.upper()}", "")
+    assert read(pytester).of(secret) == secret.default
 
 
 def test_the_base_of_an_unset_variable_ends_the_session(pytester: pytest.Pytester) -> None:

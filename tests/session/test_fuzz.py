@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf import cli
 from pytest_tfperf.cli import parser
-from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_REGRESSED
 from pytest_tfperf.stores.history import History
 from pytest_tfperf.stores.history_tables import MEASUREMENTS
 from tests.helpers.command_lines import commands
@@ -79,7 +79,8 @@ def call(line: Sequence[str]) -> None:
     assert SECRET not in said + written
     assert all(ord(c) >= 32 or c in "\n\t" for c in said.replace("\r\n", "\n"))
     assert len(err.getvalue()) < 10_000
-    assert (out if status == EXIT_GREEN else err).getvalue().strip(), status
+    is_answer = status in (EXIT_GREEN, EXIT_REGRESSED)
+    assert (out if is_answer else err).getvalue().strip(), status
 
 
 # Command lines

@@ -88,7 +88,8 @@ def _heartbeat(arguments: argparse.Namespace) -> int:
     asked = [name for name in arguments.machine or known if name not in arguments.ignore]
     events = [pulse(name, history.times_of(machine=name)[1], now, arguments.max_age) for name in asked]
     words = {EventKind.SILENT: "SILENT", EventKind.RECOVERED: "measured"}
-    show(*(f"{words[event.kind]:<8}  {event.machine}: {event.headline}" for event in events))
+    lines = [f"{words[event.kind]:<8}  {event.machine}: {event.headline}" for event in events]
+    show(*lines or ["no machine is left to look at"])
     _tell(arguments, events)
     return EXIT_REGRESSED if any(event.kind is EventKind.SILENT for event in events) else EXIT_GREEN
 

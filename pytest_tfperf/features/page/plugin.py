@@ -11,7 +11,6 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.features import Feature
-from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
@@ -60,6 +59,7 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
         return
     # They import NumPy and Jinja2.
     from pytest_tfperf.features.page.facts import ReportSource, as_json, report_facts, report_source
+    from pytest_tfperf.judging.consequence import consequence
 
     source = ReportSource(
         measurements=record.alone,
