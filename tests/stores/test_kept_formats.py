@@ -230,3 +230,9 @@ def test_a_file_that_people_edit_may_have_no_unknown_name(tmp_path: Path) -> Non
     known = put(tmp_path, "acknowledged.toml", lambda text: text.replace("why =", "reason ="))
     with pytest.raises(TfperfError, match="unknown field 'reason'"):
         READERS["acknowledged.toml"](known)
+
+
+def test_an_export_with_a_word_of_later_versions_is_refused_by_that_word(tmp_path: Path) -> None:
+    path = put(tmp_path, "measurements.json", lambda text: text.replace('"NO_BASELINE"', '"TOO_FAST"'))
+    with pytest.raises(TfperfError, match=r"unknown Outcome 'TOO_FAST'.* or upgrade pytest-tfperf"):
+        measurement_file.read(path)
