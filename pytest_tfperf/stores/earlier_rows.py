@@ -128,12 +128,12 @@ class EarlierRows:
                         by_key.setdefault(row.key, []).append(changes)
         return {key: tuple(sessions) for key, sessions in by_key.items()}
 
-    def judged_against(self, rows: Iterable[Baseline], *, most: int) -> dict[Key, list[JudgedBefore]]:
+    def judged_against(self, rows: Iterable[Baseline], *, most: int) -> dict[Baseline, list[JudgedBefore]]:
         """Return the latest measurements that were judged against each row (value and date), latest first.
 
         Measurements with an injected slowdown don't count; of a further figure, the date is not compared.
         """
-        by_key: dict[Key, list[JudgedBefore]] = {}
+        by_row: dict[Baseline, list[JudgedBefore]] = {}
         with self._database.reading_if_exists() as connection:
             for row in rows if connection else ():
                 query = queries.FIGURE_AGAINST_NEWEST_FIRST if row.key.figure else queries.AGAINST_NEWEST_FIRST
@@ -141,8 +141,8 @@ class EarlierRows:
                     for one in islice(found, most):
                         with self._unread.leaving_out(MEASUREMENTS, one.id):
                             outcome, _ = outcome_of(one.outcome)
-                            by_key.setdefault(row.key, []).append(JudgedBefore(one.id, one.session, outcome))
-        return by_key
+                            by_row.setdefault(row, []).append(JudgedBefore(one.id, one.session, outcome))
+        return by_row
 
     def measured_since(self, tests: Iterable[str], machines: Collection[str], since: datetime) -> set[str]:
         """Return the tests that one of the machines has measured since a time, not only beside another side."""

@@ -74,7 +74,7 @@ def add_to(commands: Commands) -> None:
         "ratchet",
         _ratchet,
         "record rows that were IMPROVED in their last three sessions or more, from the runs in the history",
-        examples=("tfperf baselines ratchet --dry-run", "tfperf baselines ratchet && git commit baselines"),
+        examples=("tfperf baselines ratchet --dry-run", "tfperf baselines ratchet --machine=dgx1-p100 test_resnet50"),
         statuses={**STATUSES, EXIT_NOT_MEASURED: "rows were refused, or no space or no permission"},
         parents=[where, history_place()],
     )

@@ -25,8 +25,7 @@ def session_ended(context: SessionContext, record: SessionRecord) -> list[Line]:
     improved_now = [v for v in verdicts if v.outcome is Outcome.IMPROVED and v.against is Against.BASELINE]
     # IMPROVED relative to the drift common to all tests only is no gain.
     better = [v.baseline for v in improved_now if v.figure.signs[0] * (v.change or 0.0) > 0]
-    rows = {(row.machine, row.key): row for row in better if row is not None and row.is_measured}
-    if not rows:
+    if not (rows := {row for row in better if row is not None and row.is_measured}):
         return []
     from pytest_tfperf.features.baselines.ratchet import LEAST_SESSIONS, improved
     from pytest_tfperf.lines import command
@@ -34,7 +33,7 @@ def session_ended(context: SessionContext, record: SessionRecord) -> list[Line]:
 
     settings, known = context.settings, 0
     with context.noting_history_faults():
-        known = len(improved(rows.values(), context.history))
+        known = len(improved(rows, context.history))
     # The command reads variables and the ini file itself.
     folders = {"dir": settings.dir, "baselines": settings.baselines}
     given = [name for name in folders if f"--tfperf-{name}" in settings.rerun.options]

@@ -33,10 +33,10 @@ MOST_SESSIONS: Final = 5
 _MOST_READ: Final = 20  # measurements of a row: several tests may share it
 
 
-def improved(rows: Iterable[Baseline], history: History) -> dict[Key, list[str]]:
+def improved(rows: Iterable[Baseline], history: History) -> dict[Baseline, list[str]]:
     """Return the rows that were IMPROVED in each of their latest sessions, with the measurements' ids, latest first."""
     latest = history.earlier.judged_against(rows, most=_MOST_READ)
-    return {key: ids for key, before in latest.items() if (ids := _in_a_row(before))}
+    return {row: ids for row, before in latest.items() if (ids := _in_a_row(before))}
 
 
 def _in_a_row(latest: Sequence[JudgedBefore]) -> list[str]:
@@ -65,7 +65,7 @@ def ratchet(
         writes: whether the rows are written.
 
     Returns:
-        the changes, and the errors of rows that stay as they are.
+        The changes, and the errors of rows that stay as they are.
 
     Raises:
         TfperfError: the history can't be read, the file can't be read whole or written, or a session holds its lock.
@@ -75,9 +75,9 @@ def ratchet(
         wanted = [row for row in rows.values() if row.is_measured and (only is None or throughput_of(row) in only)]
         new: dict[Key, Baseline] = {}
         refused: list[TfperfError] = []
-        for key, ids in improved(wanted, history).items():
+        for row, ids in improved(wanted, history).items():
             try:
-                new[key] = _new_row(rows[key], history, ids)
+                new[row.key] = _new_row(row, history, ids)
             except (BaselineError, BaselineRefused) as error:
                 refused.append(error)
         if writes and new:

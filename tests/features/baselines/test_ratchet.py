@@ -18,7 +18,7 @@ from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Verdict
-from pytest_tfperf.features.baselines.ratchet import ratchet
+from pytest_tfperf.features.baselines.ratchet import improved, ratchet
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.inner import Project
@@ -245,6 +245,13 @@ def test_wrong_names_are_errors(
     place.measured(*THREE)
     assert tfperf(*arguments) == USAGE
     assert said in capsys.readouterr().err
+
+
+def test_a_row_of_another_machine_with_the_same_key_is_not_taken_for_it(place: Place) -> None:
+    other = replace(ROW, machine="bax")
+    place.store.update("bax", {KEY: other})
+    place.measured(*THREE, better(5, 1000.0, row=other, outcome=Outcome.PASS, machine="bax"))
+    assert improved([ROW, other], place.history).keys() == {ROW}
 
 
 # the drift common to all tests

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.helpers.notified_server import Server
 from tools.simulated_weeks import CPU_MACHINE, GPU_MACHINE
-from tools.told_weeks import ENDS, GETS_WORSE, MENDED, SLOWER, WANTED, a_job_that_tells, issues, live_through, told
+from tools.told_weeks import (
+    ENDS,
+    GETS_WORSE,
+    MENDED,
+    SLOWER,
+    WANTED,
+    a_job_that_tells,
+    issues,
+    live_through,
+    shown,
+    told,
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +47,11 @@ def test_each_test_and_machine_has_one_issue(server: Server) -> None:
         ("open", f"{SLOWER} on {GPU_MACHINE}", []),
         ("closed", f"machine {CPU_MACHINE}", ["RECOVERED"]),
     ]
+
+
+def test_the_page_shows_them(server: Server) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "notifications.md").read_text()
+    assert "\n".join(shown(server)) in page
 
 
 def test_a_worse_loss_is_told_with_what_is_known_of_it(server: Server) -> None:
