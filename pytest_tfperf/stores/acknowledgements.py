@@ -14,12 +14,16 @@ from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baseline_file import has_marker
+from pytest_tfperf.stores.format_version import require_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 NAME: Final = "acknowledged.toml"
+
+VERSION: Final = 1
+"""Of a file that does not say it; a later one begins with `version = 2`."""
 
 _TABLE: Final = "acknowledged"
 _HEADER: Final = (
@@ -51,8 +55,9 @@ def read(folder: Path) -> tuple[Acknowledgement, ...]:
     try:
         text = data.decode("utf-8-sig")
         tables = tomllib.loads(text)
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise TfperfError(f"{path}: no TOML: {error}", next_step="Correct it, or restore it with git") from None
+    require_version(tables.pop("version", VERSION), path, newest=VERSION)
     entries = tables.pop(_TABLE, [])
     begins = [text.count("\n", 0, begin.start()) + 1 for begin in _BEGIN.finditer(text)]
     if tables or not isinstance(entries, list) or len(begins) != len(entries):

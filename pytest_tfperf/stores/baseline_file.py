@@ -19,9 +19,13 @@ from pytest_tfperf.core.baseline import Baseline, Key, Provenance, is_unit, requ
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.errors import BaselineError, TfperfError, known_names, unknown
+from pytest_tfperf.stores.format_version import require_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+VERSION: Final = 1
+"""Of a file that does not say it; a later one has a further, empty column, named `version=2`."""
 
 FIGURE: Final = "figure"
 """A column that only files with rows of other figures than throughputs have."""
@@ -52,6 +56,7 @@ _RATES: Final = (1e-6, 1e21)
 _TFLOPS: Final = (0.01, 1000.0)
 _FIRST_YEAR: Final = 2000
 
+_LATER = re.compile(r"version=([0-9]{1,9})")
 _DATE = re.compile(r"\d{4}(-\d{2})?(-\d{2})?", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{7,64}(-dirty)?", re.ASCII)
 _LOCK = re.compile(r"[^/]+\.lock\.txt")
@@ -148,6 +153,8 @@ def _split(line: str) -> list[str]:
 
 
 def _checked_header(header: list[str]) -> list[str]:
+    for mark in filter(None, map(_LATER.fullmatch, header)):
+        require_version(int(mark[1]), "this file", newest=VERSION)
     if unknown_columns := [column for column in header if column not in _WITH_FIGURES]:
         name = unknown_columns[0]
         raise BaselineError(unknown("column", name), next_step=known_names(name, _WITH_FIGURES))

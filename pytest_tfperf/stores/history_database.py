@@ -21,8 +21,9 @@ from sqlalchemy.schema import CreateIndex, DDLElement
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.stores.format_version import require_version
 from pytest_tfperf.stores.history_tables import FORMER_INDEXES, HISTORY, TABLES
-from pytest_tfperf.stores.measurement_file import VERSION, require_version
+from pytest_tfperf.stores.measurement_file import VERSION
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
@@ -199,7 +200,7 @@ class Database:
             version = self._make_tables(connection)
         else:
             raise TfperfError(f"{self}: no history yet; send one: tfperf history push")
-        require_version(version, str(self), otherwise=f"name {instead}")
+        require_version(version, self, newest=VERSION, otherwise=f"name {instead}")
 
     def _make_tables(self, connection: Connection) -> int | None:
         """Make the missing tables in a transaction of its own, and return their version.

@@ -16,6 +16,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
+from pytest_tfperf.stores.format_version import require_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,32 +27,12 @@ if TYPE_CHECKING:
 _HEAD = 1000  # characters, which contain "measurements", the first or second name, in any formatting
 
 VERSION: Final = 1
-"""The version of these files and of a history's tables.
-
-It stays the same where a field with a default is added: older versions of pytest-tfperf leave the field out.
-"""
+"""The version of these files and of a history's tables; added fields, which have defaults, don't change it."""
 
 IMPOSSIBLE: Final = "no runs or pairs, a run without windows that take time, or a figure that no run gives"
 _MOST_LOG: Final = 100.0  # of a rate or its error, as a logarithm: a factor of 1e43
 _NEXT = "export it again: tfperf history --export -o FILE"
-
-
-def require_version(version: object, place: str, *, otherwise: str) -> None:
-    """Refuse a file or tables that another version of pytest-tfperf wrote.
-
-    Args:
-        version: the version that the file or the tables have.
-        place: the file or the server.
-        otherwise: the alternative to an upgrade of pytest-tfperf.
-
-    Raises:
-        TfperfError: it is not `VERSION`.
-    """
-    if version != VERSION:
-        raise TfperfError(
-            f"{place}: it has version {version!r} of its format, and this pytest-tfperf reads version {VERSION}",
-            next_step=f"Upgrade pytest-tfperf, or {otherwise}",
-        )
+_NEWER = "or upgrade pytest-tfperf, if a newer version wrote it"
 
 
 def render(measurements: Iterable[Measurement]) -> str:
@@ -83,7 +64,7 @@ def read(path: Path) -> tuple[Measurement, ...]:
     """Return the measurements of a file, in order.
 
     Raises:
-        TfperfError: it can't be read, is cut off, or has an unknown field; names file, field and next step.
+        TfperfError: it can't be read, is cut off, or has a damaged field or a newer version; names place and next step.
     """
     return parse(files.read(path), files.shown(path))
 
@@ -98,14 +79,15 @@ def parse(text: str, name: str) -> tuple[Measurement, ...]:
         raise TfperfError(f"{name}: no export of pytest-tfperf: {error}: {_NEXT}") from None
     if not isinstance(whole, dict) or not isinstance(whole.get("measurements"), list):
         raise TfperfError(f'{name}: not an export of pytest-tfperf ("version": 1 and "measurements"): {_NEXT}')
-    require_version(whole.get("version"), name, otherwise="export it with this one: tfperf history --export -o FILE")
+    again = "export it with this one: tfperf history --export -o FILE"
+    require_version(whole.get("version"), name, newest=VERSION, otherwise=again)
     measurements = []
     for index, value in enumerate(whole["measurements"]):
         place = f"{name}: measurements[{index}]"
         try:
-            measurement = build(Measurement, value, place)
+            measurement = build(Measurement, value, place, newer=True)
         except TfperfError as error:
-            raise TfperfError(f"{error}: {_NEXT}") from None
+            raise TfperfError(f"{error}: {_NEXT}, {_NEWER}") from None
         if not is_possible(measurement):
             raise TfperfError(f"{place}: {IMPOSSIBLE}: {_NEXT}")
         measurements.append(measurement)

@@ -16,6 +16,7 @@ from pytest_tfperf.core.notification import Event, Topic
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
+from pytest_tfperf.stores.format_version import NewerFormat, require_version
 
 VERSION: Final = 1
 NAME: Final = "told.json"
@@ -39,17 +40,16 @@ def read(folder: Path) -> tuple[Told, str]:
     path = folder / NAME
     try:
         document = bounded_decoding.from_json(path.read_bytes())
-        version = document.get("version")
-        is_newer = isinstance(version, int) and version > VERSION
-        channels = {} if is_newer else build(_File, document, NAME).channels
+        require_version(document.get("version"), path, newest=VERSION)
+        channels = build(_File, document, NAME, newer=True).channels
     except FileNotFoundError:
         return {}, ""
     except OSError as error:
         raise TfperfError(f"{path} can't be read: {error.strerror}", next_step="Correct its permissions") from None
+    except NewerFormat as error:
+        raise error.at("nobody was notified") from None
     except (ValueError, AttributeError, TfperfError):
         return {}, _moved_aside(path)
-    if is_newer:
-        raise TfperfError(f"nobody was notified: a newer version wrote {path}", next_step="Update pytest-tfperf here")
     return {key: {event.topic: event for event in events} for key, events in channels.items()}, ""
 
 

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Final
 
+from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.trial import Trial
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
+from pytest_tfperf.stores.format_version import NewerFormat, require_version
 
 VERSION: Final = 1
 
@@ -26,17 +28,18 @@ def read(folder: Path) -> Trial | None:
     """Return the trial in the folder of a history; None where there is none.
 
     Raises:
-        TfperfError: the file can't be read.
+        TfperfError: the file can't be read, or a newer version wrote it.
     """
     path = trial_file(folder)
     try:
-        document = json.loads(path.read_text("utf-8"))
-        if not isinstance(document, dict) or document.get("version") != VERSION:
-            raise TfperfError(f"it is not of version {VERSION}")
-        return build(Trial, document.get("trial"), str(path))
+        document = bounded_decoding.from_json(path.read_bytes())
+        require_version(document.get("version"), path, newest=VERSION)
+        return build(Trial, document.get("trial"), str(path), newer=True)
+    except NewerFormat:
+        raise
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TfperfError) as error:
+    except (OSError, ValueError, AttributeError, TfperfError) as error:
         raise TfperfError(
             f"{path} can't be read: {error}", next_step="Begin the trial anew: tfperf trial --again"
         ) from None

@@ -292,7 +292,7 @@ def test_another_versions_file_is_refused_with_the_next_step(history: History, p
     with closing(sqlite3.connect(path)) as database:
         database.execute("update tfperf_history set version = 3")
         database.commit()
-    with pytest.raises(TfperfError, match=r"history\.sqlite: it has version 3 .*\. Upgrade .* name another folder"):
+    with pytest.raises(TfperfError, match=r"history\.sqlite has version 3 .*\. Upgrade .* name another folder"):
         history.append(judged())
 
 

@@ -23,7 +23,7 @@ import pytest_tfperf.plugin
 NAVIGATION: Final = {
     "Start": ["tutorial", "writing-tests", "own-models", "own-scripts", "baselines", "reading-results", "figures"],
     "Every day": ["trial", "pull-requests", "nightly", "history", "cluster"],
-    "Reference": ["options", "api"],
+    "Reference": ["options", "api", "formats"],
     "How it works": ["statistics", "architecture"],
 }
 """The groups of the sidebar and their pages of docs/, in the order in which a newcomer needs them."""
