@@ -45,6 +45,9 @@ endif
 endif
 endif
 
+# Into the environment of this Python. .ci/run has uv do it, in a fifth of pip's time; uv does not read pip's settings.
+install = $(if $(UV),$(UV) pip install --quiet --python $(1),$(1) -m pip install --quiet --disable-pip-version-check)
+
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -153,33 +156,32 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,tensorflow]'
+	$(call install,$(BIN)/python) -c constraints.txt -e '.[dev,tensorflow]'
 	@touch $@
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(call install,$(BIN)/python) -c constraints.txt -e '.[docs]'
 	@touch $@
 
 $(VENV)/.installed-ci $(VENV)/.installed-mutants $(VENV)/.installed-release: $(VENV)/.installed-%: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	$(call install,$(BIN)/python) -c constraints.txt -e '.[$*]'
 	@touch $@
 
 # All of these at once, and what more .ci/run tests: one resolution instead of six.
 environment-of-ci: | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  -e '.[dev,tensorflow,ci,docs,mutants,release,ray,profile]'
+	$(call install,$(BIN)/python) -c constraints.txt -e '.[dev,tensorflow,ci,docs,mutants,release,ray,profile]'
 	@touch $(addprefix $(VENV)/.installed-,dev ci docs mutants release)
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || \
 	  { echo "TensorFlow 2.16 needs Python 3.11 or 3.12 here; try: make PYTHON=python3.12 test-lowest"; exit 1; }
 	$(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[dev,tensorflow]'
+	$(call install,$(LOWEST)/bin/python) -c constraints-lowest.txt -e '.[dev,tensorflow]'
 	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "make: installing TensorFlow$(if $(filter gpu,$*), and CUDA's libraries: about 3 GB to download)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	$(call install,$(BIN)/python) -c constraints.txt -e '.[$*]'
 	@touch $@
 
 clean:

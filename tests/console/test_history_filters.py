@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import json
+import sys
 import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -89,6 +90,15 @@ def test_json_has_the_fields_of_csv(days: History, tmp_path: Path, capsys: pytes
     assert cli.main(["history", "--json", *of]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert {name: "" if value is None else str(value) for name, value in found.items()} == row
+
+
+@pytest.mark.parametrize("form", ["--csv", "--json"])
+def test_it_is_exported_without_pandas(
+    days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert cli.main(["history", form, f"--history={tmp_path}"]) == 0
+    assert "session-3" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["history"], ["history", "--export"]])

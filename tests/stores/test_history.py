@@ -7,6 +7,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+import sys
 import zlib
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
@@ -84,6 +85,12 @@ def test_users_load_a_history_as_a_data_frame_with_times(history: History, path:
     assert list(frame["machine"]) == ["other"]
     assert frame["examples_per_sec"].iloc[0] == pytest.approx(900.0)
     assert frame["time"].iloc[0].isoformat() == TIME
+
+
+def test_a_data_frame_without_pandas_names_what_to_install(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(TfperfError, match=r"needs pandas, which is not installed\. pip install pandas"):
+        load_history(path.parent)
 
 
 def test_a_data_frame_lacks_rows_that_can_not_be_read_and_a_warning_says_so(history: History, path: Path) -> None:
