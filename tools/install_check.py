@@ -136,7 +136,7 @@ class Stranger:
 # The largest come first, so that both processes end together. pip takes torch where a machine has it for CPUs only.
 STRANGERS = (
     Stranger("TensorFlow, Python 3.13", with_tensorflow, "3.13", extra="[tensorflow]", beside=PINNED),
-    Stranger("PyTorch alone", with_only("pytorch"), beside=("torch", *PINNED), installer="pip"),
+    Stranger("PyTorch alone", with_only("pytorch"), beside=("torch", "--no-compile", *PINNED), installer="pip"),
     Stranger("JAX alone", with_only("jax"), beside=("jax", *PINNED)),
     Stranger("pip", without_tensorflow, installer="pip"),
     *(Stranger(f"uv, Python {version}", without_tensorflow, version) for version in ("3.12", "3.14")),
