@@ -39,11 +39,11 @@ JSON: Final[Setting[Path | None]] = Setting(
 
 def prepare(settings: Settings) -> None:
     """Refuse a path that can't be written, and remove an earlier session's result: nobody must take it for this one."""
-    for setting in (HTML, JSON):
+    for setting in (JSON, HTML):  # where the report is refused, the earlier result is gone already
         if (path := settings.of(setting)) is not None:
             files.require_writable(path, setting.spelled)
-    if (path := settings.of(JSON)) is not None:
-        path.unlink(missing_ok=True)
+            if setting is JSON:
+                path.unlink(missing_ok=True)
 
 
 def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:

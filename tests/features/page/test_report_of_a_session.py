@@ -168,6 +168,12 @@ def test_a_session_that_is_refused_writes_its_own_result(project: Project) -> No
     assert (result(project)["tests"], result(project)["exit_status"]) == ([], status)
 
 
+def test_no_earlier_result_is_left_where_the_report_is_refused(project: Project) -> None:
+    (project.folder / "result.json").write_text("of yesterday")
+    assert project.run("--tfperf-json=result.json", "--tfperf-html=nowhere/report.html").status == 4
+    assert not (project.folder / "result.json").exists()
+
+
 # A session that fails though all its tests pass
 
 RED = """
