@@ -139,6 +139,9 @@ LOSSES: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
 BAD_NEWS: Final = (Outcome.REGRESSED, Outcome.INVALID, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY)
 """The outcomes that need action."""
 
+MOVED: Final = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY)
+"""The outcomes of a figure that is not at its baseline, or may not be."""
+
 
 class Rule(StrEnum):
     """The target that a suspected slowdown is confirmed against."""

@@ -11,7 +11,7 @@ from typing import Final
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
-from pytest_tfperf.core.verdict import BAD_NEWS, Outcome
+from pytest_tfperf.core.verdict import BAD_NEWS, MOVED, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import code_block, plain, without_passwords
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows
@@ -153,14 +153,13 @@ def _details(word: str, test: str, text: str) -> str:
 
 # The comment on a pull request
 
-_MOVED: Final = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY)
 _MOST_ROWS: Final = 15
 
 
 def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     """Return the comment's Markdown: a few lines if nothing moved."""
     moved = sorted(
-        (m for m in record.results if m.is_decided and m.outcome in _MOVED and any(_rows(m))),
+        (m for m in record.results if m.is_decided and m.outcome in MOVED and any(_rows(m))),
         key=lambda m: (ACT_FIRST.index(m.outcome), _change(m) or 0.0),
     )
     headline = session_headline(
@@ -185,7 +184,7 @@ def _rows(m: Measurement) -> Iterator[Iterable[str]]:
     """Yield a row if the throughput moved, and a row for each figure that is worse."""
     test = as_text(_short(m.test))
     taken = counted(len(m.pairs), "pair") if m.other else counted(len(m.runs), "run")
-    if m.verdict is not None and m.verdict.outcome in _MOVED and (moved := _change(m)) is not None:
+    if m.verdict is not None and m.verdict.outcome in MOVED and (moved := _change(m)) is not None:
         low, high = m.verdict.interval or (math.nan, math.nan)
         interval = f"{change(low)} to {change(high)}" if m.verdict.interval else ""
         yield f"{m.verdict.outcome}", test, change(moved), interval, taken

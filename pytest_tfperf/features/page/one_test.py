@@ -13,7 +13,7 @@ from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past import LastingChange, PastResult
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import merged
-from pytest_tfperf.core.verdict import Consequence, Outcome, Rule, Verdict
+from pytest_tfperf.core.verdict import MOVED, Consequence, Outcome, Rule, Verdict
 from pytest_tfperf.features.page.curves import day, rounded, run_facts
 from pytest_tfperf.features.page.past import SeriesKey, change_facts, key_of, series_facts, since
 from pytest_tfperf.lines import plain
@@ -29,8 +29,6 @@ _JUDGED = (
 )
 _DRIFT_WORTH_SHOWING = 0.003
 _LOAD_WORTH_SHOWING = DisturbanceLimits().other_cpu_fraction
-_MOVED = (Outcome.REGRESSED, Outcome.IMPROVED, Outcome.INCONCLUSIVE, Outcome.TOO_NOISY)
-"""The outcomes of a test that is not as fast as its baseline; the page says since when."""
 
 
 def facts_of_test(
@@ -62,7 +60,7 @@ def facts_of_test(
     baseline = verdict.baseline if verdict else None
     is_valid = m.is_valid
     began = None
-    throughput_moved = verdict is not None and verdict.outcome in _MOVED and not figures_to_blame(m)
+    throughput_moved = verdict is not None and verdict.outcome in MOVED and not figures_to_blame(m)
     if throughput_moved and baseline is not None:
         began = since(changes, series, baseline.value)
     judged = _judged(m)
