@@ -11,7 +11,7 @@ from typing import Final
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
-from pytest_tfperf.core.verdict import BAD_NEWS, MOVED, Outcome
+from pytest_tfperf.core.verdict import BAD_NEWS, MOVED
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import code_block, plain, without_passwords
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows
