@@ -130,9 +130,11 @@ def _ran(arguments: argparse.Namespace) -> Trial:
         shutil.rmtree(folder / trial_file.FOLDER, ignore_errors=True)
     kept = trial_file.read(folder)
     trial = wanted if kept is None else _continued(kept, wanted)
-
-    start = starter(folder / trial_file.FOLDER, trial, show)
-    return Runner(trial, folder, start, show, seconds=arguments.time).run()
+    say = warn if arguments.json else show
+    if 0 < len(trial.sessions) < trial.same + trial.slowed:
+        say(f"the trial goes on: {len(trial.sessions)} of {trial.same + trial.slowed} sessions have run")
+    start = starter(folder / trial_file.FOLDER, trial, say)
+    return Runner(trial, folder, start, say, seconds=arguments.time).run()
 
 
 def _continued(kept: Trial, wanted: Trial) -> Trial:

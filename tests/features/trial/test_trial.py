@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,11 +25,11 @@ def test_it(throughput, on, batch_size):
 UNDECIDED, USAGE = 6, 4
 
 
-def trial(project: Project, *arguments: str, **variables: str) -> tuple[int, str]:
+def command(project: Project, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     left_out = ("TFPERF_", "PYTEST_", "GITHUB_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     environment["PYTHONPATH"] = os.pathsep.join([str(PLAYED_TRAINING), environment.get("PYTHONPATH", "")])
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "pytest_tfperf.cli", "trial", *arguments],
         cwd=project.folder,
         env=environment | variables,
@@ -37,6 +38,10 @@ def trial(project: Project, *arguments: str, **variables: str) -> tuple[int, str
         timeout=SESSION_SECONDS,
         check=False,
     )
+
+
+def trial(project: Project, *arguments: str, **variables: str) -> tuple[int, str]:
+    done = command(project, *arguments, **variables)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -101,6 +106,15 @@ def test_the_base_is_tried_by_comparisons_of_the_commit_with_itself(repository: 
     assert "trial of --tfperf-base on box" in text
     assert "failed falsely  0 of 2 sessions of unchanged code" in text
     assert "losses found    1 of 1 losses of 40.0 %" in text
+
+
+def test_a_trial_that_goes_on_says_so_beside_its_json(tmp_path: Path) -> None:
+    with Project(tmp_path / "project", trains=False) as project:
+        project.tests(TESTS)
+        trial(project, "--sessions=1", "--slowdown=0.4")
+        done = command(project, "--sessions=2", "--slowdown=0.4", "--json")
+    assert "the trial goes on: 2 of 3 sessions have run" in done.stderr
+    assert len(json.loads(done.stdout)["trial"]["sessions"]) == 3
 
 
 def test_sessions_that_measure_nothing_end_a_trial_with_a_status_of_their_own(tmp_path: Path) -> None:
