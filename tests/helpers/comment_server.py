@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from tests.helpers.http_server import Answer, Handler
 
 BOT = {"login": "github-actions[bot]", "username": "project_42_bot", "type": "Bot"}
 PERSON = {"login": "ada", "username": "ada", "type": "User"}
-
-
-@dataclass
-class Answer:
-    """What the server answers in place of its own: JSON, or bytes as they are."""
-
-    status: int = 200
-    body: object = None
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Server(ThreadingHTTPServer):
@@ -50,15 +42,8 @@ class Server(ThreadingHTTPServer):
         return self.comments[-1]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: Server
-
-    def answer(self) -> None:
-        text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        secret = self.headers.get("Authorization") or self.headers.get("PRIVATE-TOKEN") or ""
-        path = self.path.partition("?")[0]
-        self.server.asked.append((self.command, path, secret))
-        self.send(self.server.misbehaves(self.command, path) or self.usual(path, text))
 
     def usual(self, path: str, text: bytes) -> Answer:
         me = self.server.me
@@ -75,16 +60,3 @@ class _Handler(BaseHTTPRequestHandler):
         number = int(path.rpartition("/")[2])
         self.server.comments[number - 1]["body"] = body
         return Answer(200, self.server.comments[number - 1])
-
-    do_GET = do_POST = do_PATCH = do_PUT = answer  # noqa: N815  # their names in the standard library
-
-    def send(self, answer: Answer) -> None:
-        body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from tests.helpers.comment_server import BOT, Answer
+from tests.helpers.comment_server import BOT
+from tests.helpers.http_server import Answer, Handler
 
 _ISSUES = re.compile(r"/(?:repos/[^/]+/[^/]+|projects/[^/]+)/issues(?:/(\d+))?(?:/(comments|notes))?")
 
@@ -57,15 +58,8 @@ def serving() -> Iterator[Server]:
         made.shutdown()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: Server
-
-    def answer(self) -> None:
-        text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        secret = self.headers.get("Authorization") or self.headers.get("PRIVATE-TOKEN") or ""
-        path = self.path.partition("?")[0]
-        self.server.asked.append((self.command, path, secret))
-        self.send(self.server.misbehaves(self.command, path) or self.usual(path, text))
 
     def usual(self, path: str, text: bytes) -> Answer:
         if path == "/user":
@@ -98,17 +92,3 @@ class _Handler(BaseHTTPRequestHandler):
         """GitHub takes the state, GitLab an event of it."""
         event = body.pop("state_event", None)
         issue |= body | ({"state": "closed" if event == "close" else "open"} if event else {})
-
-    do_GET = do_POST = do_PATCH = do_PUT = answer  # noqa: N815  # their names in the standard library
-
-    def send(self, answer: Answer) -> None:
-        body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-        with suppress(OSError):
-            self.send_response(answer.status)
-            for name, value in answer.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass

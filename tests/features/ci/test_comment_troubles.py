@@ -6,7 +6,6 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -15,7 +14,8 @@ import pytest
 from pytest_tfperf import cli
 from pytest_tfperf.features.ci import pull_request
 from pytest_tfperf.web import api
-from tests.helpers.comment_server import Answer, Server
+from tests.helpers.comment_server import Server
+from tests.helpers.http_server import Answer, listening_at
 
 GREEN = 0
 ADDRESSES = ("GITHUB_API_URL", "CI_API_V4_URL")
@@ -191,7 +191,7 @@ def test_a_server_that_is_not_there_is_said(
 def test_what_is_no_http_is_said(
     sent: bytes, says: str, job: str, post: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with _listening(lambda connection: connection.sendall(sent)) as url:
+    with listening_at(lambda connection: connection.sendall(sent)) as url:
         for variable in ADDRESSES:
             monkeypatch.setenv(variable, url)
         assert says in post()
@@ -206,30 +206,10 @@ def test_an_answer_that_does_not_end_is_not_waited_for(
             connection.sendall(b" " * 1000)
 
     monkeypatch.setattr(api, "_MOST_BYTES", 10_000)
-    with _listening(drip) as url:
+    with listening_at(drip) as url:
         for variable in ADDRESSES:
             monkeypatch.setenv(variable, url)
         assert "the answer of http://127.0.0.1" in post()
-
-
-@contextmanager
-def _listening(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """The URL of a server that is none."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:  # the test is over
-                    return
-                with connection, suppress(OSError):
-                    connection.recv(65536)
-                    answer(connection)
-
-        Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        listening.shutdown(socket.SHUT_RDWR)  # else accept() would wait on
 
 
 # The variables of the job

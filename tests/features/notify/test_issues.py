@@ -8,7 +8,8 @@ import pytest
 
 from pytest_tfperf.core.notification import Event, EventKind
 from tests.features.notify.test_sending import event, say
-from tests.helpers.comment_server import PERSON, Answer
+from tests.helpers.comment_server import PERSON
+from tests.helpers.http_server import Answer
 from tests.helpers.notified_server import Server
 
 

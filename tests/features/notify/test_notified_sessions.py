@@ -11,7 +11,7 @@ import pytest
 
 from pytest_tfperf.features.notify import telling
 from tests.features.notify.conftest import SECRET
-from tests.helpers.comment_server import Answer
+from tests.helpers.http_server import Answer
 from tests.helpers.inner import Finished, Project
 from tests.helpers.notified_server import Server
 from tests.helpers.patience import PATIENCE_SECONDS

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -18,7 +15,7 @@ from pytest_tfperf.features.notify import telling
 from pytest_tfperf.features.notify.channels import channels
 from pytest_tfperf.features.notify.telling import deliveries, tell
 from pytest_tfperf.stores import told_file
-from tests.helpers.comment_server import Answer
+from tests.helpers.http_server import Answer, listening_at
 from tests.helpers.notified_server import Server
 
 HTML = b"<html><body>Sign in @ada</body></html>"
@@ -90,7 +87,7 @@ def test_a_web_page_is_no_webhook(server: Server, secrets: str, tmp_path: Path) 
 def test_what_is_no_http_is_said(
     to: str, sent: bytes, secrets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with _listening(lambda connection: connection.sendall(sent)) as url:
+    with listening_at(lambda connection: connection.sendall(sent)) as url:
         for variable in ("HOOK_URL", "GITHUB_API_URL", "CI_API_V4_URL"):
             monkeypatch.setenv(variable, f"{url}/{secrets}")
         (line,) = say(to, tmp_path)
@@ -112,29 +109,9 @@ def test_an_answer_that_drips_is_not_waited_for(tmp_path: Path, monkeypatch: pyt
         while True:
             connection.sendall(b" ")
 
-    with _listening(drip) as url:
+    with listening_at(drip) as url:
         (line,) = say(f"webhook {url}/x", tmp_path)
     assert "not sent to webhook 127.0.0.1" in line
-
-
-@contextmanager
-def _listening(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """The URL of a server that is none."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:  # the test is over
-                    return
-                with connection, suppress(OSError):
-                    connection.recv(65536)
-                    answer(connection)
-
-        Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        listening.shutdown(socket.SHUT_RDWR)  # else accept() would wait on
 
 
 @pytest.mark.parametrize("value", [None, "", " ", "T0KENS3CRET", "https://x y/T0KENS3CRET", "file:///T0KENS3CRET"])
