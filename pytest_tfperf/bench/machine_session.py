@@ -15,7 +15,7 @@ from pytest_tfperf.bench.task import Call, Task
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run
-from pytest_tfperf.core.throughput import summarise
+from pytest_tfperf.core.throughput import run_value, summarise
 from pytest_tfperf.core.verdict import Against, Noise
 from pytest_tfperf.judging.common_drift import (
     MIN_OTHERS,
@@ -23,10 +23,12 @@ from pytest_tfperf.judging.common_drift import (
     CommonDrift,
     change_of_others,
     common_drift,
+    first_windows,
     first_windows_change,
+    growth_of_noise,
 )
 from pytest_tfperf.judging.evidence import Evidence
-from pytest_tfperf.judging.noise import noise_of
+from pytest_tfperf.judging.noise import mean_square, noise_of
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 
 MAX_SECONDS_DISTURBED = 600.0
@@ -66,6 +68,7 @@ class MachineSession:
         self._unrecorded = unrecorded
         self.figure_rows = figure_rows
         self._first_changes: dict[Call, float] = {}
+        self._first_errors: list[float] = []
         self._with_reference: dict[Call, Task] = {}
         self.suspects: set[Call] = set()
         self.reference_failures: dict[Call, str] = {}
@@ -77,6 +80,7 @@ class MachineSession:
         row = task.target.baseline
         if row is not None and task.target.is_own_row:
             self._first_changes[task.call] = first_windows_change(run, row)
+            self._first_errors.append(run_value(first_windows(run)).error)
             if task.reference_environment is not None:
                 self._with_reference[task.call] = task
 
@@ -115,6 +119,10 @@ class MachineSession:
         """The number of earlier sessions of the test that has the most of them in the history."""
         return max((len(past) for past in self._past.values()), default=0)
 
+    def first_change(self, task: Task) -> float:
+        """Return the change of the first windows of a task with a row of this machine, in log throughput."""
+        return self._first_changes[task.call]
+
     @property
     def drift(self) -> CommonDrift:
         """The common drift of the first runs so far."""
@@ -136,9 +144,18 @@ class MachineSession:
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
             suspects=max(1, len(self.suspects)),
+            growth=self._growth(drift),
             has_reference_environment=self.has_reference_environment(task),
             is_drift_to_come=self._is_drift_to_come(task),
         )
+
+    def _growth(self, drift: CommonDrift) -> float:
+        """Return how many times as much runs differ today, once all tests have run."""
+        if not self._all_ran_once:
+            return 1.0
+        rows = [(noise, runs) for noise, runs, _ in self._known_sessions]
+        others = (mean_square(self._first_errors) or 0.0) + self.between_sessions**2
+        return growth_of_noise(drift, rows, others=others)
 
     def _is_drift_to_come(self, task: Task) -> bool:
         """Whether tests are still to run that show a drift which this test shares."""

@@ -5,6 +5,7 @@ The sentinels are four tests that are compared with the reference environment, a
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -73,7 +74,10 @@ def _judged(
             sentinel.take(wanted)
         failures |= {sentinel.task.test: sentinel.failure for sentinel in sentinels if sentinel.failure}
         sentinels = [sentinel for sentinel in sentinels if len(sentinel.pairs) >= wanted]
-        measured = [_reference_pairs(sentinel.task, sentinel.pairs) for sentinel in sentinels]
+        measured = [
+            _reference_pairs(sentinel.task, sentinel.pairs, machine.first_change(sentinel.task))
+            for sentinel in sentinels
+        ]
         verdict = judge_sentinels(measured, tolerance)
         if verdict is None:
             is_broken = bool(tasks) or (bool(machine.reference_failures) and not known)
@@ -119,16 +123,22 @@ class _Sentinel:
             self.pairs.append(pair)
 
 
-def _reference_pairs(task: Task, pairs: Sequence[Pair]) -> ReferencePairs:
+def _reference_pairs(task: Task, pairs: Sequence[Pair], first_change: float) -> ReferencePairs:
     baseline, noise = task.target.baseline, task.target.noise
     assert baseline is not None, "only tasks with a measured baseline are chosen"
     assert noise is not None, "a baseline comes with its noise"
-    return ReferencePairs(baseline, noise, pairs)
+    return ReferencePairs(baseline, noise, pairs, test=task.test, first_change=first_change)
 
 
 def _of_suspects(measured: Sequence[Measurement]) -> list[ReferencePairs]:
     return [
-        ReferencePairs(result.verdict.baseline, result.verdict.noise, result.pairs)
+        ReferencePairs(
+            baseline=result.verdict.baseline,
+            noise=result.verdict.noise,
+            pairs=result.pairs,
+            test=result.test,
+            first_change=result.throughput.runs[0].log_rate - math.log(result.verdict.baseline.value),
+        )
         for result in measured
         if result.pairs and result.verdict is not None and result.verdict.baseline and result.verdict.noise
     ]

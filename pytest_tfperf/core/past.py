@@ -168,11 +168,13 @@ class SessionChanges:
         session: the session's id.
         changes: ln(images/s / baseline) of each run, less the drift common to all tests of that session.
         outcome: the verdict's.
+        code: commit and environment, as one text; "" where they are not known, such as of a changed work tree.
     """
 
     session: str
     changes: tuple[float, ...]
     outcome: Outcome
+    code: str = ""
 
 
 class JudgedBefore(NamedTuple):

@@ -24,6 +24,7 @@ class DoubtKind(StrEnum):
     WITHIN_NOISE = "within noise"  # slower by more than the tolerance, but not by more than noise explains
     FEW_TESTS = "few tests"  # too few tests of the session have a baseline
     FEW_WITH_PAIRS = "few with pairs"  # too few tests that have a baseline also have pairs
+    SLOW_IN_PART = "slow in part"  # the machine slows some tests down, and not the others
     NO_PAIRS = "no pairs"  # no chosen test could be measured in pairs
 
 
@@ -34,11 +35,13 @@ class Doubt:
     Args:
         found, needed: the number of tests, and the number that could fail the session; 0 where numbers are not the
             reason.
+        tests: the tests that the machine slows down, where it slows down some of them only.
     """
 
     kind: DoubtKind
     found: int = 0
     needed: int = 0
+    tests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,9 @@ from pytest_tfperf.judging.thresholds import DETECTION, DOUBTS, FALSE_ALARMS, qu
 RUN_STAGES = (1, 3, 8)
 """Runs after which a suspect may be cleared; the last stage decides."""
 
+_FELT = 0.2
+"""The standard deviation of the share of a common drift that a test feels more or less than the others."""
+
 AGREEMENT, _DOUBT = 7 / 8, 6 / 8
 """The shares of runs that must show half of the threshold for a failure and a doubt: a few slow runs fail no test."""
 
@@ -36,7 +39,8 @@ class Confirmation:
         shared_variance: of the baseline, which all changes are compared with.
         session_variance: the variance that sessions are expected to add.
         most_session_variance: the most variance that sessions are likely to add; the threshold allows for it.
-        degrees_of_freedom: of the noise.
+        degrees_of_freedom: of the variances between runs.
+        degrees_of_sessions: of the variances that sessions add.
         tests: the number of tests that share the session's false alarms.
         warns_only: the slowdown can't fail the test, so only a slowdown beyond the threshold is worth further runs.
     """
@@ -51,6 +55,7 @@ class Confirmation:
     session_variance: float = 0.0
     most_session_variance: float = 0.0
     degrees_of_freedom: float
+    degrees_of_sessions: float = math.inf
     tests: int
     warns_only: bool = False
 
@@ -115,9 +120,11 @@ class Confirmation:
         return self._threshold(count, FALSE_ALARMS)
 
     def _threshold(self, count: int, false_alarms: float) -> float:
-        error = math.sqrt(self.own_variance_today / count + self.shared_variance + self.most_session_variance)
         share = false_alarms / max(self.tests, 1)
-        return max(self.accepted, quantile(self.degrees_of_freedom, share) * error)
+        of_runs = self.own_variance_today / count + self.shared_variance
+        squares = quantile(self.degrees_of_freedom, share) ** 2 * of_runs
+        squares += quantile(self.degrees_of_sessions, share) ** 2 * self.most_session_variance
+        return max(self.accepted, math.sqrt(squares))
 
     @property
     def fails(self) -> bool:
@@ -199,8 +206,10 @@ def by_runs(
     # The drift is a median over the tests' first runs, so its own error is pi / 2 of a mean's variance.
     of_drift = math.pi / 2 / drift.tests if drift.is_known else 0.0
 
+    of_felt = (_FELT * drift.log) ** 2
+
     def of_sessions(sigma: float) -> float:
-        return (1 + learnt.sessions_variance) * sigma**2 + of_drift * (own + shared + 2 * sigma**2)
+        return (1 + learnt.sessions_variance) * sigma**2 + of_drift * (own + shared + 2 * sigma**2) + of_felt
 
     return Confirmation(
         changes=tuple(changes),
@@ -213,6 +222,8 @@ def by_runs(
         session_variance=of_sessions(session_sd),
         most_session_variance=of_sessions(most_session_sd),
         degrees_of_freedom=noise.degrees_of_freedom,
+        # With few tests, what a session does to all of them is in the variance, and little is known of that.
+        degrees_of_sessions=math.inf if drift.is_known else noise.degrees_of_freedom,
         tests=tests,
         warns_only=warns_only,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.throughput import hodges_lehmann
-from pytest_tfperf.core.verdict import Noise, Outcome
+from pytest_tfperf.core.verdict import LOSSES, Noise, Outcome
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.thresholds import baseline_variance
 
@@ -23,15 +23,16 @@ _DEGREES_OF_FEW_TESTS = 4  # degrees of freedom of that prior
 _LOST_SOMETHING = 0.1  # share of the measurements that may hold a real loss or gain
 _LOSS = 0.05  # about the size of such a loss or gain
 
-_CHANGED = (Outcome.REGRESSED, Outcome.IMPROVED)
-_CHANGES_BEGIN = 0.03  # share of the sessions in which a real change of a test begins
+_REPORTED = (*LOSSES, Outcome.IMPROVED)
+_LEFT = 0.25  # of a reported change: a session that shows no more than this measured without it
 
 # Share of the posterior below the largest deviation that a threshold allows for. With few tests its tail is long.
 _UPPER = 0.95
 _UPPER_OF_FEW_TESTS = 0.5
-_UPPER_OF_SHARED = 0.95  # for a test that is as slow as the others: the session is the likely cause
+_UPPER_OF_SHARED = 0.9  # for a test that is as slow as the others: the session is the likely cause
 
 _SESSIONS_NOT_LEARNT = 3  # the latest sessions may hold the very loss to be detected
+_MOST_ERRORS = 2.0  # of the row: the most that its sessions may correct it by
 _SESSIONS_LEARNT = 10  # then the baseline is frozen, so that it does not follow a slow decline
 
 
@@ -97,12 +98,17 @@ def session_variance(
         tests: the number of the session's tests; if it is below `MIN_TESTS`, their common drift can't be taken out, and
             is part of the variance between sessions of each test.
     """
+    known = [(noise, baseline_runs, teaching(past)) for noise, baseline_runs, past in rows]
+    known = [row for row in known if row[2]]
+    # Few tests show mostly what a session does to all of them, so that together they say as much as one of them.
+    independent = 1.0 if tests >= MIN_TESTS else 1.0 / max(len(known), 1)
     log_weights = [_log_prior(sigma, tests) for sigma in GRID]
-    for noise, baseline_runs, past in rows:
-        sessions = [(hodges_lehmann(s.changes), len(s.changes), s.outcome) for s in past if s.changes]
+    for noise, baseline_runs, past in known:
+        sessions = [(hodges_lehmann(s.changes), len(s.changes)) for s in past]
         for index, sigma in enumerate(GRID):
             if log_weights[index] > -math.inf:
-                log_weights[index] += _log_likelihood(sessions, sigma, noise.between_runs, baseline_runs)
+                likelihood = _log_likelihood(sessions, sigma, noise.between_runs, baseline_runs)
+                log_weights[index] += independent * likelihood
     most = max(log_weights)
     weights = [math.exp(log_weight - most) for log_weight in log_weights]
     return SessionVariance(
@@ -111,20 +117,52 @@ def session_variance(
     )
 
 
+def teaching(past: Sequence[SessionChanges]) -> list[SessionChanges]:
+    """Return the sessions of a row that say something of its noise, in their order.
+
+    What a test was reported for is evidence of a change of that test. So a reported session teaches nothing, and
+    neither do the sessions after it until one measures without the change. If that session measured the same code, the
+    code had not changed, and the reported sessions were noise: then they teach, too.
+    """
+    learnt: list[SessionChanges] = []
+    reported: list[SessionChanges] = []
+    for session in past:
+        if not session.changes:
+            continue
+        change = hodges_lehmann(session.changes)
+        if session.outcome in _REPORTED:
+            reported.append(session)
+        elif not reported:
+            learnt.append(session)
+        elif all(_is_without(change, hodges_lehmann(earlier.changes)) for earlier in reported):
+            learnt += [earlier for earlier in reported if earlier.code and earlier.code == session.code]
+            learnt.append(session)
+            reported = []
+    return learnt
+
+
+def _is_without(change: float, reported: float) -> bool:
+    """Whether at most a quarter of the reported change is left."""
+    return change * math.copysign(1.0, reported) <= _LEFT * abs(reported)
+
+
 def learnt_baseline(noise: Noise, baseline_runs: int, past: Sequence[SessionChanges], sigma: float) -> LearntBaseline:
     """Return the weighted mean of the committed baseline and the first ten good sessions, oldest first in `past`.
 
     The last three sessions don't count, as they may hold a loss that is not confirmed yet. A single figure, such as a
-    document's, stays as it is. Weights are inverse variances, with `sigma` between sessions.
+    document's, stays as it is. Weights are inverse variances, with `sigma` between sessions. Sessions further from the
+    row than its own error explains are a change of the test, which only a new recording accepts.
     """
     parts = [(0.0, baseline_variance(baseline_runs))]
     if baseline_runs > 1:
-        good = [s for s in past[:-_SESSIONS_NOT_LEARNT] if s.outcome is Outcome.PASS and s.changes]
+        good = [s for s in teaching(past[:-_SESSIONS_NOT_LEARNT]) if s.outcome is Outcome.PASS]
         parts += [(hodges_lehmann(s.changes), 1 / len(s.changes)) for s in good[:_SESSIONS_LEARNT]]
     weights = [1 / (noise.between_runs**2 * variance + sigma**2) for _, variance in parts]
     shares = [weight / math.fsum(weights) for weight in weights]
+    offset = math.fsum(share * change for share, (change, _) in zip(shares, parts, strict=True))
+    most = _MOST_ERRORS * math.sqrt(noise.between_runs**2 * parts[0][1] + sigma**2)
     return LearntBaseline(
-        offset=math.fsum(share * change for share, (change, _) in zip(shares, parts, strict=True)),
+        offset=max(-most, min(offset, most)),
         runs_variance=math.fsum(share**2 * variance for share, (_, variance) in zip(shares, parts, strict=True)),
         sessions_variance=math.fsum(share**2 for share in shares),
     )
@@ -140,35 +178,20 @@ def _log_prior(sigma: float, tests: int) -> float:
 
 
 def _log_likelihood(
-    sessions: Sequence[tuple[float, int, Outcome]], sigma: float, between_runs: float, baseline_runs: int
+    sessions: Sequence[tuple[float, int]], sigma: float, between_runs: float, baseline_runs: int
 ) -> float:
     """Return the log likelihood of one row's sessions, each given the sessions before it.
 
-    All of the sessions share the row's error, which they help to estimate. A test that regressed or improved most
-    likely did so for a cause of its own, and stays changed until someone mends or accepts the change. So the size of
-    the change says nothing about other sessions, and the change counts once, however long it lasts; an INCONCLUSIVE
-    session does not end it, and counts as any other session. Otherwise each large loss would widen the thresholds of
-    all tests, and a lasting loss would hide itself.
+    All of the sessions share the row's error, which they help to estimate.
     """
     row, uncertain = 0.0, between_runs**2 * baseline_variance(baseline_runs) + sigma**2
-    total, before = 0.0, None
-    for change, runs, outcome in sessions:
+    total = 0.0
+    for change, runs in sessions:
         own = between_runs**2 / runs + sigma**2
-        if outcome not in _CHANGED:
-            total += _log_density(change - row, uncertain + own)
-            known = uncertain / (uncertain + own)
-            row, uncertain = row + known * (change - row), uncertain * (1 - known)
-        elif outcome is not before:
-            total += _log_share_beyond(abs(change - row), uncertain + own)
-        if outcome is not Outcome.INCONCLUSIVE:
-            before = outcome
+        total += _log_density(change - row, uncertain + own)
+        known = uncertain / (uncertain + own)
+        row, uncertain = row + known * (change - row), uncertain * (1 - known)
     return total
-
-
-def _log_share_beyond(change: float, variance: float) -> float:
-    """Return the log probability of a change by at least this, or by `_LOSS` if less: by noise or for a cause."""
-    without = math.erfc(min(change, _LOSS) / math.sqrt(2 * variance)) / 2 if variance else 0.0
-    return math.log((1 - _CHANGES_BEGIN) * without + _CHANGES_BEGIN)
 
 
 def _log_density(change: float, variance: float) -> float:

@@ -49,11 +49,15 @@ class ReferencePairs:
         baseline: the test's committed row.
         noise: of fresh runs.
         pairs: good pairs; a is the reference environment's run.
+        test: pytest's node id.
+        first_change: ln(images/s of the session's first run / the row).
     """
 
     baseline: Baseline
     noise: Noise
     pairs: Sequence[Pair]
+    test: str
+    first_change: float
 
 
 def wants_sentinels(drift: CommonDrift) -> bool:
@@ -138,6 +142,10 @@ def judge_machine(
         middle = hodges_lehmann([_machine_change(test) for test in measured])
         error = _error([_machine_variance(test) + 2 * between_sessions**2 for test in measured])
         freedom, tests = min(test.noise.degrees_of_freedom for test in measured), len(measured)
+        if drift.is_known:
+            # A neighbour of the pairs' time alone is no slower machine: all tests' first runs show at least half of it.
+            gained = max(0.0, hodges_lehmann([_software_change(test) for test in measured]))
+            middle = max(middle, min(0.0, 2 * (drift.log - gained)))
     elif drift.is_known:
         middle, error, freedom, tests = drift.log, drift.error, math.inf, drift.tests
     else:
@@ -155,6 +163,10 @@ def judge_machine(
         outcome = Outcome.IMPROVED
     else:
         outcome = Outcome.TOO_NOISY if is_blind(threshold, accepted) else Outcome.PASS
+    if outcome is not Outcome.REGRESSED and doubt is None:
+        slow = [test.test for test in measured if _is_slow_apart(test, drift, between_sessions, len(measured))]
+        if slow:
+            outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.SLOW_IN_PART, tests=tuple(slow))
     half = quantile(freedom, 0.025) * error
     return MachineVerdict(
         outcome=outcome,
@@ -176,6 +188,22 @@ def _has_other_software(test: ReferencePairs) -> bool:
     return any(
         change.name not in OUTSIDE for pair in test.pairs for change in changes_since(test.baseline, pair.a.environment)
     )
+
+
+def _is_slow_apart(test: ReferencePairs, drift: CommonDrift, between_sessions: float, tests: int) -> bool:
+    """Whether a test is slower in both environments than the machine's drift explains, as on one throttled GPU.
+
+    The first run and the pairs must both show it: a neighbour of the one or of the other time does not last so long.
+    """
+    first = test.first_change - _software_change(test)  # of the reference environment, had it run then
+    change = max(_machine_change(test), first) - drift.log
+    error = math.sqrt(_machine_variance(test) + 2 * between_sessions**2)
+    explained = quantile(test.noise.degrees_of_freedom, FALSE_ALARMS / tests) * error
+    return len(test.pairs) > 1 and change < -max(explained, accepted_slowdown(MACHINE_TOLERANCE))
+
+
+def _software_change(test: ReferencePairs) -> float:
+    return hodges_lehmann([pair.log_ratio for pair in test.pairs])
 
 
 def _machine_change(test: ReferencePairs) -> float:

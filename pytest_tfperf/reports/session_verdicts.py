@@ -35,6 +35,9 @@ _SUBJECTS = {
 _DRIFT_WORTH_SHOWING = 0.01
 _NO_REFERENCE_ENVIRONMENT = "Only a reference environment tells the machine from the software: tfperf reference create"
 _NO_PAIRS = "Only the reference environment tells the machine from the software, and no test could be compared with it"
+_SLOW_IN_PART = (
+    "Look for what only these tests use, such as one GPU (`nvidia-smi -q -d PERFORMANCE`), one disk, or more memory"
+)
 _MOST_CHANGES = 5  # of a drift
 _COMMIT_CHARACTERS = 10
 
@@ -144,6 +147,9 @@ def _machine(verdict: SessionVerdict, machine: MachineVerdict) -> tuple[str, str
         advice = _NO_PAIRS if machine.no_pairs else _NO_REFERENCE_ENVIRONMENT
         return fact, f". Changed since: {_changed(verdict)}. {state}{advice}"
     fact = f"machine {verdict.machine}: {_outcome(machine)}: the reference environment is {change}"
+    if machine.doubt is not None and machine.doubt.kind is DoubtKind.SLOW_IN_PART:
+        slow = ", ".join(one_line(test) for test in machine.doubt.tests)
+        return fact, f". Slower in both environments: {slow}. {_state(verdict)}{_SLOW_IN_PART}"
     if not is_slower:
         return fact, ""
     advice = "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
@@ -197,6 +203,7 @@ def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
         DoubtKind.FEW_WITH_PAIRS: (
             f"too few tests show it to fail for it ({doubt.found} with pairs, and it takes {doubt.needed})"
         ),
+        DoubtKind.SLOW_IN_PART: f"it slows {counted(len(doubt.tests), 'test')} down, and not the others",
         DoubtKind.NO_PAIRS: "none of the chosen tests could be compared with the reference environment",
     }
     return f"{verdict.outcome.value}, because {why[doubt.kind]}"
