@@ -37,7 +37,7 @@ from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Rule, Tolerance, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.judging.common_drift import MIN_OTHERS, MIN_TESTS, change_of_others, common_drift, growth_of_noise
+from pytest_tfperf.judging.common_drift import MIN_OTHERS, MIN_TESTS, change_of_others, common_drift, noise_of_changes
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.new_baselines import CONTROLS, baseline_of, controls, corrected, correction, wants
@@ -517,11 +517,16 @@ def run_session(
         has_reference_environment=rule is Rule.REFERENCE_ENVIRONMENT,
     )
     first: dict[Key, float] = {}
+    noise = noise_of_changes(
+        [(noise_of(row, rows.values()), row.runs) for row in rows.values()],
+        within_runs=window_error(20),
+        between_sessions=variance.mean,
+    )
 
     def evidence(test: SimulatedTest, *, is_drift_to_come: bool = False) -> Evidence:
         return replace(
             whole,
-            drift=common_drift(first.values()),
+            drift=common_drift(first.values(), noise),
             is_drift_to_come=is_drift_to_come,
             others=change_of_others([change for key, change in first.items() if key != test.key]),
             throughput=_throughput(test.runs),
@@ -536,12 +541,10 @@ def run_session(
         test.measure(machine, machine.situation.slow_first_run if index < 5 else 0.0)
         first[test.key] = test.first_windows - math.log(rows[test.key].value)
         verdicts[test.key] = judge(evidence(test, is_drift_to_come=len(tests) >= enough))
-    drift = common_drift(first.values())
+    drift = common_drift(first.values(), noise)
     verdicts |= {test.key: judge(evidence(test)) for test in tests if not verdicts[test.key].is_decided}
     suspects = [key.workload for key, verdict in verdicts.items() if not verdict.is_decided]
-    noises = [(noise_of(row, rows.values()), row.runs) for row in rows.values()]
-    growth = growth_of_noise(drift, noises, others=window_error(20) ** 2 + variance.mean**2)
-    whole = replace(whole, suspects=max(1, len(suspects)), growth=growth)
+    whole = replace(whole, suspects=max(1, len(suspects)))
     for test in tests:
         while not (verdict := verdicts[test.key]).is_decided:
             while verdict.wants.what is Want.PAIRS and len(test.pairs) < verdict.wants.count:

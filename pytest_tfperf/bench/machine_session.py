@@ -6,6 +6,7 @@ The drift that all tests have in common does not count in the verdict of a singl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from pytest_tfperf.judging.common_drift import (
     common_drift,
     first_windows,
     first_windows_change,
-    growth_of_noise,
+    noise_of_changes,
 )
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.noise import mean_square, noise_of
@@ -126,7 +127,15 @@ class MachineSession:
     @property
     def drift(self) -> CommonDrift:
         """The common drift of the first runs so far."""
-        return common_drift(list(self._first_changes.values()))
+        changes = list(self._first_changes.values())
+        if len(changes) < MIN_TESTS:
+            return common_drift(changes)
+        noise = noise_of_changes(
+            [(noise, runs) for noise, runs, _ in self._known_sessions],
+            within_runs=math.sqrt(mean_square(self._first_errors) or 0.0),
+            between_sessions=self._variance_of_many.mean,
+        )
+        return common_drift(changes, noise)
 
     def evidence(self, task: Task, runs: Sequence[Run], pairs: Sequence[Pair] = ()) -> Evidence:
         """Return all the evidence that `judge` needs on a task's throughput."""
@@ -144,18 +153,9 @@ class MachineSession:
             past=() if baseline is None else self._past.get(baseline.key, ()),
             tests=max(1, judged),
             suspects=max(1, len(self.suspects)),
-            growth=self._growth(drift),
             has_reference_environment=self.has_reference_environment(task),
             is_drift_to_come=self._is_drift_to_come(task),
         )
-
-    def _growth(self, drift: CommonDrift) -> float:
-        """Return how many times as much runs differ today, once all tests have run."""
-        if not self._all_ran_once:
-            return 1.0
-        rows = [(noise, runs) for noise, runs, _ in self._known_sessions]
-        others = (mean_square(self._first_errors) or 0.0) + self.between_sessions**2
-        return growth_of_noise(drift, rows, others=others)
 
     def _is_drift_to_come(self, task: Task) -> bool:
         """Whether tests are still to run that show a drift which this test shares."""

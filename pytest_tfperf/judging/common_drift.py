@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.baseline import Baseline
@@ -23,7 +23,10 @@ FIRST_WINDOWS = 20
 """The drift uses each test's first windows only: runs that stop early on good news would bias it."""
 
 
-_GROWN = 1.7  # times: eight tests scatter by less around their median if their noise did not grow
+_GROWN = 1.7  # times: the scatter of eight tests whose noise did not grow is hardly ever so much larger
+
+_APART = 2.5  # standard deviations between the two groups of a session in which some tests lost something
+_LEAST_OF_GROUP = 0.4  # the share of the tests in the smaller group; with fewer the median lies in the other group
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +35,15 @@ class CommonDrift:
 
     Args:
         log: the median over tests, in log throughput; 0 where it isn't known.
-        tests: the number of tests in the median.
+        tests: the number of the session's tests.
         error: the median's standard error, from the scatter of the tests around it.
+        growth: how many times as much the tests scatter around it as their noise explains; 1 if about as much.
     """
 
     log: float = 0.0
     tests: int = 0
     error: float = 0.0
-
-    @property
-    def scatter(self) -> float:
-        """The standard deviation of the tests around it."""
-        return self.error / _error_of_median(self.tests) if self.tests else 0.0
+    growth: float = 1.0
 
     @property
     def is_known(self) -> bool:
@@ -61,33 +61,45 @@ def first_windows(run: Run) -> Run:
     return replace(run, windows=run.windows[:FIRST_WINDOWS], stated_examples_per_sec=None)
 
 
-def common_drift(changes: Collection[float]) -> CommonDrift:
-    """Return the drift of a session whose tests' first windows differ from their baselines by `changes`."""
-    if len(changes) < MIN_TESTS:
-        return CommonDrift(tests=len(changes))
-    error = scatter(changes) * _error_of_median(len(changes))
-    return CommonDrift(statistics.median(changes), len(changes), error)
+def common_drift(changes: Collection[float], noise: float = math.inf) -> CommonDrift:
+    """Return the drift of a session, which is the median of its tests, or of one of two groups of them.
 
-
-def growth_of_noise(drift: CommonDrift, rows: Collection[tuple[Noise, int]], *, others: float) -> float:
-    """Return how many times as much runs differ in this session as when their baselines were recorded; 1 if alike.
+    A change of the code that slows half of the tests down leaves two groups. The drift is then that of the group nearer
+    to its baselines: code that lost something is more likely than code that gained on a machine that became slower.
 
     Args:
-        drift: of all tests, each of which has run once.
-        rows: the noise of each test's baseline, and the number of its runs.
-        others: the variance of the tests around the drift that is not between runs: of windows, and between sessions.
+        changes: of the tests' first windows against their baselines.
+        noise: the standard deviation of a change by noise alone (`noise_of_changes`).
     """
-    if not drift.is_known:
-        return 1.0
-    recorded = statistics.median(noise.between_runs for noise, _ in rows)
-    of_row = 1 + statistics.median(baseline_variance(runs) for _, runs in rows)
-    today = math.sqrt(max(0.0, drift.scatter**2 - others) / of_row)
-    return today / recorded if today > _GROWN * recorded else 1.0
+    if len(changes) < MIN_TESTS:
+        return CommonDrift(tests=len(changes))
+    alike = _nearer_group(sorted(changes), _APART * noise)
+    seen = scatter(alike)
+    error = seen * math.sqrt(math.pi / 2 / len(alike))
+    growth = seen / noise if seen > _GROWN * noise else 1.0
+    return CommonDrift(statistics.median(alike), len(changes), error, growth)
 
 
-def _error_of_median(tests: int) -> float:
-    """Return the standard error of a median, in standard deviations."""
-    return math.sqrt(math.pi / 2 / tests)
+def _nearer_group(changes: Sequence[float], apart: float) -> Sequence[float]:
+    """Return the group nearer to 0 where the sorted changes are two groups of about one size; else all changes."""
+    least = math.ceil(_LEAST_OF_GROUP * len(changes))
+    gaps = {cut: changes[cut] - changes[cut - 1] for cut in range(least, len(changes) - least + 1)}
+    cut = max(gaps, key=lambda cut: gaps[cut])
+    if gaps[cut] <= apart:
+        return changes
+    return min(changes[:cut], changes[cut:], key=lambda group: abs(statistics.median(group)))
+
+
+def noise_of_changes(rows: Iterable[tuple[Noise, int]], *, within_runs: float, between_sessions: float) -> float:
+    """Return the standard deviation of a test's change by noise alone, the common drift taken out.
+
+    Args:
+        rows: the noise of each test's baseline, and the number of its runs.
+        within_runs: the standard error of a run from its first windows.
+        between_sessions: the standard deviation between a test's sessions.
+    """
+    of_runs = statistics.median(noise.between_runs**2 * (1 + baseline_variance(runs)) for noise, runs in rows)
+    return math.sqrt(of_runs + within_runs**2 + between_sessions**2)
 
 
 def change_of_others(changes: Collection[float]) -> float | None:

@@ -40,7 +40,6 @@ class Evidence:
         past: earlier sessions judged against the same row, oldest first.
         tests: verdicts of the session that share the false alarms of rule 2: one for each figure with a baseline.
         suspects: verdicts that share the false alarms of pairs: by rule 1, of tests left undecided by their first run.
-        growth: how many times as much runs differ in this session as when the baselines were recorded.
         has_reference_environment: whether pairs can be measured, so that rule 1 applies.
         max_runs: the most runs that can be measured, 1 for a log; then no further pairs can be either. None: no limit.
         is_drift_to_come: tests that show the common drift, or the change of the others, are still to run.
@@ -63,7 +62,6 @@ class Evidence:
     past: Sequence[SessionChanges] = ()
     tests: int = 1
     suspects: int = 1
-    growth: float = 1.0
     has_reference_environment: bool = False
     max_runs: int | None = None
     is_drift_to_come: bool = False

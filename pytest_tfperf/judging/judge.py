@@ -223,7 +223,7 @@ class _Case:
         )
         if not has_pairs:
             return cls(evidence, drift, baseline, noise, sign, learnt, runs, runs, is_shared)
-        growth = evidence.growth if evidence.values is None else 1.0
+        growth = drift.growth if evidence.values is None else 1.0
         scatter = Scatter(2 * (growth * noise.between_runs) ** 2, noise.degrees_of_freedom)
         of_pairs = evidence.pairs_test(sign, scatter, target)
         return cls(evidence, drift, baseline, noise, sign, learnt, runs, of_pairs, is_shared)
