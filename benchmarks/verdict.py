@@ -34,7 +34,7 @@ from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
-from pytest_tfperf.core.verdict import NOTHING, Outcome, Rule, Tolerance, Verdict, Want
+from pytest_tfperf.core.verdict import LOSSES, NOTHING, Outcome, Rule, Tolerance, Verdict, Want
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.common_drift import MIN_OTHERS, MIN_TESTS, change_of_others, common_drift, noise_of_changes
@@ -557,7 +557,9 @@ def run_session(
         software = _software(machine, tests, suspects, number)
     measured = [_reference_pairs(test) for test in tests]
     judged = judge_machine(drift, measured, between_sessions=variance.mean)
-    for test in tests:
+    whole_outcomes = {found.outcome for found in (software, judged) if found is not None}
+    # As `EarlierRows.past_sessions_of_machine` leaves them out.
+    for test in tests if not whole_outcomes & set(LOSSES) else ():
         changes = tuple(run - math.log(rows[test.key].value) - drift.log for run in test.runs)
         outcome = verdicts[test.key].outcome
         assert outcome is not None

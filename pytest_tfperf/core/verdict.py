@@ -167,6 +167,7 @@ class Reason(StrEnum):
     BEYOND_LIMIT = auto()
     WITHIN_NOISE = auto()
     TOO_NOISY = auto()
+    WIDENED = auto()
     OTHERS_TOO = auto()
     RUNS_DISAGREE = auto()
     NOT_CONFIRMED = auto()
@@ -194,6 +195,10 @@ _WHY: Final = {
     Reason.BEYOND_LIMIT: "beyond the limit",
     Reason.WITHIN_NOISE: "within noise: {worse} by more than the tolerance, but not by more than noise explains",
     Reason.TOO_NOISY: "too noisy to judge: noise widens the threshold so far that a {loss} by a quarter would pass",
+    Reason.WIDENED: (
+        "too noisy to judge: sessions differ so much that they have widened the threshold beyond 15 % since the "
+        "baseline was recorded"
+    ),
     Reason.OTHERS_TOO: (
         "{worse} by more than the tolerance, as the session's other tests are; they are too few to tell whether the "
         "machine is the cause"
@@ -362,6 +367,8 @@ class Verdict:
         tolerance: the accepted change of a throughput; any other figure has its own.
         threshold: the confirmed change for the worse, positive, from which the test fails: the tolerance, or more where
             noise asks for it; None where any drop is accepted.
+        threshold_recorded: the threshold of the same runs when the baseline was recorded, before sessions taught how
+            much they differ, and without the common drift; None where it was no lower.
         min_detectable_slowdown: the smallest slowdown that is detected with 95 % power; None as above.
         noise: the noise that the threshold allows for.
         common_drift: the drift common to all tests of the session, in log throughput; 0 where too few tests show it.
@@ -388,6 +395,7 @@ class Verdict:
     upper: float | None = None
     tolerance: Tolerance | None = None
     threshold: float | None = None
+    threshold_recorded: float | None = None
     min_detectable_slowdown: float | None = None
     noise: Noise | None = None
     common_drift: float = 0.0

@@ -53,6 +53,8 @@ from pytest_tfperf.judging.thresholds import (
 from pytest_tfperf.judging.validity import invalid, unusable
 
 _RUNS_SHOWN, _PAIRS_SHOWN = (1, 3, 5, 8), (PAIRS_THAT_TELL, 10, MOST_PAIRS)
+_AS_RECORDED = 0.8  # of the threshold: one that was this low when its row was recorded has widened since
+_WIDEST = -math.log1p(-0.15)  # the threshold up to which what sessions taught may widen it and a test still pass
 _UNSURE = 2.0  # standard errors of a run's own windows: a run that is good even if slower by so much stops early
 _LIMIT_RUNS = RUN_STAGES[1]  # values of the current environment that confirm a value beyond a limit
 
@@ -250,7 +252,29 @@ class _Case:
         """Return a pass or a doubt that rests on the threshold; TOO_NOISY if noise would let nearly any loss pass."""
         if self.evidence.scale.is_blind(self.confirmation.hidden_by_noise, self.confirmation.accepted):
             return self.verdict(Outcome.TOO_NOISY, Reason.TOO_NOISY)
+        if self.threshold_recorded is not None and self.without_drift.threshold > _WIDEST:
+            return self.verdict(Outcome.TOO_NOISY, Reason.WIDENED)
         return self.verdict(outcome, reason)
+
+    @property
+    def without_drift(self) -> _Case:
+        """The case of a session in which the machine is as fast as when the row was recorded."""
+        drift = CommonDrift(tests=self.drift.tests)
+        evidence = replace(self.evidence, drift=drift, others=None)
+        return _Case.of(evidence, drift, self.baseline, self.noise, self.sign)
+
+    @property
+    def threshold_recorded(self) -> float | None:
+        """The threshold when the row was recorded, before any session taught how much sessions differ.
+
+        None where it was no lower than now, or pairs decide, which need no history.
+        """
+        if isinstance(self.confirmation, PairsTest) or not self.evidence.scale.is_logarithm:
+            return None
+        case = self.without_drift
+        evidence = replace(case.evidence, past=(), variance=self.evidence.variance.assumed)
+        recorded = _Case.of(evidence, case.drift, self.baseline, self.noise, self.sign).threshold
+        return recorded if recorded < _AS_RECORDED * self.threshold else None
 
     @property
     def rise(self) -> float:
@@ -304,6 +328,7 @@ class _Case:
         has_best = self.rise <= NO_RISE if scale.is_logarithm else math.isfinite(self.rise)
         is_open = evidence.target.is_floor or not has_best
         best = None if is_open else scale.value_at(self.expected, self.sign * self.rise)
+        recorded = self.threshold_recorded if scale.is_bounded else None
         smallest = scale.shown_loss(self.min_detectable(confirmation.last)) if scale.is_bounded else None
         return Verdict(
             outcome=outcome,
@@ -323,6 +348,7 @@ class _Case:
             upper=best if self.sign > 0 else worst,
             tolerance=evidence.tolerance if evidence.values is None else None,
             threshold=scale.shown_loss(self.threshold) if scale.is_bounded else None,
+            threshold_recorded=None if recorded is None else scale.shown_loss(recorded),
             min_detectable_slowdown=smallest,
             noise=replace(self.noise, between_sessions=self.between_sessions),
             common_drift=evidence.drift.log,

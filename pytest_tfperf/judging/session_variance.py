@@ -42,11 +42,11 @@ class SessionVariance:
 
     Args:
         weights: of each standard deviation in `GRID`; they add up to 1.
-        below_upper: the share of the weights below `upper`.
+        is_of_few: the session's tests are too few to take out the drift that they have in common.
     """
 
     weights: tuple[float, ...]
-    below_upper: float = _UPPER
+    is_of_few: bool = False
 
     @property
     def mean(self) -> float:
@@ -56,12 +56,17 @@ class SessionVariance:
     @property
     def upper(self) -> float:
         """The largest standard deviation that a threshold allows for."""
-        return self._quantile(self.below_upper)
+        return self._quantile(_UPPER_OF_FEW_TESTS if self.is_of_few else _UPPER)
 
     @property
     def upper_of_shared(self) -> float:
         """The same, for a slowdown that the session's other tests show, too, and that no common drift explains."""
-        return self._quantile(max(self.below_upper, _UPPER_OF_SHARED))
+        return self._quantile(_UPPER_OF_SHARED if self.is_of_few else _UPPER)
+
+    @property
+    def assumed(self) -> SessionVariance:
+        """The variance that is assumed of such a session without any history."""
+        return session_variance(tests=1 if self.is_of_few else MIN_TESTS)
 
     def _quantile(self, share: float) -> float:
         """Interpolate between two points of the grid."""
@@ -111,10 +116,7 @@ def session_variance(
                 log_weights[index] += independent * likelihood
     most = max(log_weights)
     weights = [math.exp(log_weight - most) for log_weight in log_weights]
-    return SessionVariance(
-        tuple(weight / math.fsum(weights) for weight in weights),
-        below_upper=_UPPER if tests >= MIN_TESTS else _UPPER_OF_FEW_TESTS,
-    )
+    return SessionVariance(tuple(weight / math.fsum(weights) for weight in weights), is_of_few=tests < MIN_TESTS)
 
 
 def teaching(past: Sequence[SessionChanges]) -> list[SessionChanges]:

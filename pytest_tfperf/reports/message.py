@@ -211,6 +211,8 @@ def _threshold(verdict: Verdict, row: Baseline, expected: float) -> str:
     accepted = f"tolerance {percent(tolerance.lower)}"
     if percent(threshold) != percent(tolerance.lower):
         accepted += f", widened to {percent(threshold)} by noise"
+    if verdict.threshold_recorded is not None:
+        accepted += f"; {percent(verdict.threshold_recorded)} when the baseline was recorded"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
         return f"fails from {percent(threshold)} slower than the reference environment    ({accepted})"
     kind = row.source if verdict.against is Against.EARLIER_SESSIONS else verdict.against

@@ -170,7 +170,7 @@ def summary(
         )
     elif measurements:
         lines += [*measurement_table(measurements, width), *figure_table(measurements, width)]
-        lines += ["", _counts_line(measurements), *_noise(measurements)]
+        lines += ["", _counts_line(measurements), *_noise(measurements), *_widened(measurements)]
         lines += filter(None, machine)
         if undecided := [m for m in measurements if m.verdict and not m.verdict.is_decided]:
             why = "the session ended, or the test failed, before their last runs"
@@ -209,6 +209,19 @@ def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
     sessions = percent(statistics.median(noise.between_sessions for noise in known))
     source = "learnt from this machine's history, or assumed"
     yield f"noise (median over tests): runs differ by {runs}, the sessions of a test by {sessions} more ({source})"
+
+
+def _widened(measurements: Sequence[Measurement]) -> Iterator[str]:
+    """Yield a line about the tests whose thresholds are wider than when their baselines were recorded."""
+    verdicts = [m.verdict for m in measurements if m.verdict and m.verdict.threshold]
+    wider = [(verdict.threshold, verdict.threshold_recorded) for verdict in verdicts if verdict.threshold_recorded]
+    if not wider:
+        return
+    now, recorded = max(wider)
+    yield (
+        f"{counted(len(wider), 'test')} now fail only from a larger slowdown than when their baselines were recorded, "
+        f"up to {percent(now)} where it was {percent(recorded)}: their sessions differ, or the machine's speed does"
+    )
 
 
 _PLAUSIBLE_GAIN = 1.0  # twice as fast; more is rare, as from XLA and mixed precision together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -102,7 +102,8 @@ class EarlierRows:
     ) -> dict[Key, tuple[SessionChanges, ...]]:
         """Return earlier sessions of each of a machine's rows, oldest first; rows without any are left out.
 
-        Only the last decided measurement of a session counts, and only against the same row (value and date).
+        Only the last decided measurement of a session counts, and only against the same row (value and date). Sessions
+        in which software or machine as a whole lost something are left out: that says nothing of their tests' noise.
 
         Args:
             rows: baselines of one machine.
@@ -114,17 +115,21 @@ class EarlierRows:
         with self._database.reading_if_exists() as connection:
 
             @cache
-            def counts(session: str) -> bool:
-                return bool(connection.scalar(queries.TESTS_OF, {"session": session}) >= least_tests)
+            def counts(session: str, machine: str) -> bool:
+                whole = {"session": session, "machine": machine}
+                if connection.scalar(queries.TESTS_OF, {"session": session}) < least_tests:
+                    return False
+                return not connection.scalar(queries.LOST_AS_A_WHOLE, whole)
 
             for row in rows if connection else ():
+                of_machine = partial(counts, machine=row.machine)
                 first, last = (
-                    _by_session(connection.execute(query, queries.of_row(row, before)), most // 2, counts)
-                    for query in (queries.AGAINST_OLDEST_FIRST, queries.AGAINST_NEWEST_FIRST)
+                    _by_session(connection.execute(query, queries.of_row(row, before)), most // 2, of_machine)
+                    for query in (queries.PAST_OLDEST_FIRST, queries.PAST_NEWEST_FIRST)
                 )
                 for one in sorted((first | last).values(), key=lambda one: one.made):
                     with self._unread.leaving_out(MEASUREMENTS, one.id):
-                        changes = session_changes(one.session, one.changes, one.outcome)
+                        changes = session_changes(one.session, one.changes, one.outcome, one.code)
                         by_key.setdefault(row.key, []).append(changes)
         return {key: tuple(sessions) for key, sessions in by_key.items()}
 

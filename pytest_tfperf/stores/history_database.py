@@ -28,7 +28,7 @@ from pytest_tfperf.stores.measurement_file import VERSION
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
 _SILENT_SECONDS = 60
-_LAYOUT = 1  # SQLite's `user_version` of a file with all columns and indexes; files of the first version have 0
+_LAYOUT = 2  # SQLite's `user_version` of a file with all columns and indexes; files of earlier versions have 0 or 1
 _MAKES_TABLES = 0x7466_7065_7266  # the number of an advisory lock of PostgreSQL
 
 # The statements that begin a transaction in SQLite: to write, it takes its lock before it reads.

@@ -31,11 +31,12 @@ from sqlalchemy.types import NullType
 
 from pytest_tfperf.core.bounded_decoding import MOST_ZIPPED_BYTES
 from pytest_tfperf.core.past import EarlierMeasurement, PastResult
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.session_verdicts import VerdictOn
+from pytest_tfperf.core.verdict import LOSSES, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.stores.history_rows import DROPPED, NO_TARGET, outcome_of, run_values, storable
-from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, PUSHED
+from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, PUSHED, VERDICTS
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Baseline
@@ -318,6 +319,14 @@ MEASURED_SINCE: Final = (
 TESTS_OF: Final = select(func.count(distinct(_M.test))).where(_M.session == bindparam("session"))
 """The number of tests of `session`."""
 
+LOST_AS_A_WHOLE: Final = select(func.count()).where(
+    VERDICTS.c.session == bindparam("session"),
+    VERDICTS.c.machine == bindparam("machine"),
+    VERDICTS.c.kind != VerdictOn.DRIFT.value,
+    VERDICTS.c.outcome.in_([outcome.value for outcome in LOSSES]),
+)
+"""The number of verdicts of `session` that the software or `machine` as a whole lost something."""
+
 FOR_PROVISIONAL: Final = (
     select(_M.id, _M.session, _M.time, _M.unit, _M.commit, _M.gpu, _M.run_values)
     .where(*_KEY, _NOT_TODAY, coalesce(_M.throughput_outcome, "").not_in(NO_TARGET))
@@ -345,9 +354,11 @@ _SINCE_THE_ROW: Final = *_KEY, _NOT_TODAY, _M.made >= bindparam("since")
 _AGAINST: Final = select(_M.id, _M.session, _M.changes, _M.throughput_outcome.label("outcome"), _M.made).where(
     *_SINCE_THE_ROW, _M.baseline == bindparam("baseline"), _M.baseline_date == bindparam("date")
 )
-AGAINST_OLDEST_FIRST: Final = _AGAINST.order_by(_M.made)
-"""Id, session, changes, outcome and `made` of the measurements that were judged against a row; see `of_row`."""
 AGAINST_NEWEST_FIRST: Final = _AGAINST.order_by(_M.made.desc())
+"""Id, session, changes, outcome and `made` of the measurements that were judged against a row; see `of_row`."""
+PAST_OLDEST_FIRST: Final = _AGAINST.add_columns(_M.code).order_by(_M.made)
+"""The same with the code that was measured."""
+PAST_NEWEST_FIRST: Final = _AGAINST.add_columns(_M.code).order_by(_M.made.desc())
 FIGURE_AGAINST_NEWEST_FIRST: Final = (
     select(_M.id, _M.session, FIGURES.c.outcome)
     .select_from(_WITH_FIGURES)

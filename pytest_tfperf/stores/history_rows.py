@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import zlib
@@ -63,8 +64,16 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
         row |= {
             "baseline_date": m.verdict.baseline.date,
             "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
+            "code": _code(m),
         }
     return row
+
+
+def _code(m: Measurement) -> str:
+    """Return a digest of commit and environment; "" where the code that ran is in no commit."""
+    if not m.commit or m.commit.endswith("-dirty"):
+        return ""
+    return hashlib.sha256(json.dumps([m.commit, sorted(m.environment.items())]).encode()).hexdigest()[:16]
 
 
 def run_values(runs: Sequence[RunValue]) -> str:
@@ -193,7 +202,7 @@ def profile_of(recorded: Any, date: str, row: str) -> Profile | None:
     return build(Profile, profile, row, newer=True) if profile else None
 
 
-def session_changes(session: object, changes: object, outcome: str) -> SessionChanges:
+def session_changes(session: object, changes: object, outcome: str, code: object) -> SessionChanges:
     """Make a `SessionChanges` from a row's columns.
 
     Raises:
@@ -203,7 +212,7 @@ def session_changes(session: object, changes: object, outcome: str) -> SessionCh
         of_runs = tuple(map(float, bounded_decoding.from_json(changes)))  # type: ignore[arg-type]
         if not all(map(math.isfinite, of_runs)):
             raise ValueError("a change is not finite")
-        return SessionChanges(str(session), of_runs, Outcome(outcome))
+        return SessionChanges(str(session), of_runs, Outcome(outcome), str(code or ""))
     except (TypeError, ValueError, AttributeError) as error:
         raise TfperfError(f"changes and outcome can't be read: {error}") from None
 

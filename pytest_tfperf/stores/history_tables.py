@@ -80,6 +80,7 @@ MEASUREMENTS: Final = Table(
     _number("baseline", is_optional=True),  # of the row that it was judged against; null: no later verdict may use it
     Column("baseline_date", _TEXT),
     Column("changes", _TEXT),  # JSON: `SessionChanges.changes`
+    Column("code", _TEXT),  # `SessionChanges.code`; null: an earlier pytest-tfperf wrote the row
     _text("commit"),
     Column("is_slowed_on_purpose", Boolean, nullable=False),
     Column("is_interleaved", Boolean, nullable=False),  # beside another side: no later session is judged by it
@@ -131,7 +132,7 @@ PUSHED: Final = Table(
 )
 """The rows of a local history that each server has."""
 
-LOCAL_ONLY: Final = ("gpu", "run_values")
+LOCAL_ONLY: Final = ("gpu", "run_values", "code")
 """Columns that only verdicts read, and verdicts ask the local history: servers need not have them."""
 
 # Two years of five machines have 730,000 measurements. What concerns one test, session, machine or commit is found by
