@@ -563,7 +563,7 @@ def run_session(
         changes = tuple(run - math.log(rows[test.key].value) - drift.log for run in test.runs)
         outcome = verdicts[test.key].outcome
         assert outcome is not None
-        past[test.key].append(SessionChanges(str(number), changes, outcome))
+        past[test.key].append(SessionChanges(str(number), changes, outcome, code=str(number)))
     fresh = sum(len(test.runs) + 2 * len(test.pairs) for test in tests)
     return Session(verdicts, software, judged, fresh)
 

@@ -213,8 +213,8 @@ def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
 
 def _widened(measurements: Sequence[Measurement]) -> Iterator[str]:
     """Yield a line about the tests whose thresholds are wider than when their baselines were recorded."""
-    verdicts = [m.verdict for m in measurements if m.verdict and m.verdict.threshold]
-    wider = [(verdict.threshold, verdict.threshold_recorded) for verdict in verdicts if verdict.threshold_recorded]
+    verdicts = [m.verdict for m in measurements if m.verdict]
+    wider = [(v.threshold, v.threshold_recorded) for v in verdicts if v.threshold and v.threshold_recorded]
     if not wider:
         return
     now, recorded = max(wider)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.verdict import Noise, Outcome
-from pytest_tfperf.judging.session_variance import GRID, LearntBaseline, learnt_baseline, session_variance
+from pytest_tfperf.judging.session_variance import GRID, LearntBaseline, learnt_baseline, session_variance, teaching
 
 NOISE = Noise(between_runs=0.005, degrees_of_freedom=200)
 RUNS = 5
@@ -64,13 +65,6 @@ def test_a_change_that_lasts_does_not_hide_itself(outcome: Outcome, size: float)
     assert after.upper < 1.1 * before.upper
 
 
-def test_a_session_in_doubt_does_not_make_two_changes_of_one() -> None:
-    regressed = sessions(-0.06, outcome=Outcome.REGRESSED)
-    once = [*sessions(0.002, -0.004, 0.001), *regressed, *sessions(-0.05, outcome=Outcome.INCONCLUSIVE)]
-    first, second = (session_variance([(NOISE, RUNS, past)], tests=1) for past in (once, once + regressed))
-    assert second == first
-
-
 def test_a_large_loss_that_was_mended_does_not_hide_the_next_one() -> None:
     good = sessions(0.002, -0.004, 0.001)
     mended = [*good, *sessions(-0.4, outcome=Outcome.REGRESSED), *good]
@@ -78,11 +72,50 @@ def test_a_large_loss_that_was_mended_does_not_hide_the_next_one() -> None:
     assert after.upper < 1.1 * before.upper
 
 
-def test_a_test_that_regresses_now_and_then_is_on_an_unsteady_machine() -> None:
-    quiet = sessions(0.002, -0.03, 0.001, 0.02)
-    restless = [*quiet, *sessions(-0.06, outcome=Outcome.REGRESSED)] * 3
-    steady, unsteady = (session_variance([(NOISE, RUNS, past)], tests=1) for past in (quiet * 3, restless))
-    assert unsteady.upper > 1.05 * steady.upper
+@given(
+    st.lists(st.floats(-0.03, 0.03), max_size=8),
+    st.floats(-0.5, 0.5),
+    st.sampled_from([Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.IMPROVED]),
+    st.integers(1, 30),
+)
+def test_what_a_test_was_reported_for_is_not_learnt(
+    good: list[float], change: float, outcome: Outcome, tests: int
+) -> None:
+    before = sessions(*good)
+    after = [*before, *sessions(change, outcome=outcome)]
+    assert session_variance([(NOISE, RUNS, after)], tests=tests) == session_variance(
+        [(NOISE, RUNS, before)], tests=tests
+    )
+    assert learnt_baseline(NOISE, RUNS, after + LAST, 0.003) == learnt_baseline(NOISE, RUNS, before + LAST, 0.003)
+
+
+GOOD, LOST, LOST_LESS = sessions(0.002, -0.004, 0.001), sessions(-0.08, outcome=Outcome.REGRESSED), sessions(-0.05)
+
+
+def test_a_reported_loss_that_passes_within_noise_later_is_not_learnt() -> None:
+    assert teaching([*GOOD, *LOST, *LOST_LESS, *LOST_LESS]) == GOOD
+
+
+def test_sessions_teach_again_once_one_measures_without_the_loss() -> None:
+    assert teaching([*GOOD, *LOST, *LOST_LESS, *GOOD]) == [*GOOD, *GOOD]
+
+
+@pytest.mark.parametrize(("code", "is_noise"), [("abc", True), ("def", False), ("", False)])
+def test_a_loss_that_the_same_code_does_not_show_again_was_noise(code: str, is_noise: bool) -> None:
+    lost = [replace(session, code="abc") for session in LOST]
+    again = [replace(session, code=code) for session in GOOD]
+    assert teaching([*GOOD, *lost, *again]) == ([*GOOD, *lost, *again] if is_noise else [*GOOD, *again])
+
+
+def test_code_that_is_in_no_commit_is_never_the_same() -> None:
+    assert teaching([*LOST, *GOOD]) == GOOD
+
+
+def test_what_a_session_does_to_all_of_few_tests_counts_once() -> None:
+    """Five tests that lose something together are one fact, and not five."""
+    slow = sessions(0.001, -0.02)
+    one, five = (session_variance([(NOISE, RUNS, slow)] * rows, tests=rows) for rows in (1, 5))
+    assert five.weights == pytest.approx(one.weights)
 
 
 @given(st.lists(st.lists(st.floats(-0.3, 0.3), max_size=6), max_size=6), st.integers(1, 60))
@@ -108,6 +141,13 @@ def test_without_good_sessions_the_committed_reference_holds() -> None:
     assert (committed.offset, committed.runs_variance, committed.sessions_variance) == (0, pytest.approx(1.07 / 5), 1)
     assert learnt_baseline(NOISE, RUNS, LAST, 0.003) == committed
     assert learnt_baseline(NOISE, RUNS, [*sessions(-0.05, outcome=Outcome.REGRESSED), *LAST], 0.003) == committed
+
+
+@pytest.mark.parametrize("change", [-0.05, 0.05])
+def test_sessions_correct_the_reference_by_no_more_than_its_own_error(change: float) -> None:
+    """More is a change of the test; what was gained and is lost again must not look like a loss."""
+    found = learnt_baseline(NOISE, RUNS, [*sessions(*[change] * 10), *LAST], 0.003)
+    assert abs(found.offset) == pytest.approx(2 * (0.005**2 * 1.07 / RUNS + 0.003**2) ** 0.5)
 
 
 def test_a_documents_figure_stays_as_it_is() -> None:

@@ -33,7 +33,8 @@ def pairs(*software: float, machine: float = 0.0, noise: Noise = NOISE) -> Refer
     """A test's pairs: the current environment differs from the reference by `software`, the machine lost something."""
     rate = 1000.0 * (1 + machine)
     made = [Pair(run_at(rate), run_at(rate * (1 + s)), math.log1p(s), 0.001) for s in software]
-    return ReferencePairs(baseline(1000.0), noise, made)
+    first = math.log1p(machine) + (math.log1p(software[0]) if software else 0.0)
+    return ReferencePairs(baseline(1000.0), noise, made, test="test_it.py::test_it", first_change=first)
 
 
 def software(*changes: float, count: int = 4, tolerance: Tolerance = TWO_PERCENT) -> SoftwareVerdict:
@@ -163,13 +164,35 @@ def test_the_interval_holds_the_change_and_a_failure_lies_beyond_the_tolerance(c
         ([-0.08] * 4, Outcome.REGRESSED),
         ([0.08] * 4, Outcome.IMPROVED),
         ([0.04] * 4, Outcome.PASS),
-        ([-0.3, 0.0, 0.0, 0.0], Outcome.PASS),
+        ([-0.3, 0.0, 0.0, 0.0], Outcome.INCONCLUSIVE),
         ([-0.08] * 3, Outcome.INCONCLUSIVE),
     ],
     ids=["as fast", "as sessions differ", "slower", "faster", "faster within 5 %", "one test only", "too few tests"],
 )
 def test_the_machine_is_slower_where_the_reference_environment_is(changes: list[float], outcome: Outcome) -> None:
     assert machine(*changes).outcome is outcome
+
+
+def test_a_machine_that_slows_some_tests_down_is_in_doubt_and_names_them() -> None:
+    fast, throttled = pairs(*[0.0] * 4), replace(pairs(*[0.0] * 4, machine=-0.12), test="test_it.py::test_gpu_1")
+    found = judge_machine(KNOWN, [fast, throttled, fast, fast])
+    assert found is not None
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert found.doubt == Doubt(DoubtKind.SLOW_IN_PART, tests=("test_it.py::test_gpu_1",))
+
+
+@pytest.mark.parametrize("when", ["first run", "pairs"])
+def test_a_neighbour_that_was_there_once_slows_no_part_of_the_machine_down(when: str) -> None:
+    fast, slow = pairs(*[0.0] * 4), pairs(*[0.0] * 4, machine=-0.12)
+    once = replace(fast, first_change=slow.first_change) if when == "first run" else replace(slow, first_change=0.0)
+    found = judge_machine(KNOWN, [fast, once, fast, fast])
+    assert found is not None
+    assert (found.outcome, found.doubt) == (Outcome.PASS, None)
+
+
+def test_pairs_in_a_slow_spell_condemn_no_machine_whose_first_runs_were_as_fast_as_ever() -> None:
+    assert machine(*[-0.2] * 4, drift=CommonDrift(0.0, 50, 0.001)).outcome is not Outcome.REGRESSED
+    assert machine(*[-0.2] * 4, drift=CommonDrift(-0.1, 50, 0.001)).outcome is Outcome.REGRESSED
 
 
 def test_few_tests_in_a_session_never_fail_the_machine_and_that_is_the_reason() -> None:

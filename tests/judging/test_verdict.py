@@ -95,7 +95,7 @@ FEW = {"tests": 5, "variance": session_variance(tests=5)}
     [
         (-0.07, 0.0, (Outcome.REGRESSED, Reason.CONFIRMED)),
         (-0.07, 0.1, (Outcome.REGRESSED, Reason.CONFIRMED)),
-        (-0.08, -0.08, (Outcome.INCONCLUSIVE, Reason.OTHERS_TOO)),
+        (-0.07, -0.07, (Outcome.INCONCLUSIVE, Reason.OTHERS_TOO)),
         (-0.05, -0.05, (Outcome.PASS, Reason.OTHERS_TOO)),
         (-0.2, -0.2, (Outcome.REGRESSED, Reason.CONFIRMED)),
         (-0.01, -0.01, (Outcome.PASS, Reason.WITHIN_TOLERANCE)),
@@ -390,9 +390,9 @@ def test_a_documents_floor_knows_neither_drift_nor_pairs() -> None:
 
 
 def test_good_sessions_move_the_reference_of_rule_2_and_not_that_of_rule_1() -> None:
-    history = [SessionChanges(str(number), (-0.03,) * 3, Outcome.PASS) for number in range(13)]
-    assert by_runs(-0.04, past=history).outcome is Outcome.PASS
-    assert by_runs(-0.04).outcome is Outcome.REGRESSED
+    history = [SessionChanges(str(number), (-0.01,) * 3, Outcome.PASS) for number in range(13)]
+    assert by_runs(-0.025, past=history).outcome is Outcome.PASS
+    assert by_runs(-0.025).outcome is Outcome.REGRESSED
     assert by_pairs(-0.04, past=history).outcome is Outcome.REGRESSED
 
 

@@ -233,6 +233,8 @@ def test_software_and_machine(same_texts: SameTexts) -> None:
                 baseline(1000.0 / (1 + machine + number / 500), between_runs=0.01),
                 NOISE,
                 list(map(pair, of_test)),
+                test=f"test_it.py::test_{number}",
+                first_change=machine + number / 500 + of_test[0],
             )
             for number, of_test in enumerate(changes)
         ]
