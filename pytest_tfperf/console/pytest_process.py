@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from pytest_tfperf.workers.process_group import die_with_parent
 
 
 def run_pytest(
@@ -12,7 +17,8 @@ def run_pytest(
 ) -> tuple[int, str]:
     """Run a session of this Python's pytest, and return its exit status and output.
 
-    Ctrl-C reaches pytest, too, which is then waited for.
+    Ctrl-C reaches pytest, too, which is then waited for. Where this process is ended otherwise, the kernel sends pytest
+    SIGTERM, on which it ends the session in order.
 
     Args:
         arguments: of pytest.
@@ -28,6 +34,7 @@ def run_pytest(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),
     ) as process:
         assert process.stdout is not None, "it is a pipe"
         try:
