@@ -10,9 +10,9 @@ import pytest
 from tests.helpers.patience import is_gone, running, wait_for
 
 COMMAND = """
-import os, sys
+import sys
 from pytest_tfperf.console.pytest_process import run_pytest
-run_pytest(["-s", "-p", "no:cacheprovider", sys.argv[1]], os.environ, lambda line: print(line, flush=True))
+run_pytest(["-s", "-p", "no:cacheprovider", sys.argv[1]], {}, [], lambda line: print(line, flush=True))
 """
 
 ENDLESS = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import statistics
 import time
@@ -19,12 +18,11 @@ from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.telemetry import Telemetry, merged
 from pytest_tfperf.core.trial import Trial, TrialResult, TrialSession
 from pytest_tfperf.core.verdict import Against, Outcome, Verdict, worst
+from pytest_tfperf.features import outputs
 
 _BLOCK: Final = 3  # sessions of which one has losses: an interrupted trial has both kinds
 _SLOWED_SHARE: Final = 0.2  # of the tests, so that the others show the common drift
 _HEADER: Final = "tfperf: "
-_REPORTED_TO: Final = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
-_NOT_OF_A_TRIAL: Final = ("HISTORY_URL", "NOTIFY", "MARKDOWN", "COMMENT", "HTML", "PROFILE_ON_REGRESSION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,6 @@ def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
     """
     own = [f"--tfperf-dir={folder}", "-o", f"cache_dir={folder / 'cache'}"]
     own += ["--tfperf-base=HEAD"] if trial.is_of_base else [f"--tfperf-baselines={folder / 'baselines'}"]
-    # A trial is nobody's news: no team's server, summary, report or annotation gets it.
-    inherited = {name: value for name, value in os.environ.items() if name not in _REPORTED_TO}
-    inherited |= {f"TFPERF_{name}": "none" for name in _NOT_OF_A_TRIAL}
     ended: list[Ended] = []
 
     def show_header(line: str) -> None:
@@ -61,7 +56,7 @@ def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
 
     def start(options: Sequence[str], variables: Mapping[str, str]) -> Ended:
         began = time.monotonic()
-        status, text = run_pytest([*trial.arguments, *own, *options], {**inherited, **variables}, show_header)
+        status, text = run_pytest([*trial.arguments, *own, *options], variables, outputs(), show_header)
         ended.append(Ended(status, time.monotonic() - began, text))
         return ended[-1]
 
