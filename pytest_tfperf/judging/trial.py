@@ -53,7 +53,7 @@ def answer(trial: Trial) -> TrialAnswer:
 
     The gate may block where at most `MOST_FALSE` of the sessions of unchanged code fail, by the upper bound, and at
     least `LEAST_FOUND` of the losses of `LEAST_WITH_LOSSES` or more sessions were found. A history has no losses that
-    are known: there the first condition suffices.
+    are known: there the first condition suffices. No gate may block with a test that is unfit for it.
     """
     unchanged, found = trial.unchanged, trial.losses
     with_losses = sum(bool(session.losses) for session in trial.sessions)
@@ -66,7 +66,13 @@ def answer(trial: Trial) -> TrialAnswer:
         gate = Gate.WARN_ONLY
     else:
         gate = Gate.UNDECIDED if further or further_losses else Gate.MAY_BLOCK
-    tests = {name: None for session in trial.sessions for name in session.tests}
+    names = {name: None for session in trial.sessions for name in session.tests}
+    tests = {name: _noise(trial, name) for name in names}
+    others = Counter(test for session in trial.sessions for test in session.other_failures)
+    unfit = [name for name, noise in tests.items() if noise.is_too_noisy]
+    unfit += [*trial.without_baseline, *(name for name in others if others[name] > MOST_FALSE * len(trial.sessions))]
+    if unfit and gate is Gate.MAY_BLOCK:
+        gate = Gate.WARN_ONLY
     return TrialAnswer(
         gate=gate,
         false_failures=false,
@@ -75,7 +81,9 @@ def answer(trial: Trial) -> TrialAnswer:
         further_losses=further_losses,
         not_counted=sum(not session.is_counted for session in trial.sessions),
         machine=sum(VerdictOn.MACHINE in session.failing for session in unchanged),
-        tests={name: _noise(trial, name) for name in tests},
+        tests=tests,
+        other_failures=others,
+        unfit=tuple(dict.fromkeys(unfit)),
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Final, final
 
 from pytest_tfperf.core.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from pytest_tfperf.core.trial import Trial, TrialSession
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.trial.sessions import Ended, Start, is_next_slowed, kept_of, slowed_tests
 from pytest_tfperf.lines import Line, LineKind
@@ -25,6 +28,8 @@ _RECORDINGS: Final = 2  # a disturbed recording is tried once more
 _MOST_IN_VAIN: Final = 3  # sessions in a row that measure nothing
 _LAST_LINES: Final = 15
 _NO_TESTS: Final = 5  # pytest's status where it collected none
+_COLLECTION: Final = "during collection"  # in pytest's last line, with the status of Ctrl-C
+_LISTED: Final = 3
 
 
 @final
@@ -108,6 +113,11 @@ class Runner:
         self._keep(replace(self._trial, tests=recorded, without_baseline=refused))
         without = f"; {counted(len(refused), 'test')} could not be recorded" if refused else ""
         self._show(f"{counted(len(recorded), 'test')} recorded in {duration(ended.seconds)}{without}")
+        if failed := [test for test in self._failed() if test not in tests]:
+            self._show(
+                f"{_listed(failed)} FAILED, and may do so in each session: mend or deselect what does, and begin anew "
+                f"with --again ({self._log('recording')})"
+            )
 
     def _session(self, slowed: tuple[str, ...]) -> TrialSession:
         number = len(self._trial.sessions) + 1
@@ -115,6 +125,7 @@ class Runner:
         if slowed:
             options = [f"--tfperf-inject-slowdown={self._trial.slowdown}"]
             variables = {"TFPERF_INJECT_SLOWDOWN_TESTS": "\n".join(slowed)}
+        self._last_failed.unlink(missing_ok=True)
         ended, id = self._pytest(options, variables, number)
         session = TrialSession(slowed=slowed, status=ended.status, seconds=ended.seconds, tests={})
         if id:
@@ -122,6 +133,8 @@ class Runner:
             machine = measured[0].machine
             kept = kept_of(measured, self._history.verdicts(session=id, machine=machine))
             session = replace(kept, slowed=slowed, status=ended.status, seconds=ended.seconds)
+            lost = {test for test, result in session.tests.items() if result.outcome is Outcome.REGRESSED}
+            session = replace(session, failed=tuple(test for test in self._failed() if test not in lost))
             self._trial = replace(self._trial, machine=machine, tests=self._trial.tests or tuple(kept.tests))
         self._keep(replace(self._trial, sessions=(*self._trial.sessions, session)))
         self._show(f"{number:>3}  {_described(session, self._trial.slowdown)}, {duration(ended.seconds)}{self._left()}")
@@ -135,6 +148,8 @@ class Runner:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(ended.text, "utf-8", "replace")
         (self._folder / ".gitignore").write_text("*\n", "utf-8")
+        if ended.status == EXIT_INTERRUPTED and _COLLECTION in ended.text:
+            raise TfperfError("pytest can't import the tests", *_last_lines(ended), next_step="Mend them first")
         if ended.status in (EXIT_USAGE, _NO_TESTS):
             raise TfperfError(
                 f"pytest ended with status {ended.status}",
@@ -145,6 +160,16 @@ class Runner:
             raise KeyboardInterrupt
         newest = self._newest_session()
         return ended, newest if newest != before else ""
+
+    @property
+    def _last_failed(self) -> Path:
+        return self._folder / "cache" / "v" / "cache" / "lastfailed"
+
+    def _failed(self) -> list[str]:
+        """Return the tests that failed or were errors in the last session; none with `-p no:cacheprovider`."""
+        with suppress(OSError, ValueError):
+            return sorted(json.loads(self._last_failed.read_text("utf-8")))
+        return []
 
     def _newest_session(self) -> str:
         """Return the id of the history's last session; "" where it has none."""
@@ -179,12 +204,21 @@ def _described(session: TrialSession, slowdown: float) -> str:
     """Return a session in a few words: "unchanged: passed", "1 test 5 % slower: found"."""
     if not session.is_counted:
         return f"measured nothing, status {session.status}"
-    falsely = f"{', '.join(session.regressed) or 'the software as a whole'} FAILED FALSELY"
-    if not session.slowed:
-        return f"unchanged: {falsely if session.failed_falsely else 'passed'}"
-    found = sum(session.losses.values())
-    what = f"{counted(len(session.losses), 'test')} {percent(slowdown)} slower: {found} found"
-    return f"{what}, {falsely}" if session.failed_falsely else what
+    told = []
+    if session.slowed:
+        found = sum(session.losses.values())
+        told.append(f"{counted(len(session.losses), 'test')} {percent(slowdown)} slower: {found} found")
+    if session.is_falsely_slower:
+        told.append(f"{', '.join(session.regressed) or 'the software as a whole'} FAILED FALSELY")
+    if others := session.other_failures:
+        told.append(f"{_listed(others)} failed otherwise, status {session.status}")
+    text = ", ".join(told) or "passed"
+    return text if session.slowed else f"unchanged: {text}"
+
+
+def _listed(tests: Sequence[str]) -> str:
+    more = len(tests) - _LISTED
+    return ", ".join(tests[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _last_lines(ended: Ended) -> list[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -80,6 +81,35 @@ def test_a_line_for_each_session_says_what_it_found_and_how_long_the_rest_takes(
     assert sum("unchanged: passed, 10 s" in line for line in ran.lines) == 4
     assert any("1 test 10.0 % slower: 1 found, 10 s" in line for line in ran.lines)
     assert any(line.endswith("; 1 session left, about 10 s") for line in ran.lines)
+
+
+def fails_by(ran: Ran, *tests: str) -> None:
+    """Let each session fail by these tests, too, as pytest's cache then says."""
+    cache = ran.sessions.folder / "trial" / "cache" / "v" / "cache" / "lastfailed"
+    start = ran.sessions.start
+
+    def failing(options: Sequence[str], variables: Mapping[str, str]) -> Ended:
+        ended = start(options, variables)
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.write_text(json.dumps(dict.fromkeys([*tests, *["t.py::a"] * ended.status], True)))
+        return replace(ended, status=1)
+
+    ran.sessions.start = failing  # type: ignore[method-assign]
+
+
+def test_tests_that_fail_by_something_else_are_named_at_once_in_each_line_and_in_the_trial(ran: Ran) -> None:
+    fails_by(ran, "t.py::plain")
+    trial = ran.run()
+    assert any("t.py::plain FAILED, and may do so in each session" in line for line in ran.lines)
+    assert sum("unchanged: t.py::plain failed otherwise, status 1" in line for line in ran.lines) == 4
+    assert sum("1 found, t.py::plain failed otherwise" in line for line in ran.lines) == 2
+    assert {session.failed for session in trial.sessions} == {("t.py::plain",)}
+
+
+def test_tests_that_cannot_be_imported_are_an_error_and_no_ctrl_c(ran: Ran) -> None:
+    ran.sessions.ends[1] = lambda: Ended(2, 1.0, "E   SyntaxError\n!!! Interrupted: 1 error during collection !!!\n")
+    with pytest.raises(TfperfError, match=r"pytest can't import the tests(?s:.*)SyntaxError"):
+        ran.run()
 
 
 def test_sessions_that_do_not_fit_into_the_time_are_left_for_later(ran: Ran) -> None:
