@@ -121,6 +121,7 @@ class Trial:
         slowdown: the fraction of the throughput that a slowed test loses.
         same, slowed: the number of sessions asked for, without and with losses.
         commit: the commit of the tests' repository, "" outside of one.
+        code: the files of the tests and of what they may load, and a digest of each.
         seed: of the random order.
         tests: the tests with a baseline, which may be slowed down; none before they are known.
         without_baseline: the tests that were measured and got no baseline.
@@ -136,10 +137,15 @@ class Trial:
     same: int = 20
     slowed: int = 10
     commit: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
     tests: tuple[str, ...] = ()
     without_baseline: tuple[str, ...] = ()
     sessions: tuple[TrialSession, ...] = ()
+
+    def changed_code(self, now: Mapping[str, str]) -> list[str]:
+        """Return the files that differ from those that it began with, or are gone."""
+        return [file for file, digest in self.code.items() if now.get(file) != digest]
 
     @property
     def unchanged(self) -> Sequence[TrialSession]:

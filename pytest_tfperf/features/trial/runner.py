@@ -6,7 +6,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from pytest_tfperf.core.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
+from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.trial import Trial, TrialSession
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
@@ -30,6 +31,7 @@ _LAST_LINES: Final = 15
 _NO_TESTS: Final = 5  # pytest's status where it collected none
 _COLLECTION: Final = "during collection"  # in pytest's last line, with the status of Ctrl-C
 _LISTED: Final = 3
+_OF_A_SESSION: Final = ("commit", "injected_slowdown")  # in an environment
 
 
 @final
@@ -41,6 +43,7 @@ class Runner:
         folder: of the history; the trial lies below it.
         start: starts a session.
         show: prints a line.
+        code: gives the code as it is now, as `Trial.code`.
         seconds: the time that the sessions may take; None for no limit.
         now: a clock in seconds.
     """
@@ -51,6 +54,7 @@ class Runner:
         folder: Path,
         start: Start,
         show: Callable[[str], object],
+        code: Callable[[], Mapping[str, str]],
         *,
         seconds: float | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -61,6 +65,7 @@ class Runner:
         self._history = History(self._folder / "history.sqlite")
         self._start = start
         self._show = show
+        self._code = code
         self._now = now
         self._end = None if seconds is None else now() + seconds
 
@@ -68,7 +73,8 @@ class Runner:
         """Run the sessions that are still missing, as far as the time suffices.
 
         Raises:
-            TfperfError: pytest's arguments are wrong, or no test could be recorded or measured.
+            TfperfError: pytest's arguments are wrong, no test could be recorded or measured, or code or environment
+                changed meanwhile.
             KeyboardInterrupt: after a line that says how many sessions are kept.
         """
         try:
@@ -158,8 +164,19 @@ class Runner:
             )
         if ended.status == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
+        require_same_code(self._trial, self._code())
         newest = self._newest_session()
+        if newest and before and newest != before:
+            self._require_same_environment(before, newest)
         return ended, newest if newest != before else ""
+
+    def _require_same_environment(self, before: str, now: str) -> None:
+        then = {m.test: m.environment for m in self._history.measurements(session=before)}
+        for measurement in self._history.measurements(session=now):
+            environments = (then.get(measurement.test, {}), measurement.environment)
+            kept = [{name: e[name] for name in e if name not in _OF_A_SESSION} for e in environments]
+            if changes := environment_changes(*kept):
+                raise _of_other_code(f"the environment changed ({', '.join(changes)})")
 
     @property
     def _last_failed(self) -> Path:
@@ -214,6 +231,23 @@ def _described(session: TrialSession, slowdown: float) -> str:
         told.append(f"{_listed(others)} failed otherwise, status {session.status}")
     text = ", ".join(told) or "passed"
     return text if session.slowed else f"unchanged: {text}"
+
+
+def require_same_code(trial: Trial, code: Mapping[str, str]) -> None:
+    """Return if a trial can go on with this code.
+
+    Raises:
+        TfperfError: it differs from that which the trial began with.
+    """
+    if changed := trial.changed_code(code):
+        raise _of_other_code(f"{_listed(changed)} changed")
+
+
+def _of_other_code(fact: str) -> TfperfError:
+    return TfperfError(
+        f"{fact} since the trial began, and all of its sessions must run the same code",
+        next_step="Begin anew with --again; or put it back, and the same command goes on",
+    )
 
 
 def _listed(tests: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ class Sessions:
     options: list[str] = field(default_factory=list)
     seconds: float = 0.0
     ends: dict[int, Callable[[], Ended]] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=lambda: {"tensorflow": "2.21.0"})
 
     def start(self, options: Sequence[str], variables: Mapping[str, str]) -> Ended:
         self.options.append(" ".join(options))
@@ -42,7 +43,7 @@ class Sessions:
         judged = None if RECORDING in options else verdict(Outcome.REGRESSED if is_slowed else Outcome.PASS)
         History(self.folder / "trial" / "history.sqlite").append(
             measurement(
-                test="t.py::a", session=f"s{len(self.options)}", verdict=None if RECORDING in options else judged
+                test="t.py::a", session=f"s{len(self.options)}", verdict=judged, environment={**self.environment}
             )
         )
         return Ended(status=1 if is_slowed else 0, seconds=10.0, text="tfperf: box\n")
@@ -55,18 +56,21 @@ class Ran:
     sessions: Sessions
     lines: list[str]
     trial: Trial
+    code: dict[str, str] = field(default_factory=lambda: {"model.py": "1"})
 
     def run(self, *, seconds: float | None = None) -> Trial:
         folder, sessions = self.sessions.folder, self.sessions
         trial = trial_file.read(folder) or self.trial
         show = self.lines.append
-        runner = Runner(trial, folder, sessions.start, show, seconds=seconds, now=lambda: sessions.seconds)
+        runner = Runner(
+            trial, folder, sessions.start, show, lambda: self.code, seconds=seconds, now=lambda: sessions.seconds
+        )
         return runner.run()
 
 
 @pytest.fixture
 def ran(tmp_path: Path) -> Ran:
-    return Ran(Sessions(tmp_path), [], Trial(same=4, slowed=2, slowdown=0.1, seed=5))
+    return Ran(Sessions(tmp_path), [], Trial(same=4, slowed=2, slowdown=0.1, seed=5, code={"model.py": "1"}))
 
 
 def test_baselines_are_recorded_first_and_then_each_session_is_run(ran: Ran) -> None:
@@ -155,6 +159,40 @@ def test_three_sessions_in_a_row_that_measure_nothing_end_the_trial(ran: Ran) ->
     ran.sessions.ends |= {number: lambda: Ended(6, 1.0, "") for number in (2, 3, 4)}
     with pytest.raises(TfperfError, match="3 sessions in a row measured nothing"):
         ran.run()
+
+
+def changes(ran: Ran, **environment: str) -> Callable[[], Ended]:
+    """A session before which something changed."""
+
+    def change() -> Ended:
+        del ran.sessions.ends[3]
+        ran.sessions.environment |= environment
+        ran.code = ran.code if environment else {"model.py": "2"}
+        ran.sessions.options.pop()
+        return ran.sessions.start([], {})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [({}, "model.py changed since"), ({"tensorflow": "2.22.0"}, r"tensorflow 2.21.0 -> 2.22.0\) since")],
+    ids=["code", "package"],
+)
+def test_a_session_of_other_code_does_not_count_and_ends_the_trial(
+    environment: dict[str, str], said: str, ran: Ran
+) -> None:
+    ran.sessions.ends[3] = changes(ran, **environment)
+    with pytest.raises(TfperfError, match=said):
+        ran.run()
+    kept = trial_file.read(ran.sessions.folder)
+    assert kept is not None
+    assert len(kept.sessions) == 1
+
+
+def test_a_new_file_is_no_change_of_the_code(ran: Ran) -> None:
+    ran.code = {**ran.code, "lightning_logs/version_1/hparams.yaml": "3"}
+    assert len(ran.run().sessions) == 6
 
 
 def test_a_trial_of_the_base_records_nothing(ran: Ran) -> None:

@@ -99,6 +99,18 @@ def test_other_arguments_are_another_trial(played: Project, tried: tuple[int, st
     assert "--again" in text
 
 
+def test_a_trial_does_not_go_on_with_other_code(played: Project, tried: tuple[int, str]) -> None:
+    del tried
+    nets = played.folder / "nets.py"
+    before = nets.read_text()
+    nets.write_text(f"{before}# slower\n")
+    status, text = trial(played, "--sessions=3", "--slowdown=0.4", "--", "-k", "test_it")
+    nets.write_text(before)
+    assert status == USAGE
+    assert "nets.py changed since the trial began" in text
+    assert "--again" in text
+
+
 def test_a_history_without_sessions_of_unchanged_code_is_no_trial(played: Project, tried: tuple[int, str]) -> None:
     del tried
     played.run("-k", "test_it")
