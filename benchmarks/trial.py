@@ -1,6 +1,6 @@
 """How often the intervals that `tfperf trial` prints hold the true rates: trials of simulated machines.
 
-    python benchmarks/trial.py [--trials 100] [--seed 1] [--processes 2]
+    python benchmarks/trial.py [--trials 100] [--seed 1] [--processes 2] [--only WORD ...]
 
 The machines are those of `benchmarks/verdict.py`, and so is the judgement. Each trial has baselines of its own, 20
 sessions of unchanged code and 10 in which a fifth of the tests lose 5 %, in random order, as the command runs them. The
@@ -43,6 +43,11 @@ MACHINES = [
     Situation(name="20 tests, a fifth of the workers 8% slow", tests=20, slow_starts=0.2, slow_by=0.08),
     Situation(name="20 tests, runs differ three times as much as when recorded", tests=20, grown=3.0),
     Situation(name="12 tests, heavy tails, sessions differ by 1.5%", tests=12, session_sd=0.015, is_heavy_tailed=True),
+    *(
+        Situation(name=f"{tests} tests, neighbouring runs alike by 3%", tests=tests, slow_spells=0.03)
+        for tests in (5, 20)
+    ),
+    *(Situation(name=f"{tests} tests, each drifts by itself by 0.5%", tests=tests, own_sd=0.005) for tests in (5, 20)),
 ]
 
 
@@ -85,12 +90,14 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--only", nargs="*", default=[""], help="machines whose name holds one of the words")
     options = parser.parse_args()
+    machines = [machine for machine in MACHINES if any(word in machine.name for word in options.only)]
     columns = "false failures, % | held by, % of trials | losses found, % | held by, % of trials | may block, %"
     print(f"| machine | {columns} |")
     print("| --- | --- | --- | --- | --- | --- |")
     with ProcessPoolExecutor(options.processes) as pool:
-        for situation in MACHINES:
+        for situation in machines:
             seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + options.trials)
             answers = [answer(trial) for trial in pool.map(partial(trial_of, situation), seeds)]
             false = [found.false_failures for found in answers]

@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_tfperf.console.session_settings import ini_file
+from pytest_tfperf.core.setting import DEFAULT, Setting, variable
+from pytest_tfperf.workers.process_group import die_with_parent
+
+_OF_GITHUB: Final = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
+_OF_OTHERS: Final = ("--junitxml", "--junit-xml", "--log-file", "--report-log", "--html")
+"""Options of pytest and its plugins that name a report, and for which an empty name means none."""
 
 
 def run_pytest(
-    arguments: Sequence[str], environment: Mapping[str, str], each_line: Callable[[str], object] = lambda _: None
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    outputs: Collection[Setting[Any]],
+    each_line: Callable[[str], object] = lambda _: None,
 ) -> tuple[int, str]:
     """Run a session of this Python's pytest, and return its exit status and output.
 
-    Ctrl-C reaches pytest, too, which is then waited for.
+    The session is the command's own, and nobody's news: the user's reports, servers and channels don't get it.
+
+    Ctrl-C reaches pytest, too, which is then waited for. Where this process is ended otherwise, the kernel sends pytest
+    SIGTERM, on which it ends the session in order.
 
     Args:
         arguments: of pytest.
-        environment: all of its variables.
+        variables: those that are added to this process's.
+        outputs: the settings that name where results go; they are left at their defaults.
         each_line: gets each line of the output as soon as it is printed.
     """
+    silent = {variable(setting.name): DEFAULT for setting in outputs}
+    inherited = {name: value for name, value in os.environ.items() if name not in _OF_GITHUB}
     lines: list[str] = []
     with subprocess.Popen(
-        [sys.executable, "-m", "pytest", *arguments],
-        env=environment,
+        [sys.executable, "-m", "pytest", *arguments, *_no_reports(arguments, outputs)],
+        env={**inherited, **silent, **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        preexec_fn=partial(die_with_parent, os.getpid(), signal.SIGTERM),
     ) as process:
         assert process.stdout is not None, "it is a pipe"
         try:
@@ -38,3 +61,11 @@ def run_pytest(
             process.communicate()
             raise
     return process.returncode, "".join(lines)
+
+
+def _no_reports(arguments: Sequence[str], outputs: Collection[Setting[Any]]) -> list[str]:
+    """Options that win over those of the command line and of the ini file's `addopts`."""
+    ini = ini_file(Path.cwd())
+    given = " ".join([*arguments, os.environ.get("PYTEST_ADDOPTS", ""), *(ini.values.values() if ini else ())])
+    of_others = [f"{option}=" for option in _OF_OTHERS if option in given]
+    return [*of_others, *(f"{setting.spelled}={DEFAULT}" for setting in outputs if setting.is_option)]

@@ -39,6 +39,7 @@ class Setting(Generic[T]):
         of_one_session: whether rerun commands leave it out.
         is_secret: whether it holds a password, so that no command may show it. CI systems set the variable of a secret
             to "" for jobs that may not read it, so an empty variable then counts as unset.
+        is_output: whether it names where results go, for people or other programs to find them there.
         excludes: names of settings that can't be given together with it, and why.
     """
 
@@ -50,6 +51,7 @@ class Setting(Generic[T]):
     is_option: bool = True
     of_one_session: bool = False
     is_secret: bool = False
+    is_output: bool = False
     excludes: Mapping[str, str] = field(default_factory=dict)
 
     @property

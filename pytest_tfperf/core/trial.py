@@ -8,10 +8,13 @@ from enum import StrEnum
 from typing import Final
 
 from pytest_tfperf.core.disturbance import DisturbanceKind
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_MACHINE, EXIT_NOT_MEASURED
 from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.verdict import Outcome
 
 NOT_MEASURED: Final = (None, Outcome.INVALID)
+
+_NO_FAILURE: Final = (EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_MACHINE)
 
 MOST_FALSE: Final = 0.15
 """A gate may block where its rate of false failures is below this by its upper bound: 0 of 20 sessions, or 1 of 30."""
@@ -56,6 +59,7 @@ class TrialSession:
         seconds: its duration; 0 where it is not known.
         tests: the result of each test, by pytest's node id.
         failing: the subjects of its own verdicts that were REGRESSED, as the machine's.
+        failed: the tests that failed or were errors for another reason than a loss, as a crash or an assert.
     """
 
     slowed: tuple[str, ...] = ()
@@ -63,6 +67,7 @@ class TrialSession:
     seconds: float = 0.0
     tests: Mapping[str, TrialResult]
     failing: tuple[VerdictOn, ...] = ()
+    failed: tuple[str, ...] = ()
 
     @property
     def is_counted(self) -> bool:
@@ -76,12 +81,25 @@ class TrialSession:
         return tuple(t for t, result in tests if result.outcome is Outcome.REGRESSED and t not in self.slowed)
 
     @property
-    def failed_falsely(self) -> bool:
-        """Whether a test, or the software as a whole, is REGRESSED though nothing is slower.
-
-        A machine that is slower than when its baselines were recorded has a status of its own, and is no false failure.
-        """
+    def is_falsely_slower(self) -> bool:
+        """Whether a test, or the software as a whole, is REGRESSED though nothing is slower."""
         return bool(self.regressed) or any(subject is not VerdictOn.MACHINE for subject in self.failing)
+
+    @property
+    def failed_falsely(self) -> bool:
+        """Whether it would block somebody though nothing is slower: by a false verdict, or by another test's failure.
+
+        A machine that is slower than when its baselines were recorded has a status of its own, and so has a session
+        that could not measure all of its tests: they are no failures.
+        """
+        return self.is_falsely_slower or (not self.slowed and self.status not in _NO_FAILURE)
+
+    @property
+    def other_failures(self) -> tuple[str, ...]:
+        """The tests that failed for another reason than a loss; pytest's status where it failed and none is known."""
+        if self.failed or self.is_falsely_slower or not self.failed_falsely:
+            return self.failed
+        return (f"pytest's status {self.status}",)
 
     @property
     def losses(self) -> dict[str, bool]:
@@ -103,6 +121,7 @@ class Trial:
         slowdown: the fraction of the throughput that a slowed test loses.
         same, slowed: the number of sessions asked for, without and with losses.
         commit: the commit of the tests' repository, "" outside of one.
+        code: the files of the tests and of what they may load, and a digest of each.
         seed: of the random order.
         tests: the tests with a baseline, which may be slowed down; none before they are known.
         without_baseline: the tests that were measured and got no baseline.
@@ -118,10 +137,15 @@ class Trial:
     same: int = 20
     slowed: int = 10
     commit: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
     tests: tuple[str, ...] = ()
     without_baseline: tuple[str, ...] = ()
     sessions: tuple[TrialSession, ...] = ()
+
+    def changed_code(self, now: Mapping[str, str]) -> list[str]:
+        """Return the files that differ from those that it began with, or are gone."""
+        return [file for file, digest in self.code.items() if now.get(file) != digest]
 
     @property
     def unchanged(self) -> Sequence[TrialSession]:
@@ -190,6 +214,9 @@ class TrialAnswer:
         not_counted: sessions that measured nothing.
         machine: sessions in which the machine was slower than when the baselines were recorded.
         tests: the noise of each test.
+        other_failures: the sessions in which each test failed, or could not be measured, for another reason than a
+            loss.
+        unfit: the tests that no gate should have: too noisy, without a baseline, or often among `other_failures`.
     """
 
     gate: Gate
@@ -200,3 +227,5 @@ class TrialAnswer:
     not_counted: int
     machine: int
     tests: Mapping[str, TestNoise]
+    other_failures: Mapping[str, int] = field(default_factory=dict)
+    unfit: tuple[str, ...] = ()

@@ -84,6 +84,12 @@ def modules(name: str) -> dict[str, ModuleType]:
     return _imported({path.parent.name: f"{path.parent.name}.{name}" for path in _FOLDER.glob(f"*/{name}.py")})
 
 
+def outputs() -> list[Setting[Any]]:
+    """The settings that name where a session's results go."""
+    features: list[Feature] = [module.FEATURE for module in modules("plugin").values()]
+    return [setting for feature in features for setting in feature.settings if setting.is_output]
+
+
 def commands() -> list[ModuleType]:
     """The modules with commands of `tfperf`: a feature's `command.py`, or a feature that is a single file."""
     of_files = {path.stem: path.stem for path in _FOLDER.glob("[!_]*.py")}

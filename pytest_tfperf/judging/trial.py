@@ -21,15 +21,15 @@ from pytest_tfperf.core.trial import (
 )
 
 _OF_SESSIONS: Final = 0.95  # the confidence of each bound
-# Losses share the errors of the trial's baselines, also between sessions.
 _OF_LOSSES: Final = 0.975
+_ALIKE: Final = 0.05  # the correlation between sessions of what they find: they share the errors of their baselines
 _LEAST_CHANGES: Final = 5  # of a test, before it has a tolerance that it can hold
 _WITHIN: Final = 0.99
 _OFTEN: Final = 0.25  # of a test's sessions
 _MOST_FURTHER: Final = 30  # sessions: after four false failures of twenty, nobody wants to run another 39
 
 
-def rate(count: int, of: int, independent: int | None = None, confidence: float = _OF_SESSIONS) -> Rate:
+def rate(count: int, of: int, independent: float | None = None, confidence: float = _OF_SESSIONS) -> Rate:
     """Return the rate of `count` in `of` tries, with its bounds by Clopper and Pearson (1934).
 
     Args:
@@ -53,12 +53,13 @@ def answer(trial: Trial) -> TrialAnswer:
 
     The gate may block where at most `MOST_FALSE` of the sessions of unchanged code fail, by the upper bound, and at
     least `LEAST_FOUND` of the losses of `LEAST_WITH_LOSSES` or more sessions were found. A history has no losses that
-    are known: there the first condition suffices.
+    are known: there the first condition suffices. No gate may block with a test that is unfit for it.
     """
     unchanged, found = trial.unchanged, trial.losses
     with_losses = sum(bool(session.losses) for session in trial.sessions)
     false = rate(sum(session.failed_falsely for session in unchanged), len(unchanged))
-    losses = rate(sum(found), len(found), with_losses, _OF_LOSSES)
+    independent = with_losses / (1 + _ALIKE * (with_losses - 1))  # Kish (1965), of clusters
+    losses = rate(sum(found), len(found), independent, _OF_LOSSES)
     further = _further(false)
     further_losses = 0 if trial.is_of_history else max(0, LEAST_WITH_LOSSES - with_losses)
     misses = bool(losses.of) and losses.count < LEAST_FOUND * losses.of
@@ -66,7 +67,13 @@ def answer(trial: Trial) -> TrialAnswer:
         gate = Gate.WARN_ONLY
     else:
         gate = Gate.UNDECIDED if further or further_losses else Gate.MAY_BLOCK
-    tests = {name: None for session in trial.sessions for name in session.tests}
+    names = {name: None for session in trial.sessions for name in session.tests}
+    tests = {name: _noise(trial, name) for name in names}
+    others = Counter(test for session in trial.sessions for test in session.other_failures)
+    unfit = [name for name, noise in tests.items() if noise.is_too_noisy]
+    unfit += [*trial.without_baseline, *(name for name in others if others[name] > MOST_FALSE * len(trial.sessions))]
+    if unfit and gate is Gate.MAY_BLOCK:
+        gate = Gate.WARN_ONLY
     return TrialAnswer(
         gate=gate,
         false_failures=false,
@@ -75,7 +82,9 @@ def answer(trial: Trial) -> TrialAnswer:
         further_losses=further_losses,
         not_counted=sum(not session.is_counted for session in trial.sessions),
         machine=sum(VerdictOn.MACHINE in session.failing for session in unchanged),
-        tests={name: _noise(trial, name) for name in tests},
+        tests=tests,
+        other_failures=others,
+        unfit=tuple(dict.fromkeys(unfit)),
     )
 
 

@@ -41,7 +41,7 @@ def _rates(trial: Trial, found: TrialAnswer) -> str:
     text = f"{false.count} of {counted(false.of, 'session')} failed falsely ({interval(false)})"
     if losses.of:
         text += f", {losses.count} of {losses.of} losses of {percent(trial.slowdown)} were found ({interval(losses)})"
-    return text
+    return f"{text}, {counted(len(found.unfit), 'test')} can't be gated" if found.unfit else text
 
 
 def interval(rate: Rate) -> str:
@@ -60,9 +60,11 @@ def _facts(trial: Trial, found: TrialAnswer) -> Iterator[tuple[str, str]]:
     for session in trial.unchanged:
         for test in session.regressed:
             yield "", test
+    for number, (test, sessions) in enumerate(found.other_failures.items()):
+        yield ("" if number else "failed otherwise"), f"{test} in {sessions} of {_sessions(len(trial.sessions))}"
     if losses.of:
         yield "losses found", f"{losses.count} of {losses.of} losses of {percent(trial.slowdown)}, {interval(losses)}"
-    if others := sum(session.failed_falsely for session in trial.sessions if session.slowed):
+    if others := sum(session.is_falsely_slower for session in trial.sessions if session.slowed):
         yield "", f"in {counted(others, 'session')} with losses another test failed, too"
     if found.machine:
         yield "machine", f"slower than its baselines in {_sessions(found.machine)} (status 7)"
@@ -112,6 +114,11 @@ def _advice(trial: Trial, found: TrialAnswer) -> Iterator[str]:
         yield f"  the rule needs {more}{how}"
     if found.gate is Gate.WARN_ONLY and false.count:
         yield from _wider(trial, found)
+    if found.unfit:
+        yield (
+            "  no gate should have tests that are too noisy, fail otherwise or have no baseline; mend these, or leave "
+            f"them out, and try again: {', '.join(found.unfit)}"
+        )
     if losses.of and losses.count < LEAST_FOUND * losses.of:
         yield (
             f"  of losses of {percent(trial.slowdown)} it misses too many: a reference environment finds more "
@@ -128,7 +135,7 @@ def _sessions_for(trial: Trial, found: TrialAnswer) -> int:
 
 
 def _wider(trial: Trial, found: TrialAnswer) -> Iterator[str]:
-    """Propose the tolerance that the tests which failed falsely can hold."""
+    """Propose the tolerance that the tests which were falsely REGRESSED can hold."""
     failed = {test for session in trial.unchanged for test in session.regressed}
     held = [
         noise.holds for test, noise in found.tests.items() if test in failed and noise.holds and not noise.is_too_noisy
@@ -136,8 +143,6 @@ def _wider(trial: Trial, found: TrialAnswer) -> Iterator[str]:
     if held:
         yield "  in pytest's ini file, and then try again:"
         yield f"    tfperf_tolerance = {_rounded_up(max(held), _STEP):g}"
-    if noisy := [test for test in failed if found.tests[test].is_too_noisy]:
-        yield f"  leave out of the gate: {', '.join(noisy)}"
 
 
 def _rounded_up(fraction: float, step: float) -> float:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -25,6 +26,14 @@ def wait_for(condition: Callable[[], T], seconds: float = PATIENCE_SECONDS) -> T
     while not (found := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return found
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, also where nobody has asked for its status yet."""
+    try:
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
 
 
 @contextmanager

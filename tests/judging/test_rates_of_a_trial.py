@@ -89,6 +89,44 @@ def test_a_session_whose_software_is_regressed_as_a_whole_failed_falsely() -> No
     assert answer(trial(replace(GOOD, failing=(VerdictOn.SOFTWARE,)))).false_failures.count == 1
 
 
+def test_a_gate_whose_sessions_fail_by_another_test_should_only_warn() -> None:
+    broken = replace(GOOD, status=1, failed=("plain",))
+    found = answer(trial(*20 * [broken], *10 * [replace(FOUND, status=1, failed=("plain",))]))
+    assert (found.gate, found.false_failures.count) == (Gate.WARN_ONLY, 20)
+    assert (found.other_failures, found.unfit) == ({"plain": 30}, ("plain",))
+
+
+def test_a_gate_with_a_test_that_is_never_measured_should_only_warn() -> None:
+    crashed = [replace(session, status=6, failed=("crash",)) for session in (*20 * [GOOD], *10 * [FOUND])]
+    found = answer(trial(*crashed))
+    assert (found.gate, found.false_failures.count, found.unfit) == (Gate.WARN_ONLY, 0, ("crash",))
+
+
+def test_a_test_that_could_not_be_measured_once_is_named_and_keeps_no_gate_from_blocking() -> None:
+    found = answer(trial(*19 * [GOOD], replace(GOOD, status=6, failed=("a",)), *10 * [FOUND]))
+    assert (found.gate, found.other_failures, found.unfit) == (Gate.MAY_BLOCK, {"a": 1}, ())
+
+
+def test_the_status_of_a_session_counts_where_no_test_is_known_to_have_failed() -> None:
+    found = answer(trial(*20 * [replace(GOOD, status=3)], *10 * [FOUND]))
+    assert (found.gate, found.other_failures) == (Gate.WARN_ONLY, {"pytest's status 3": 20})
+
+
+def test_a_loss_that_was_found_is_no_other_failure() -> None:
+    assert answer(trial(replace(FOUND, status=1))).other_failures == {}
+
+
+def test_a_gate_with_a_test_without_a_baseline_should_only_warn() -> None:
+    found = answer(trial(*20 * [GOOD], *10 * [FOUND], without_baseline=("c",)))
+    assert (found.gate, found.unfit) == (Gate.WARN_ONLY, ("c",))
+
+
+@given(st.lists(st.floats(-0.1, 0.1), min_size=20, max_size=30), st.booleans())
+def test_no_gate_may_block_with_a_test_that_is_too_noisy(changes: list[float], is_of_history: bool) -> None:
+    found = answer(trial(*changing(*changes), *10 * [FOUND], is_of_history=is_of_history))
+    assert found.gate is not Gate.MAY_BLOCK or not any(noise.is_too_noisy for noise in found.tests.values())
+
+
 def test_a_session_that_measured_nothing_counts_for_no_rate() -> None:
     nothing = TrialSession(tests={"a": TrialResult(outcome=Outcome.INVALID)})
     found = answer(trial(GOOD, nothing))

@@ -25,7 +25,7 @@ from pytest_tfperf.programs.command_run import BoundedLog, CommandRun
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.local import LocalLauncher
-from tests.helpers.patience import PATIENCE_SECONDS, running, wait_for
+from tests.helpers.patience import PATIENCE_SECONDS, is_gone, running, wait_for
 
 Start = Callable[..., CommandRun]
 
@@ -65,13 +65,6 @@ def printed(run: CommandRun) -> str:
     while data := run.read(PATIENCE_SECONDS):
         parts.append(data)
     return b"".join(parts).decode()
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return True
 
 
 def test_both_streams_come_as_they_are_printed_and_stdin_is_empty(start: Start) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import shutil
 import statistics
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_R
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Tolerance
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features import outputs
 from pytest_tfperf.features.bisect.states import States
 from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read, write
 from pytest_tfperf.judging.pairs import ErrorRates
@@ -324,7 +324,7 @@ class Search:
 
 def _session(test: str, step: Path) -> str:
     """Run pytest on the test and return its output."""
-    return run_pytest([test, "-p", "no:cacheprovider"], {**os.environ, "TFPERF_BISECT_STEP": str(step)})[1]
+    return run_pytest([test, "-p", "no:cacheprovider"], {"TFPERF_BISECT_STEP": str(step)}, outputs())[1]
 
 
 def _is_invalid(comparison: Measurement) -> bool:

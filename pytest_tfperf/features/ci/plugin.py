@@ -25,6 +25,7 @@ MARKDOWN: Final[Setting[Path | None]] = Setting(
     help="file that gets the session's summary as Markdown",
     is_option=False,
     of_one_session=True,
+    is_output=True,
 )
 COMMENT: Final[Setting[Path | None]] = Setting(
     name="comment",
@@ -33,6 +34,7 @@ COMMENT: Final[Setting[Path | None]] = Setting(
     help="file that gets the session's comment on a pull request, which `tfperf comment` writes there",
     is_option=False,
     of_one_session=True,
+    is_output=True,
 )
 
 

@@ -26,6 +26,7 @@ NOTIFY: Final[Setting[tuple[Channel, ...]]] = Setting(
     "holds it, github OWNER/REPO, gitlab PROJECT, command PROGRAM; owner=NAME before it for one owner's tests",
     is_option=False,
     is_secret=True,  # a webhook's URL is one
+    is_output=True,
 )
 
 

@@ -24,6 +24,7 @@ HTML: Final[Setting[Path | None]] = Setting(
     help="write a report of the session, one HTML file",
     metavar="PATH",
     of_one_session=True,
+    is_output=True,
 )
 
 
@@ -34,6 +35,7 @@ JSON: Final[Setting[Path | None]] = Setting(
     help="write the session's result for scripts, one JSON file",
     metavar="PATH",
     of_one_session=True,
+    is_output=True,
 )
 
 

@@ -38,6 +38,7 @@ FOLDER: Final[Setting[Path | None]] = Setting(
     parse=parse.folder,
     help="folder for traces of TensorFlow's profiler, taken of each regressed test and each new baseline",
     metavar="DIR",
+    is_output=True,
 )
 
 

@@ -24,6 +24,7 @@ HISTORY_URL: Final[Setting[HistoryUrl | None]] = Setting(
     help="a team's PostgreSQL server, to which each session sends its history",
     is_option=False,
     is_secret=True,
+    is_output=True,
 )
 
 SESSION_SECONDS: Final = 5.0

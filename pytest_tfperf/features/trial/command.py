@@ -6,6 +6,7 @@ import argparse
 import secrets
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -107,18 +108,22 @@ def _run(arguments: argparse.Namespace) -> int:
 def _ran(arguments: argparse.Namespace) -> Trial:
     """Return the trial after its sessions, or after those that fit into the time."""
     from pytest_tfperf.features.trial.runner import Runner
-    from pytest_tfperf.features.trial.sessions import starter
-    from pytest_tfperf.revisions.git import DIRTY, commit_of
+    from pytest_tfperf.features.trial.sessions import code_of, starter
+    from pytest_tfperf.revisions.git import DIRTY, commit_of, repository_of
     from pytest_tfperf.stores import trial_file
 
-    folder = Path(arguments.dir).absolute()
+    folder, baselines = Path(arguments.dir).absolute(), folder_setting("baselines", "baselines")
+    named = [path for word in arguments.arguments if (path := Path(word.partition("::")[0])).exists()]
+    folders = {repository_of(root()) or root(), *(path if path.is_dir() else path.parent for path in named)}
+    code = partial(code_of, folders, (folder, baselines))
     wanted = Trial(
         arguments=tuple(arguments.arguments),
         is_of_base=arguments.base,
         slowdown=arguments.slowdown,
         same=arguments.sessions,
         slowed=(arguments.sessions + 1) // 2,
-        commit=commit_of(root(), besides=folder_setting("baselines", "baselines")),
+        commit=commit_of(root(), besides=baselines),
+        code=code(),
         seed=secrets.randbits(32),
     )
     if arguments.base and wanted.commit.endswith(DIRTY):
@@ -134,7 +139,7 @@ def _ran(arguments: argparse.Namespace) -> Trial:
     if 0 < len(trial.sessions) < trial.same + trial.slowed:
         say(f"the trial goes on: {len(trial.sessions)} of {trial.same + trial.slowed} sessions have run")
     start = starter(folder / trial_file.FOLDER, trial, say)
-    return Runner(trial, folder, start, say, seconds=arguments.time).run()
+    return Runner(trial, folder, start, say, code, seconds=arguments.time).run()
 
 
 def _continued(kept: Trial, wanted: Trial) -> Trial:
@@ -143,7 +148,9 @@ def _continued(kept: Trial, wanted: Trial) -> Trial:
     Raises:
         TfperfError: it was of other code, or began with other arguments.
     """
-    facts = ("arguments", "commit", "slowdown", "is_of_base")
+    from pytest_tfperf.features.trial.runner import require_same_code
+
+    facts = ("arguments", "slowdown", "is_of_base")
     changed = [name for name in facts if getattr(kept, name) != getattr(wanted, name)]
     if changed:
         then, now = (", ".join(_worded(name, getattr(trial, name)) for name in changed) for trial in (kept, wanted))
@@ -151,6 +158,7 @@ def _continued(kept: Trial, wanted: Trial) -> Trial:
             f"the trial that was begun here is another one: {then}; now {now}",
             next_step="Begin anew with --again, or go on as it was begun",
         )
+    require_same_code(kept, wanted.code)
     return replace(kept, same=wanted.same, slowed=wanted.slowed)
 
 
@@ -158,8 +166,6 @@ def _worded(name: str, value: object) -> str:
     match name:
         case "arguments" if isinstance(value, tuple):
             return f"pytest {' '.join(value)}".rstrip()
-        case "commit":
-            return f"commit {value or 'unknown'}"
         case "is_of_base":
             return "with --base" if value else "without --base"
     return f"--slowdown {value}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -41,6 +42,16 @@ class _Past:
         environments = [[side.measurements[test].environment for side in (self, other)] for test in tests]
         return bool(tests) and not any(environment_changes(then, now) for then, now in environments)
 
+    def change_since(self, other: _Past, test: str) -> float | None:
+        """Return how much a test's sessions vary, by its change since another session, without the common drift.
+
+        None where one of them has no throughput. The change from the baseline would not do: a gain that stays, or a
+        loss, is no noise.
+        """
+        verdicts = (side.measurements[test].verdict for side in (self, other) if test in side.measurements)
+        levels = [math.log(each.value) - each.common_drift for each in verdicts if each is not None and each.value]
+        return (levels[0] - levels[1]) / math.sqrt(2) if len(levels) == 2 else None  # both vary
+
     def regressed(self, test: str) -> bool:
         """Whether a test was REGRESSED."""
         result = self.session.tests.get(test)
@@ -69,7 +80,7 @@ def trial_of_history(history: History, machine: str | None) -> Trial:
             continue
         is_next_like = after is not None and now.is_like(after)
         tests = {
-            test: result
+            test: replace(result, change=now.change_since(before, test))
             for test, result in now.session.tests.items()
             if not before.regressed(test)
             and not (now.regressed(test) and is_next_like and after and after.regressed(test))

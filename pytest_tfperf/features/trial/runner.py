@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final, final
 
 from pytest_tfperf.core.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
+from pytest_tfperf.core.measurement import environment_changes
 from pytest_tfperf.core.trial import Trial, TrialSession
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.trial.sessions import Ended, Start, is_next_slowed, kept_of, slowed_tests
 from pytest_tfperf.lines import Line, LineKind
@@ -25,6 +29,9 @@ _RECORDINGS: Final = 2  # a disturbed recording is tried once more
 _MOST_IN_VAIN: Final = 3  # sessions in a row that measure nothing
 _LAST_LINES: Final = 15
 _NO_TESTS: Final = 5  # pytest's status where it collected none
+_COLLECTION: Final = "during collection"  # in pytest's last line, with the status of Ctrl-C
+_LISTED: Final = 3
+_OF_A_SESSION: Final = ("commit", "injected_slowdown")  # in an environment
 
 
 @final
@@ -36,6 +43,7 @@ class Runner:
         folder: of the history; the trial lies below it.
         start: starts a session.
         show: prints a line.
+        code: gives the code as it is now, as `Trial.code`.
         seconds: the time that the sessions may take; None for no limit.
         now: a clock in seconds.
     """
@@ -46,6 +54,7 @@ class Runner:
         folder: Path,
         start: Start,
         show: Callable[[str], object],
+        code: Callable[[], Mapping[str, str]],
         *,
         seconds: float | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -56,6 +65,7 @@ class Runner:
         self._history = History(self._folder / "history.sqlite")
         self._start = start
         self._show = show
+        self._code = code
         self._now = now
         self._end = None if seconds is None else now() + seconds
 
@@ -63,7 +73,8 @@ class Runner:
         """Run the sessions that are still missing, as far as the time suffices.
 
         Raises:
-            TfperfError: pytest's arguments are wrong, or no test could be recorded or measured.
+            TfperfError: pytest's arguments are wrong, no test could be recorded or measured, or code or environment
+                changed meanwhile.
             KeyboardInterrupt: after a line that says how many sessions are kept.
         """
         try:
@@ -108,6 +119,11 @@ class Runner:
         self._keep(replace(self._trial, tests=recorded, without_baseline=refused))
         without = f"; {counted(len(refused), 'test')} could not be recorded" if refused else ""
         self._show(f"{counted(len(recorded), 'test')} recorded in {duration(ended.seconds)}{without}")
+        if failed := [test for test in self._failed() if test not in tests]:
+            self._show(
+                f"{_listed(failed)} FAILED, and may do so in each session: mend or deselect what does, and begin anew "
+                f"with --again ({self._log('recording')})"
+            )
 
     def _session(self, slowed: tuple[str, ...]) -> TrialSession:
         number = len(self._trial.sessions) + 1
@@ -115,6 +131,7 @@ class Runner:
         if slowed:
             options = [f"--tfperf-inject-slowdown={self._trial.slowdown}"]
             variables = {"TFPERF_INJECT_SLOWDOWN_TESTS": "\n".join(slowed)}
+        self._last_failed.unlink(missing_ok=True)
         ended, id = self._pytest(options, variables, number)
         session = TrialSession(slowed=slowed, status=ended.status, seconds=ended.seconds, tests={})
         if id:
@@ -122,6 +139,8 @@ class Runner:
             machine = measured[0].machine
             kept = kept_of(measured, self._history.verdicts(session=id, machine=machine))
             session = replace(kept, slowed=slowed, status=ended.status, seconds=ended.seconds)
+            lost = {test for test, result in session.tests.items() if result.outcome is Outcome.REGRESSED}
+            session = replace(session, failed=tuple(test for test in self._failed() if test not in lost))
             self._trial = replace(self._trial, machine=machine, tests=self._trial.tests or tuple(kept.tests))
         self._keep(replace(self._trial, sessions=(*self._trial.sessions, session)))
         self._show(f"{number:>3}  {_described(session, self._trial.slowdown)}, {duration(ended.seconds)}{self._left()}")
@@ -135,6 +154,8 @@ class Runner:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(ended.text, "utf-8", "replace")
         (self._folder / ".gitignore").write_text("*\n", "utf-8")
+        if ended.status == EXIT_INTERRUPTED and _COLLECTION in ended.text:
+            raise TfperfError("pytest can't import the tests", *_last_lines(ended), next_step="Mend them first")
         if ended.status in (EXIT_USAGE, _NO_TESTS):
             raise TfperfError(
                 f"pytest ended with status {ended.status}",
@@ -143,8 +164,29 @@ class Runner:
             )
         if ended.status == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
+        require_same_code(self._trial, self._code())
         newest = self._newest_session()
+        if newest and before and newest != before:
+            self._require_same_environment(before, newest)
         return ended, newest if newest != before else ""
+
+    def _require_same_environment(self, before: str, now: str) -> None:
+        then = {m.test: m.environment for m in self._history.measurements(session=before)}
+        for measurement in self._history.measurements(session=now):
+            environments = (then.get(measurement.test, {}), measurement.environment)
+            kept = [{name: e[name] for name in e if name not in _OF_A_SESSION} for e in environments]
+            if changes := environment_changes(*kept):
+                raise _of_other_code(f"the environment changed ({', '.join(changes)})")
+
+    @property
+    def _last_failed(self) -> Path:
+        return self._folder / "cache" / "v" / "cache" / "lastfailed"
+
+    def _failed(self) -> list[str]:
+        """Return the tests that failed or were errors in the last session; none with `-p no:cacheprovider`."""
+        with suppress(OSError, ValueError):
+            return sorted(json.loads(self._last_failed.read_text("utf-8")))
+        return []
 
     def _newest_session(self) -> str:
         """Return the id of the history's last session; "" where it has none."""
@@ -179,12 +221,38 @@ def _described(session: TrialSession, slowdown: float) -> str:
     """Return a session in a few words: "unchanged: passed", "1 test 5 % slower: found"."""
     if not session.is_counted:
         return f"measured nothing, status {session.status}"
-    falsely = f"{', '.join(session.regressed) or 'the software as a whole'} FAILED FALSELY"
-    if not session.slowed:
-        return f"unchanged: {falsely if session.failed_falsely else 'passed'}"
-    found = sum(session.losses.values())
-    what = f"{counted(len(session.losses), 'test')} {percent(slowdown)} slower: {found} found"
-    return f"{what}, {falsely}" if session.failed_falsely else what
+    told = []
+    if session.slowed:
+        found = sum(session.losses.values())
+        told.append(f"{counted(len(session.losses), 'test')} {percent(slowdown)} slower: {found} found")
+    if session.is_falsely_slower:
+        told.append(f"{', '.join(session.regressed) or 'the software as a whole'} FAILED FALSELY")
+    if others := session.other_failures:
+        told.append(f"{_listed(others)} failed otherwise, status {session.status}")
+    text = ", ".join(told) or "passed"
+    return text if session.slowed else f"unchanged: {text}"
+
+
+def require_same_code(trial: Trial, code: Mapping[str, str]) -> None:
+    """Return if a trial can go on with this code.
+
+    Raises:
+        TfperfError: it differs from that which the trial began with.
+    """
+    if changed := trial.changed_code(code):
+        raise _of_other_code(f"{_listed(changed)} changed")
+
+
+def _of_other_code(fact: str) -> TfperfError:
+    return TfperfError(
+        f"{fact} since the trial began, and all of its sessions must run the same code",
+        next_step="Begin anew with --again; or put it back, and the same command goes on",
+    )
+
+
+def _listed(tests: Sequence[str]) -> str:
+    more = len(tests) - _LISTED
+    return ", ".join(tests[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _last_lines(ended: Ended) -> list[Line]:

@@ -1,13 +1,15 @@
-"""The sessions of a trial: how each is started, and what is kept of it."""
+"""The sessions of a trial: how each is started, the code that all of them run, and what is kept of each."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,12 +21,12 @@ from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.telemetry import Telemetry, merged
 from pytest_tfperf.core.trial import Trial, TrialResult, TrialSession
 from pytest_tfperf.core.verdict import Against, Outcome, Verdict, worst
+from pytest_tfperf.features import outputs
+from pytest_tfperf.revisions.git import run_git
 
 _BLOCK: Final = 3  # sessions of which one has losses: an interrupted trial has both kinds
 _SLOWED_SHARE: Final = 0.2  # of the tests, so that the others show the common drift
 _HEADER: Final = "tfperf: "
-_REPORTED_TO: Final = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
-_NOT_OF_A_TRIAL: Final = ("HISTORY_URL", "NOTIFY", "MARKDOWN", "COMMENT", "HTML", "PROFILE_ON_REGRESSION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,10 @@ class Ended:
     seconds: float
     text: str
 
+
+_CODE: Final = (".py", ".so", ".sh", ".toml", ".yaml", ".yml", ".ini", ".cfg")
+_NO_CODE: Final = ("pyvenv.cfg", "conda-meta")  # marks of a Python environment, whose versions sessions compare
+_MOST_BYTES: Final = 10_000_000  # a larger file is data, and is taken for the same while its size and time are
 
 Start = Callable[[Sequence[str], Mapping[str, str]], Ended]
 """Starts a session with further arguments and environment variables, and waits for its end."""
@@ -50,9 +56,6 @@ def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
     """
     own = [f"--tfperf-dir={folder}", "-o", f"cache_dir={folder / 'cache'}"]
     own += ["--tfperf-base=HEAD"] if trial.is_of_base else [f"--tfperf-baselines={folder / 'baselines'}"]
-    # A trial is nobody's news: no team's server, summary, report or annotation gets it.
-    inherited = {name: value for name, value in os.environ.items() if name not in _REPORTED_TO}
-    inherited |= {f"TFPERF_{name}": "none" for name in _NOT_OF_A_TRIAL}
     ended: list[Ended] = []
 
     def show_header(line: str) -> None:
@@ -61,11 +64,46 @@ def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
 
     def start(options: Sequence[str], variables: Mapping[str, str]) -> Ended:
         began = time.monotonic()
-        status, text = run_pytest([*trial.arguments, *own, *options], {**inherited, **variables}, show_header)
+        status, text = run_pytest([*trial.arguments, *own, *options], variables, outputs(), show_header)
         ended.append(Ended(status, time.monotonic() - began, text))
         return ended[-1]
 
     return start
+
+
+def code_of(folders: Iterable[Path], besides: Collection[Path]) -> dict[str, str]:
+    """Return the code, settings and committed files below these folders, each with a digest of its content.
+
+    So it tells whether two sessions ran the same code also outside of git, and with changes that are not committed.
+
+    Args:
+        folders: of the tests and of what they load.
+        besides: folders that sessions write.
+    """
+    skipped = {folder.resolve() for folder in besides}
+    files = {file for folder in folders for file in _files(folder.resolve(), skipped)}
+    return {str(file): digest for file in sorted(files) if (digest := _digest(file))}
+
+
+def _files(folder: Path, skipped: set[Path]) -> Iterator[Path]:
+    for tracked in run_git(folder, "ls-files", "-z").stdout.split("\0"):
+        if tracked and not skipped & {*(folder / tracked).parents}:
+            yield folder / tracked
+    for where, folders, names in os.walk(folder):
+        if skipped & {Path(where)} or {*_NO_CODE} & {*folders, *names}:
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
+        yield from (Path(where, name) for name in names if name.endswith(_CODE))
+
+
+def _digest(file: Path) -> str:
+    """Return a digest of a file's content; "" for what is no file that can be read."""
+    with suppress(OSError):
+        facts = file.stat()
+        content = file.read_bytes() if facts.st_size <= _MOST_BYTES else f"{facts.st_size} {facts.st_mtime_ns}".encode()
+        return hashlib.sha256(content).hexdigest()[:12]
+    return ""
 
 
 def is_next_slowed(trial: Trial) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ class Sessions:
     options: list[str] = field(default_factory=list)
     seconds: float = 0.0
     ends: dict[int, Callable[[], Ended]] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=lambda: {"tensorflow": "2.21.0"})
 
     def start(self, options: Sequence[str], variables: Mapping[str, str]) -> Ended:
         self.options.append(" ".join(options))
@@ -41,7 +43,7 @@ class Sessions:
         judged = None if RECORDING in options else verdict(Outcome.REGRESSED if is_slowed else Outcome.PASS)
         History(self.folder / "trial" / "history.sqlite").append(
             measurement(
-                test="t.py::a", session=f"s{len(self.options)}", verdict=None if RECORDING in options else judged
+                test="t.py::a", session=f"s{len(self.options)}", verdict=judged, environment={**self.environment}
             )
         )
         return Ended(status=1 if is_slowed else 0, seconds=10.0, text="tfperf: box\n")
@@ -54,18 +56,21 @@ class Ran:
     sessions: Sessions
     lines: list[str]
     trial: Trial
+    code: dict[str, str] = field(default_factory=lambda: {"model.py": "1"})
 
     def run(self, *, seconds: float | None = None) -> Trial:
         folder, sessions = self.sessions.folder, self.sessions
         trial = trial_file.read(folder) or self.trial
         show = self.lines.append
-        runner = Runner(trial, folder, sessions.start, show, seconds=seconds, now=lambda: sessions.seconds)
+        runner = Runner(
+            trial, folder, sessions.start, show, lambda: self.code, seconds=seconds, now=lambda: sessions.seconds
+        )
         return runner.run()
 
 
 @pytest.fixture
 def ran(tmp_path: Path) -> Ran:
-    return Ran(Sessions(tmp_path), [], Trial(same=4, slowed=2, slowdown=0.1, seed=5))
+    return Ran(Sessions(tmp_path), [], Trial(same=4, slowed=2, slowdown=0.1, seed=5, code={"model.py": "1"}))
 
 
 def test_baselines_are_recorded_first_and_then_each_session_is_run(ran: Ran) -> None:
@@ -80,6 +85,35 @@ def test_a_line_for_each_session_says_what_it_found_and_how_long_the_rest_takes(
     assert sum("unchanged: passed, 10 s" in line for line in ran.lines) == 4
     assert any("1 test 10.0 % slower: 1 found, 10 s" in line for line in ran.lines)
     assert any(line.endswith("; 1 session left, about 10 s") for line in ran.lines)
+
+
+def fails_by(ran: Ran, *tests: str) -> None:
+    """Let each session fail by these tests, too, as pytest's cache then says."""
+    cache = ran.sessions.folder / "trial" / "cache" / "v" / "cache" / "lastfailed"
+    start = ran.sessions.start
+
+    def failing(options: Sequence[str], variables: Mapping[str, str]) -> Ended:
+        ended = start(options, variables)
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.write_text(json.dumps(dict.fromkeys([*tests, *["t.py::a"] * ended.status], True)))
+        return replace(ended, status=1)
+
+    ran.sessions.start = failing  # type: ignore[method-assign]
+
+
+def test_tests_that_fail_by_something_else_are_named_at_once_in_each_line_and_in_the_trial(ran: Ran) -> None:
+    fails_by(ran, "t.py::plain")
+    trial = ran.run()
+    assert any("t.py::plain FAILED, and may do so in each session" in line for line in ran.lines)
+    assert sum("unchanged: t.py::plain failed otherwise, status 1" in line for line in ran.lines) == 4
+    assert sum("1 found, t.py::plain failed otherwise" in line for line in ran.lines) == 2
+    assert {session.failed for session in trial.sessions} == {("t.py::plain",)}
+
+
+def test_tests_that_cannot_be_imported_are_an_error_and_no_ctrl_c(ran: Ran) -> None:
+    ran.sessions.ends[1] = lambda: Ended(2, 1.0, "E   SyntaxError\n!!! Interrupted: 1 error during collection !!!\n")
+    with pytest.raises(TfperfError, match=r"pytest can't import the tests(?s:.*)SyntaxError"):
+        ran.run()
 
 
 def test_sessions_that_do_not_fit_into_the_time_are_left_for_later(ran: Ran) -> None:
@@ -125,6 +159,40 @@ def test_three_sessions_in_a_row_that_measure_nothing_end_the_trial(ran: Ran) ->
     ran.sessions.ends |= {number: lambda: Ended(6, 1.0, "") for number in (2, 3, 4)}
     with pytest.raises(TfperfError, match="3 sessions in a row measured nothing"):
         ran.run()
+
+
+def changes(ran: Ran, **environment: str) -> Callable[[], Ended]:
+    """A session before which something changed."""
+
+    def change() -> Ended:
+        del ran.sessions.ends[3]
+        ran.sessions.environment |= environment
+        ran.code = ran.code if environment else {"model.py": "2"}
+        ran.sessions.options.pop()
+        return ran.sessions.start([], {})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [({}, "model.py changed since"), ({"tensorflow": "2.22.0"}, r"tensorflow 2.21.0 -> 2.22.0\) since")],
+    ids=["code", "package"],
+)
+def test_a_session_of_other_code_does_not_count_and_ends_the_trial(
+    environment: dict[str, str], said: str, ran: Ran
+) -> None:
+    ran.sessions.ends[3] = changes(ran, **environment)
+    with pytest.raises(TfperfError, match=said):
+        ran.run()
+    kept = trial_file.read(ran.sessions.folder)
+    assert kept is not None
+    assert len(kept.sessions) == 1
+
+
+def test_a_new_file_is_no_change_of_the_code(ran: Ran) -> None:
+    ran.code = {**ran.code, "lightning_logs/version_1/hparams.yaml": "3"}
+    assert len(ran.run().sessions) == 6
 
 
 def test_a_trial_of_the_base_records_nothing(ran: Ran) -> None:

@@ -45,11 +45,21 @@ def trial(project: Project, *arguments: str, **variables: str) -> tuple[int, str
     return done.returncode, done.stdout + done.stderr
 
 
+MINE = {
+    "PYTEST_ADDOPTS": "--tfperf-html=mine.html --junitxml=mine.xml --log-file=mine.log",
+    "TFPERF_JSON": "mine.json",
+    "TFPERF_MARKDOWN": "mine.md",
+    "TFPERF_NOTIFY": "command touch mine.told",
+    "GITHUB_STEP_SUMMARY": "mine.summary",
+}
+"""Where a user's own sessions write."""
+
+
 @pytest.fixture(scope="module")
 def tried(played: Project) -> tuple[int, str]:
     played.tests(TESTS)
-    summary = str(played.folder / "summary.md")
-    return trial(played, "--sessions=2", "--slowdown=0.4", "--", "-k", "test_it", GITHUB_STEP_SUMMARY=summary)
+    played.write("mine.json", "of last night")
+    return trial(played, "--sessions=2", "--slowdown=0.4", "--", "-k", "test_it", **MINE)
 
 
 def test_the_answer_has_both_rates_each_test_and_what_is_missing_for_a_verdict(tried: tuple[int, str]) -> None:
@@ -68,9 +78,12 @@ def test_the_users_baselines_and_history_are_not_touched(played: Project, tried:
     assert not (played.folder / ".tfperf" / "history.sqlite").exists()
 
 
-def test_no_ci_system_gets_the_sessions_of_a_trial(played: Project, tried: tuple[int, str]) -> None:
+def test_no_report_and_no_channel_of_the_user_gets_the_sessions_of_a_trial(
+    played: Project, tried: tuple[int, str]
+) -> None:
     del tried
-    assert not (played.folder / "summary.md").exists()
+    assert [path.name for path in played.folder.glob("mine.*")] == ["mine.json"]
+    assert (played.folder / "mine.json").read_text() == "of last night"
 
 
 def test_a_trial_that_has_all_its_sessions_answers_at_once(played: Project, tried: tuple[int, str]) -> None:
@@ -83,6 +96,18 @@ def test_other_arguments_are_another_trial(played: Project, tried: tuple[int, st
     status, text = trial(played, "--sessions=2", "--slowdown=0.2", "--", "-k", "test_it")
     assert status == USAGE
     assert "the trial that was begun here is another one: --slowdown 0.4; now --slowdown 0.2" in text
+    assert "--again" in text
+
+
+def test_a_trial_does_not_go_on_with_other_code(played: Project, tried: tuple[int, str]) -> None:
+    del tried
+    nets = played.folder / "nets.py"
+    before = nets.read_text()
+    nets.write_text(f"{before}# slower\n")
+    status, text = trial(played, "--sessions=3", "--slowdown=0.4", "--", "-k", "test_it")
+    nets.write_text(before)
+    assert status == USAGE
+    assert "nets.py changed since the trial began" in text
     assert "--again" in text
 
 

@@ -1,0 +1,35 @@
+"""Sessions of pytest that commands start."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.patience import is_gone, running, wait_for
+
+COMMAND = """
+import sys
+from pytest_tfperf.console.pytest_process import run_pytest
+run_pytest(["-s", "-p", "no:cacheprovider", sys.argv[1]], {}, [], lambda line: print(line, flush=True))
+"""
+
+ENDLESS = """
+import os, time
+
+def test_it():
+    print(f"\\npid {os.getpid()}", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+def test_a_session_ends_with_the_command_that_started_it(by: signal.Signals, tmp_path: Path) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text(ENDLESS)
+    with running(COMMAND, test, cwd=tmp_path) as command:
+        assert command.stdout is not None
+        pid = int(next(line.split()[1] for line in command.stdout if line.startswith("pid ")))
+        command.send_signal(by)
+    assert wait_for(lambda: is_gone(pid))
