@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.revisions.git import is_ignored, repository_of
+from pytest_tfperf.revisions.git import ignored, is_ignored
 from pytest_tfperf.workers.interpreters import Interpreter
 
 ENDS_PATH: Final = r"""\s:;,'"`=|&<>()\[\]{}"""
@@ -19,6 +19,7 @@ ENDS_PATH: Final = r"""\s:;,'"`=|&<>()\[\]{}"""
 
 _LIBRARIES = ("site-packages", "dist-packages")
 _MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib64", "opt", "nix", "snap")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +67,11 @@ class Checkout:
 
     def is_ignored(self, file: Path) -> bool:
         """Whether git ignores the file, so that no commit has it; where there is no git, that holds for all files."""
-        tree = self._tree(file)
-        return tree is not None and (is_ignored(file, tree) or not _is_under_git(tree))
+        return self._tree(file) is not None and is_ignored(file)
+
+    def ignored(self, files: Iterable[Path]) -> frozenset[Path]:
+        """Return those of the files that `is_ignored` is true of, with few questions to git."""
+        return ignored(file for file in files if self._tree(file) is not None)
 
     def _variable(self, name: str, value: str) -> str:
         """The value of a variable such as PROJECT, PATH or NODE_PATH, with paths that lead into the checkout.
@@ -83,7 +87,7 @@ class Checkout:
         if not real.is_relative_to(self.repository):
             return path
         there = self.folder / real.relative_to(self.repository)
-        has_it = os.path.exists(there) and not is_ignored(there, self.folder)  # noqa: PTH110  # may be too long
+        has_it = os.path.exists(there) and not is_ignored(there)  # noqa: PTH110  # may be too long
         return str(there) if has_it else path
 
     def _tree(self, file: Path) -> Path | None:
@@ -94,9 +98,12 @@ class Checkout:
         return None if _is_in_environment(file, tree) else tree
 
 
-@cache
-def _is_under_git(tree: Path) -> bool:
-    return repository_of(tree) is not None
+def is_installed(file: Path) -> bool:
+    """Whether a file outside of the repository is of the system, of a Python, or of one of its environments."""
+    if file.parts[1] in _SYSTEM or any(part in file.parts for part in _LIBRARIES):
+        return True
+    is_beside_a_python = file.parent.name == "bin" and any((file.parent.parent / "lib").glob("python3.*"))
+    return is_beside_a_python or _is_in_environment(file, Path(file.anchor))
 
 
 @cache
