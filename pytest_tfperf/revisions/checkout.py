@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +18,12 @@ ENDS_PATH: Final = r"""\s:;,'"`=|&<>()\[\]{}"""
 """Characters that end a path inside of other text, as a regular expression has them between its brackets."""
 
 _LIBRARIES = ("site-packages", "dist-packages")
+_HERE = os.path.realpath(sys.prefix)
 _MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib64", "opt", "nix", "snap")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Checkout:
     """The code of a side of a comparison: a commit that is checked out somewhere, or the user's own code.
 
@@ -47,7 +48,7 @@ class Checkout:
         """The Python with this code in the place of the user's own."""
         return Interpreter(str(python), self.moved, self._variable if self.moved else lambda _, value: value)
 
-    @property
+    @cached_property
     def trees(self) -> tuple[Path, ...]:
         """The folders with code of any commit, the innermost first."""
         every = {self.folder, self.repository, self.beside or self.folder}
@@ -92,10 +93,15 @@ class Checkout:
 
     def _tree(self, file: Path) -> Path | None:
         """The innermost of `trees` that holds the file; None for any other file, and for git's and libraries' own."""
-        tree = next((tree for tree in self.trees if file.is_relative_to(tree)), None)
-        if tree is None or any(part in file.parts for part in (*_LIBRARIES, ".git")):
-            return None
-        return None if _is_in_environment(file, tree) else tree
+        return _tree_of(file, self.trees)
+
+
+@cache
+def _tree_of(path: Path, trees: Sequence[Path]) -> Path | None:
+    if path in trees:
+        return path
+    is_none = path == path.parent or path.name in (*_LIBRARIES, ".git") or _is_environment(path)
+    return None if is_none else _tree_of(path.parent, trees)
 
 
 def is_installed(file: Path) -> bool:
@@ -103,16 +109,14 @@ def is_installed(file: Path) -> bool:
     if file.parts[1] in _SYSTEM or any(part in file.parts for part in _LIBRARIES):
         return True
     is_beside_a_python = file.parent.name == "bin" and any((file.parent.parent / "lib").glob("python3.*"))
-    return is_beside_a_python or _is_in_environment(file, Path(file.anchor))
+    return is_beside_a_python or any(map(_is_environment, file.parents))
 
 
-@cache
-def _is_in_environment(path: Path, tree: Path) -> bool:
-    """Whether the path lies in an environment of Python below the tree, such as this Python's."""
-    if path == tree:
-        return False
-    is_its_top = path == Path(sys.prefix).resolve() or any((path / mark).exists() for mark in _MARKS_ENVIRONMENT)
-    return is_its_top or _is_in_environment(path.parent, tree)
+def _is_environment(path: Path) -> bool:
+    """Whether the path is the top of an environment of Python, such as this Python's."""
+    # Text, because a path may be too long, and because programs read tens of thousands of files.
+    text = str(path)
+    return text == _HERE or any(os.path.exists(f"{text}/{mark}") for mark in _MARKS_ENVIRONMENT)  # noqa: PTH110
 
 
 # Absolute paths inside of other text: of a shell's command, a compiler's option, or a variable such as PATH.
