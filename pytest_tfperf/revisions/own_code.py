@@ -68,7 +68,7 @@ class OwnCode:
         others = {name: file for name, file in modules.items() if not self._checkout.is_own(Path(file))}
         self._refuse_copies(others)
         own = {Path(file) for module, file in modules.items() if module not in others}
-        self._look_for_lacking("the worker", own, frozenset(own), self._checkout.ignored(own))
+        self._look_for_lacking("the worker", self._checkout.ignored(own), frozenset(own))
         if not self._may_be_same and len(others) == len(modules):
             raise NotCompared(_SAME)
 
@@ -97,7 +97,9 @@ class OwnCode:
         self.shared |= {file for file in ignored if self._checkout.is_foreign(file)}
         files = [*sources.files, *([] if sources.has_python else (path for path in named if path.is_file()))]
         own = {file for file in files if self._checkout.is_own(file)}
-        lacking = self._look_for_lacking(command, own, sources.code, ignored)
+        # What the program itself has just made in this side's folder, its side's code makes.
+        found = [file for file in own & ignored if file.exists() and file.stat().st_mtime < sources.began]
+        lacking = self._look_for_lacking(command, found, sources.code)
         if shared := sorted(file for file in sources.code | sources.programs if self._is_shared(file)):
             return TfperfError(
                 f"{command}: both sides run {_shown(shared)}, which is in no commit",
@@ -114,9 +116,10 @@ class OwnCode:
         # Code that git ignores was built here, and data was not.
         if not self._may_be_same and not any(file in sources.code or file not in ignored for file in own):
             raise NotCompared(_SAME)
-        if not sources.has_python:
+        if sources.not_python or not sources.has_python:
+            why = f"not Python but this process does the work: {sources.not_python}"
             return TfperfError(
-                f"{command}: nothing tells which files it reads, because it runs no Python",
+                f"{command}: nothing tells which files it reads: {why if sources.has_python else 'it runs no Python'}",
                 next_step="A loss is found all the same; to see it pass, judge it against a baseline",
             )
         return lacking
@@ -214,12 +217,10 @@ class OwnCode:
             next_step=f"Let the import path decide on both sides: PYTHONPATH={root} pytest ...",
         )
 
-    def _look_for_lacking(
-        self, subject: str, own: Iterable[Path], code: frozenset[Path], ignored: frozenset[Path]
-    ) -> TfperfError | None:
+    def _look_for_lacking(self, subject: str, ignored: Iterable[Path], code: frozenset[Path]) -> TfperfError | None:
         """Refuse code that git ignores and the other side's checkout lacks; return what any other such file means."""
         other = self._lacking
-        lacking = [] if other is None else sorted(file for file in own if file in ignored and other.lacks(file))
+        lacking = [] if other is None else sorted(filter(other.lacks, ignored))
         built = [file for file in lacking if file in code]
         if other is None or not lacking:
             return None

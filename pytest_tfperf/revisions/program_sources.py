@@ -10,6 +10,7 @@ import math
 import os
 import re
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -36,17 +37,22 @@ class Sources:
             its source.
         code: the part of `files` that was run, and not only read.
         packages: top-level names that its Pythons loaded from installed packages -> a file of each.
-        programs: the programs that it ran and the scripts and archives that its Pythons ran, wherever they are.
+        programs: all programs that it ran, and scripts and archives that its Pythons ran elsewhere, but for those among
+            its temporary files.
+        began: when it was started, in seconds since 1970.
         has_python: whether a Python reported.
-        unwatched: command line of a process of which not all files are known; "" for none.
+        unwatched: command line of a Python that did not report, or of another user's process; "" for none.
+        not_python: command line of a process that is no Python and does much of the work; "" for none.
     """
 
     files: Mapping[Path, Path]
     code: frozenset[Path]
     packages: Mapping[str, str]
     programs: frozenset[Path]
+    began: float
     has_python: bool
     unwatched: str = ""
+    not_python: str = ""
 
 
 class SourceWatch:
@@ -59,7 +65,8 @@ class SourceWatch:
     """
 
     def __init__(self, scratch: Path, trees: Sequence[Path], moved: Mapping[Path, Path]) -> None:
-        self._hook, self._report = scratch / "hook", scratch / "sources"
+        self._scratch, self._hook, self._report = scratch, scratch / "hook", scratch / "sources"
+        self._began = time.time()
         self._trees = tuple(map(str, trees))
         self._hook.mkdir()
         arguments = (str(self._report), self._trees, {str(old): str(new) for old, new in moved.items()})
@@ -70,7 +77,7 @@ class SourceWatch:
         self._programs: set[Path] = set()
         self._must_report: Counter[tuple[str, str]] = Counter()  # by image and command line
         self._of_others: set[str] = set()
-        self._not_python = ""  # command line of a program that does much of the work
+        self._not_python = ""
         self._ended = threading.Event()
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
@@ -97,19 +104,23 @@ class SourceWatch:
                 reported.add(name)
             elif kind == "package":
                 packages[name] = path
+            elif kind == "program" and not any(self._ours([path])):
+                programs.add(Path(path))
             else:
                 files[_source(path)] = _source(name)
                 code |= {_source(path)} if kind != "file" else set()
-                programs |= {Path(path)} if kind == "program" else set()
+        temporary = self._scratch.resolve()
         # Seen twice: a Python that has only just begun, or that ends at once, reports nothing.
         silent = [line for (image, line), looks in self._must_report.items() if looks > 1 and image not in reported]
         return Sources(
             files={real: given for real, given in files.items() if not real.is_dir()},
             code=frozenset(code),
             packages=packages,
-            programs=frozenset(path for path in programs if path.is_file()),
+            programs=frozenset(file for file in programs if file.is_file() and not file.is_relative_to(temporary)),
+            began=self._began,
             has_python=bool(reported),
-            unwatched=next(iter([*silent, *sorted(self._of_others), self._not_python]), ""),
+            unwatched=next(iter([*silent, *sorted(self._of_others)]), ""),
+            not_python=self._not_python,
         )
 
     def _reported(self) -> Iterator[tuple[str, str, str]]:

@@ -273,6 +273,12 @@ def test_other_files_that_the_base_lacks_leave_doubt(sides: Sides) -> None:
     assert "data/cache, which git ignores, and main (1a2b) has nothing there" in doubt
 
 
+def test_what_a_program_itself_makes_where_it_runs_leaves_no_doubt(sides: Sides) -> None:
+    makes = "import sys, cost, os; os.makedirs('build', exist_ok=True); name = f'fast{cost.COST * 100:.0f}'"
+    runs = f"{makes}; open(f'build/{{name}}.py', 'w').close(); sys.path.append('build'); __import__(name)"
+    assert [sides.doubt("-c", runs, of=side) for side in (sides.base, sides.current)] == ["", ""]
+
+
 def test_what_the_base_reads_from_the_users_folder_leaves_no_doubt(sides: Sides) -> None:
     (sides.here / "data").mkdir()
     (sides.here / "data" / "tokens").touch()

@@ -186,6 +186,11 @@ def test_installed_programs_and_packages_leave_no_doubt(sides: Sides) -> None:
     assert sides.doubt("-c", f"{runs}; import pytest, numpy") == ""
 
 
+def test_a_program_among_a_runs_own_temporary_files_leaves_no_doubt(sides: Sides) -> None:
+    makes = "import cost, shutil, subprocess, tempfile; path = shutil.copy('/bin/sleep', tempfile.mkdtemp())"
+    assert sides.doubt("-c", f"{makes}; subprocess.run([path, '0.3'])") == ""
+
+
 def test_data_of_no_commit_that_are_mapped_into_memory_leave_no_doubt(sides: Sides) -> None:
     maps = "import cost, mmap, time; file = open(path, 'rb'); m = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)"
     assert sides.doubt("-c", f"path = {built(sides, 'tokens.bin')!r}; {maps}; time.sleep(0.5)") == ""
@@ -200,7 +205,7 @@ def test_a_program_that_reads_nothing_that_the_branch_changes_leaves_no_doubt(si
 
 @pytest.mark.parametrize("program", ["cat", "/bin/cat"])
 def test_a_program_without_a_python_leaves_doubt(sides: Sides, program: str) -> None:
-    assert "nothing tells which files it reads, because it runs no Python" in sides.doubt("cost.py", program=program)
+    assert "nothing tells which files it reads: it runs no Python" in sides.doubt("cost.py", program=program)
 
 
 @pytest.mark.parametrize("how", ["-I", "-E", "-S"])
@@ -217,9 +222,9 @@ def test_a_shell_that_replaces_the_import_path_leaves_doubt(sides: Sides, shell:
 
 
 def test_a_program_that_works_below_a_python_and_is_none_leaves_doubt(sides: Sides) -> None:
-    works = ["bash", "-c", "for ((i = 0; i < 300000; i++)); do :; done; sleep 0.3"]
+    works = ["bash", "-c", "for ((i = 0; i < 300000; i++)); do :; done; sleep 0.3; true"]
     doubt = sides.doubt("-c", f"import cost, subprocess; subprocess.run({works!r})")
-    assert "nothing tells which files this process reads: bash -c for" in doubt
+    assert "nothing tells which files it reads: not Python but this process does the work: bash -c for" in doubt
 
 
 def test_a_doubt_stands_for_every_run_of_the_program(sides: Sides) -> None:

@@ -247,7 +247,7 @@ def test_again(throughput, on):
 
 
 def test_each_test_of_a_program_that_both_sides_share_is_inconclusive_and_says_why(repository: Repository) -> None:
-    (repository.folder / ".gitignore").open("a").write("build/\n")
+    repository.project.write(".gitignore", (repository.folder / ".gitignore").read_text() + "build/\n")
     repository.project.tests(TESTS.replace("loop.py", "build/app") + TWO_TESTS, "perf_tests/test_it.py")
     repository.commit("build")
     repository.git("switch", "--quiet", "--create", "slower")
