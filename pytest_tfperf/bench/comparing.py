@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import compared
+from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Ended, MeasuredSide, Measurement
 from pytest_tfperf.core.run import Pair, Plan
 from pytest_tfperf.core.throughput import summarise
@@ -30,6 +31,7 @@ from pytest_tfperf.errors import (
 )
 from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.pairs import MIN_PAIRS, MOST_PAIRS, PAIRS_THAT_TELL, ErrorRates
+from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 
 MAX_PAIRS = MOST_PAIRS
 MAX_SECONDS = 300.0
@@ -100,9 +102,12 @@ def compare(
     started = time.monotonic()
     source = PairSource(engine, a, b, topology, plan)
     rates = error_rates or ErrorRates()
-    taken = _take_pairs(source, plan, tolerance, effort or Effort(), rates, is_of_commits=is_of_commits, judged=judged)
+    taken = _take_pairs(
+        engine, source, plan, tolerance, effort or Effort(), rates, is_of_commits=is_of_commits, judged=judged
+    )
     a_runs, b_runs = [pair.a for pair in taken.counted], [pair.b for pair in taken.counted]
     a_throughput, b_throughput = summarise(a_runs), summarise(b_runs)
+    doubt = _doubt(a, b)
     is_slower = judged and taken.verdicts[0].outcome is Outcome.REGRESSED
     device_rate = engine.rate_on_device_data(b, topology, plan, b_runs) if is_slower else None
     b_breakdown = breakdown(b_runs, b_throughput.examples_per_sec, b.workload, device_rate)
@@ -119,7 +124,7 @@ def compare(
         throughput=b_throughput,
         pairs=tuple(taken.counted),
         discarded_pairs=tuple(taken.discarded),
-        verdicts=tuple(taken.verdicts if judged else map(_unjudged, taken.verdicts)),
+        verdicts=tuple(_in_doubt(verdict, doubt) if judged else _unjudged(verdict) for verdict in taken.verdicts),
         other=MeasuredSide(
             workload=a.workload,
             throughput=a_throughput,
@@ -128,12 +133,27 @@ def compare(
             interleaving=source.interleaving,
             fallback=source.fallback,
             ended=taken.ended,
+            doubt=doubt,
         ),
         breakdown=b_breakdown,
         environment=b_runs[-1].environment,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=time.monotonic() - started,
     )
+
+
+def _doubt(a: Side, b: Side) -> str:
+    """Return why it is not proved that each side ran its own code; "" where it is, or where nothing has to be."""
+    sides = ((side.launcher, side.workload) for side in (a, b))
+    doubts = [by.doubt(of) for by, of in sides if isinstance(by, CheckoutLauncher) and isinstance(of, Command)]
+    return next((doubt.text for doubt in doubts if doubt is not None), "")
+
+
+def _in_doubt(verdict: Verdict, doubt: str) -> Verdict:
+    """Return the verdict, without good news that may come from two sides that are one, or that do different work."""
+    if not doubt or verdict.outcome not in (Outcome.PASS, Outcome.IMPROVED):
+        return verdict
+    return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_PROVED)
 
 
 def _unjudged(verdict: Verdict) -> Verdict:
@@ -158,6 +178,7 @@ class _DecidedPairs:
 
 
 def _take_pairs(
+    engine: RunEngine,
     source: PairSource,
     plan: Plan,
     tolerance: Tolerance,
@@ -168,7 +189,7 @@ def _take_pairs(
     judged: bool,
 ) -> _DecidedPairs:
     """Take pairs until they decide, or the effort is spent; the arguments are those of `compare`."""
-    started = time.monotonic()
+    started = time.monotonic() - engine.proof_seconds
     pairs: list[Pair] = []
     discarded: list[Pair] = []
     while True:
@@ -192,7 +213,10 @@ def _take_pairs(
         if pair is None:
             verdicts = (replace(verdicts[0], outcome=Outcome.INVALID, reason=Reason.DISTURBED, wants=NOTHING),)
         in_doubt = any(verdict.outcome is Outcome.INCONCLUSIVE for verdict in verdicts)
-        ended = _ended(len(pairs), len(discarded), time.monotonic() - started, effort) if in_doubt else None
+        ended = None
+        if in_doubt:
+            seconds = time.monotonic() - engine.proof_seconds - started
+            ended = _ended(len(pairs), len(discarded), seconds, effort)
         if not judged or _is_over(verdicts) or ended:
             return _DecidedPairs(counted, discarded, _settled(verdicts, asked, counted, tolerance, rates), ended)
 

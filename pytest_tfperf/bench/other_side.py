@@ -63,7 +63,7 @@ class State:
         if self.checkout is None:
             return here if is_here else launch(Interpreter(self.python))
         local = here if is_here else launch(self.checkout.interpreter(self.python))
-        return CheckoutLauncher(local, self.checkout, may_be_same=may_be_same, lacking=lacking)
+        return CheckoutLauncher(local, self.checkout, may_be_same=may_be_same, lacking=lacking, keeps_doubts=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ class MeasuredSide:
         interleaving: how the runs of a pair were interleaved.
         fallback: why runs alternated although the pipelines allow interleaved windows; "" otherwise.
         ended: why an undecided comparison took no further pair; None where the pairs decide.
+        doubt: why it is not proved that each side ran its own code, and what to do; "" where it is.
         is_of_session: whether it is the session's other side, as with --tfperf-base; False for `throughput.compare`,
             whose two sides both run the current code.
     """
@@ -60,6 +61,7 @@ class MeasuredSide:
     interleaving: Interleaving = Interleaving.WINDOWS
     fallback: str = ""
     ended: Ended | None = None
+    doubt: str = ""
     is_of_session: bool = False
 
 

@@ -179,6 +179,7 @@ class Reason(StrEnum):
     NOT_FINITE = auto()
     OTHER_UNIT = auto()
     OTHER_PLACE = auto()
+    NOT_PROVED = auto()
 
 
 _WHY: Final = {
@@ -213,6 +214,7 @@ _WHY: Final = {
     Reason.NOT_FINITE: "it is not a finite number",
     Reason.OTHER_UNIT: "its baseline is in another unit",
     Reason.OTHER_PLACE: "the values are not of the same place in the output",
+    Reason.NOT_PROVED: "not proved that each side ran its own code",
 }
 """The words of the reasons; the figure fills its own words in: a throughput "slower" for `{worse}`."""
 

@@ -160,6 +160,8 @@ def _lines(b: Measurement, a: MeasuredSide, rerun: RerunCommand) -> Iterator[Lin
     yield Line(text, "tolerance")
     changes = "  ".join(change(math.expm1(pair.log_ratio)) for pair in b.pairs)
     yield Line(f"{changes}: {why_of(b)}" if b.is_valid else changes, "pairs")
+    if a.doubt:
+        yield Line(a.doubt, "doubt")
     if b.is_valid:
         yield from disturbed_pairs(b.pairs)
     for pair in b.discarded_pairs:

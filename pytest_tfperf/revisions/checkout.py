@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.revisions.git import is_ignored, repository_of
+from pytest_tfperf.revisions.git import ignored, is_ignored
 from pytest_tfperf.workers.interpreters import Interpreter
 
 ENDS_PATH: Final = r"""\s:;,'"`=|&<>()\[\]{}"""
 """Characters that end a path inside of other text, as a regular expression has them between its brackets."""
 
 _LIBRARIES = ("site-packages", "dist-packages")
+_HERE = os.path.realpath(sys.prefix)
 _MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib64", "opt", "nix", "snap")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Checkout:
     """The code of a side of a comparison: a commit that is checked out somewhere, or the user's own code.
 
@@ -46,7 +48,7 @@ class Checkout:
         """The Python with this code in the place of the user's own."""
         return Interpreter(str(python), self.moved, self._variable if self.moved else lambda _, value: value)
 
-    @property
+    @cached_property
     def trees(self) -> tuple[Path, ...]:
         """The folders with code of any commit, the innermost first."""
         every = {self.folder, self.repository, self.beside or self.folder}
@@ -66,8 +68,11 @@ class Checkout:
 
     def is_ignored(self, file: Path) -> bool:
         """Whether git ignores the file, so that no commit has it; where there is no git, that holds for all files."""
-        tree = self._tree(file)
-        return tree is not None and (is_ignored(file, tree) or not _is_under_git(tree))
+        return self._tree(file) is not None and is_ignored(file)
+
+    def ignored(self, files: Iterable[Path]) -> frozenset[Path]:
+        """Return those of the files that `is_ignored` is true of, with few questions to git."""
+        return ignored(file for file in files if self._tree(file) is not None)
 
     def _variable(self, name: str, value: str) -> str:
         """The value of a variable such as PROJECT, PATH or NODE_PATH, with paths that lead into the checkout.
@@ -83,29 +88,35 @@ class Checkout:
         if not real.is_relative_to(self.repository):
             return path
         there = self.folder / real.relative_to(self.repository)
-        has_it = os.path.exists(there) and not is_ignored(there, self.folder)  # noqa: PTH110  # may be too long
+        has_it = os.path.exists(there) and not is_ignored(there)  # noqa: PTH110  # may be too long
         return str(there) if has_it else path
 
     def _tree(self, file: Path) -> Path | None:
         """The innermost of `trees` that holds the file; None for any other file, and for git's and libraries' own."""
-        tree = next((tree for tree in self.trees if file.is_relative_to(tree)), None)
-        if tree is None or any(part in file.parts for part in (*_LIBRARIES, ".git")):
-            return None
-        return None if _is_in_environment(file, tree) else tree
+        return _tree_of(file, self.trees)
 
 
 @cache
-def _is_under_git(tree: Path) -> bool:
-    return repository_of(tree) is not None
+def _tree_of(path: Path, trees: Sequence[Path]) -> Path | None:
+    if path in trees:
+        return path
+    is_none = path == path.parent or path.name in (*_LIBRARIES, ".git") or _is_environment(path)
+    return None if is_none else _tree_of(path.parent, trees)
 
 
-@cache
-def _is_in_environment(path: Path, tree: Path) -> bool:
-    """Whether the path lies in an environment of Python below the tree, such as this Python's."""
-    if path == tree:
-        return False
-    is_its_top = path == Path(sys.prefix).resolve() or any((path / mark).exists() for mark in _MARKS_ENVIRONMENT)
-    return is_its_top or _is_in_environment(path.parent, tree)
+def is_installed(file: Path) -> bool:
+    """Whether a file outside of the repository is of the system, of a Python, or of one of its environments."""
+    if file.parts[1] in _SYSTEM or any(part in file.parts for part in _LIBRARIES):
+        return True
+    is_beside_a_python = file.parent.name == "bin" and any((file.parent.parent / "lib").glob("python3.*"))
+    return is_beside_a_python or any(map(_is_environment, file.parents))
+
+
+def _is_environment(path: Path) -> bool:
+    """Whether the path is the top of an environment of Python, such as this Python's."""
+    # Text, because a path may be too long, and because programs read tens of thousands of files.
+    text = str(path)
+    return text == _HERE or any(os.path.exists(f"{text}/{mark}") for mark in _MARKS_ENVIRONMENT)  # noqa: PTH110
 
 
 # Absolute paths inside of other text: of a shell's command, a compiler's option, or a variable such as PATH.

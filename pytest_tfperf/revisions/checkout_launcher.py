@@ -29,7 +29,8 @@ class CheckoutLauncher:
     """Starts what `local` starts, on the code of a checkout, and proves which code ran.
 
     Where an editable install, a copy among the installed packages, a variable or a link gives both sides the same
-    code, a comparison would pass whatever the change costs. So it is refused.
+    code, a comparison would pass whatever the change costs. So it is refused. A program's first run proves all of its
+    runs in the session; the later ones are not watched, because that takes time.
 
     Args:
         local: starts workers under an interpreter of the checkout.
@@ -37,6 +38,7 @@ class CheckoutLauncher:
         may_be_same: whether to compare workloads and programs without any code of the repository, because the packages
             differ.
         lacking: the other side's launcher, whose checkout may lack files that git ignores and that this side reads.
+        keeps_doubts: whether `doubt` keeps what leaves doubt about a program; else it is an error.
     """
 
     def __init__(
@@ -46,11 +48,18 @@ class CheckoutLauncher:
         *,
         may_be_same: bool = False,
         lacking: CheckoutLauncher | None = None,
+        keeps_doubts: bool = False,
     ) -> None:
         self._local = local
         self._checkout = checkout
         other = None if lacking is None else lacking.own_code
         self.own_code: OwnCode = OwnCode(checkout, may_be_same=may_be_same, lacking=other)
+        self._keeps_doubts = keeps_doubts
+        self._doubts: dict[object, TfperfError | None] = {}  # of each program that was proved
+
+    def doubt(self, command: Command) -> TfperfError | None:
+        """Return what leaves doubt that a program ran this side's own code; None for nothing."""
+        return self._doubts.get(_key(command))
 
     def start(self, job: Job, progress: Progress) -> TrainingRun:
         """See `Launcher.start`.
@@ -83,12 +92,12 @@ class CheckoutLauncher:
         there = self._in_checkout(command) if self._checkout.moved else command
         prepared = self._local.prepare_command(there, devices, nodes)
         assert prepared.scratch is not None, "a program of this machine has a folder of its own"
-        watch = SourceWatch(prepared.scratch, self._checkout.trees, self._checkout.moved)
-        return replace(
-            prepared,
-            environment=watch.environment(prepared.environment),
-            proof=partial(self._proved, command, watch, prepared.environment),
-        )
+        is_proved = _key(command) in self._doubts
+        watch = SourceWatch(prepared.scratch, () if is_proved else self._checkout.trees, self._checkout.moved)
+        watched = replace(prepared, environment=watch.environment(prepared.environment))
+        if is_proved:
+            return watched
+        return replace(watched, proof=partial(self._proved, command, watch, prepared.environment))
 
     @contextmanager
     def _proved(
@@ -98,7 +107,10 @@ class CheckoutLauncher:
         with watch.watching(parent):
             yield
         named = [self._checkout.folder / path for path in self._named(command)]
-        self.own_code.require_read(command.id, watch.sources(), named, environment)
+        doubt = self.own_code.require_read(command.id, watch.sources(), named, environment)
+        if doubt is not None and not self._keeps_doubts:
+            raise doubt
+        self._doubts[_key(command)] = doubt
 
     # The paths of a command
 
@@ -203,3 +215,8 @@ class CheckoutLauncher:
         for text, folder in texts:
             split = (self._in_repository(part, folder) for part in self._parts(text, folder))
             yield from (relative for _, relative in filter(None, split))
+
+
+def _key(command: Command) -> object:
+    """A program: tests that run the same one may read its output in other ways."""
+    return command.argv, command.environment, command.folder

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,8 +27,10 @@ _WHOLE: Final = (
 _OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 
 
-def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_git(folder: Path, *arguments: str, paths: Iterable[Path] = ()) -> subprocess.CompletedProcess[str]:
     """Run git in a folder, without the user's hooks; a missing git gives a result that failed.
+
+    `paths` are given to its standard input, for the options `--stdin -z`.
 
     The variables that git sets for hooks and for `git bisect run` are removed: they lead to another repository.
     """
@@ -36,10 +40,10 @@ def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
             env={**kept, "LC_ALL": "C"},  # its errors are parsed
-            stdin=subprocess.DEVNULL,
+            input="\0".join(map(str, paths)),
             capture_output=True,
             text=True,
-            errors="replace",
+            errors="surrogateescape" if "-z" in arguments else "replace",  # paths must stay as they are
             check=False,
         )
     except OSError as error:
@@ -96,10 +100,36 @@ def is_shallow(repository: Path) -> bool:
     return run_git(repository, "rev-parse", "--is-shallow-repository").stdout.strip() == "true"
 
 
+def ignored(files: Iterable[Path]) -> frozenset[Path]:
+    """Return the files that no commit has because git ignores them, or because they lie in no repository.
+
+    git is asked once for each repository, of which a submodule is another: programs read tens of thousands of files.
+    """
+    by_root: defaultdict[Path | None, list[Path]] = defaultdict(list)
+    for file in files:
+        by_root[file if _is_root(file) else _root_above(file.parent)].append(file)
+    found = set(by_root.pop(None, ()))
+    for root, inside in by_root.items():
+        listed = run_git(root, "check-ignore", "--stdin", "-z", paths=inside).stdout if root is not None else ""
+        found |= {Path(name) for name in listed.split("\0") if name}
+    return frozenset(found)
+
+
 @cache
-def is_ignored(file: Path, folder: Path) -> bool:
-    """Whether git, run in a folder of the repository, ignores the file; cached."""
-    return run_git(folder, "check-ignore", "--quiet", str(file)).returncode == 0
+def is_ignored(file: Path) -> bool:
+    """Whether no commit has the file, as `ignored` says; cached."""
+    return bool(ignored([file]))
+
+
+@cache
+def _root_above(folder: Path) -> Path | None:
+    if _is_root(folder):
+        return folder
+    return None if folder == folder.parent else _root_above(folder.parent)
+
+
+def _is_root(path: Path) -> bool:
+    return os.path.exists(path / ".git")  # noqa: PTH110  # a program's argument may be too long for a Path
 
 
 # Commits

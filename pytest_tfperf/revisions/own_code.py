@@ -11,7 +11,7 @@ from typing import Final, final
 from urllib.parse import unquote, urlsplit
 
 from pytest_tfperf.errors import NotCompared, TfperfError
-from pytest_tfperf.revisions.checkout import Checkout, absolute_paths
+from pytest_tfperf.revisions.checkout import Checkout, absolute_paths, is_installed
 from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.revisions.lock import direct_url
 from pytest_tfperf.revisions.program_sources import Sources
@@ -20,7 +20,6 @@ _SAME: Final = (
     "nothing of this repository is in it, so both sides would be the same. Give it a model, pipeline or program of "
     "your own"
 )
-_CODE: Final = (".py", ".pyc", ".pyz", ".so", ".zip", ".whl", ".egg", ".jar", ".sh", ".js", ".pl", ".pm", ".rb", ".jl")
 _METADATA: Final = (".egg-info", ".dist-info")
 _OF_PROJECT: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _SOURCE_ROOTS: Final = ("", "src")
@@ -46,20 +45,6 @@ class OwnCode:
         self._may_be_same = may_be_same
         self._lacking = lacking
         self.shared: set[Path] = set()
-        self._remarks: dict[str, None] = {}
-        self._alike: dict[str, None] = {}
-        self._programs: set[Path] = set()
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """Sentences about differences beside the commits, and about programs that the commits don't change."""
-        if not self._alike:
-            return [*self._remarks]
-        return [
-            *self._remarks,
-            f"{', '.join(self._alike)}: was not seen to read any file in which the two sides differ, so nothing shows "
-            "that it measured what this branch changes",
-        ]
 
     def require_loaded(self, modules: Mapping[str, str]) -> None:
         """Return if a worker has loaded its modules from this side's code.
@@ -82,13 +67,17 @@ class OwnCode:
                 raise self._not_two(module, file, "an editable install or an import path leads there")
         others = {name: file for name, file in modules.items() if not self._checkout.is_own(Path(file))}
         self._refuse_copies(others)
+        own = {Path(file) for module, file in modules.items() if module not in others}
+        self._look_for_lacking("the worker", self._checkout.ignored(own), frozenset(own))
         if not self._may_be_same and len(others) == len(modules):
             raise NotCompared(_SAME)
 
     def require_read(
         self, command: str, sources: Sources, named: Iterable[Path], environment: Mapping[str, str]
-    ) -> None:
-        """Return if a program has read this side's code.
+    ) -> TfperfError | None:
+        """Return if a program has read this side's code, with what leaves doubt that it ran no other; None for nothing.
+
+        A file that a program runs is its side's own or installed; any other is the same file on both sides.
 
         Args:
             command: its id.
@@ -99,51 +88,56 @@ class OwnCode:
 
         Raises:
             NotCompared: it has read nothing of the repository.
-            TfperfError: it has read the other side's code, or a copy that both sides share; says how to mend it.
+            TfperfError: it has read the other side's code, a copy that both sides share, or built code that the other
+                side lacks; says how to mend it.
         """
+        ignored = self._checkout.ignored(sources.files)
+        self._refuse_foreign(command, sources, ignored, environment)
+        self._refuse_copies(sources.packages)
+        self.shared |= {file for file in ignored if self._checkout.is_foreign(file)}
+        files = [*sources.files, *([] if sources.has_python else (path for path in named if path.is_file()))]
+        own = {file for file in files if self._checkout.is_own(file)}
+        # What the program itself has just made in this side's folder, its side's code makes.
+        found = [file for file in own & ignored if file.exists() and file.stat().st_mtime < sources.began]
+        lacking = self._look_for_lacking(command, found, sources.code)
+        if shared := sorted(file for file in sources.code | sources.programs if self._is_shared(file)):
+            return TfperfError(
+                f"{command}: both sides run {_shown(shared)}, which is in no commit",
+                next_step="If it is built from this repository, let the command build it in the folder where it runs, "
+                "as in ['bash', '-c', 'make && ...']; if it is another project's, install it, or add it as a "
+                "submodule",
+            )
         if sources.unwatched:
-            raise TfperfError(
-                f"{command}: nothing tells which files this process reads, so nothing proves that two sides are "
-                f"compared: {sources.unwatched}",
+            return TfperfError(
+                f"{command}: nothing tells which files this process reads: {sources.unwatched}",
                 next_step="Start a Python without -I, -E and -S, as the user who runs pytest, and keep PYTHONPATH in "
                 "its environment, as in PYTHONPATH=$PYTHONPATH:src; it must be Python 3.8 or newer",
             )
-        self._refuse_foreign(command, sources, environment)
-        self._refuse_copies(sources.packages)
-        files = sources.files if sources.pythons else [*sources.files, *(path for path in named if path.is_file())]
-        own = [file for file in files if self._checkout.is_own(file)]
-        self._programs |= sources.programs
-        if self._lacking is not None:
-            self._look_for_shared_build(command, self._lacking)
-            self._look_for_lacking(command, own, sources.code, self._lacking)
-            changed = self._changed_since(self._lacking)
-            if changed and not any({file, *file.parents} & changed for file in own):
-                self._alike[command] = None
         # Code that git ignores was built here, and data was not.
-        if not self._may_be_same and not any(
-            file in sources.code or not self._checkout.is_ignored(file) for file in own
-        ):
+        if not self._may_be_same and not any(file in sources.code or file not in ignored for file in own):
             raise NotCompared(_SAME)
+        if sources.not_python or not sources.has_python:
+            why = f"not Python but this process does the work: {sources.not_python}"
+            return TfperfError(
+                f"{command}: nothing tells which files it reads: {why if sources.has_python else 'it runs no Python'}",
+                next_step="A loss is found all the same; to see it pass, judge it against a baseline",
+            )
+        return lacking
 
-    def _refuse_foreign(self, command: str, sources: Sources, environment: Mapping[str, str]) -> None:
+    def _is_shared(self, file: Path) -> bool:
+        return self._checkout.is_foreign(file) or not (self._checkout.is_own(file) or is_installed(file))
+
+    def _refuse_foreign(
+        self, command: str, sources: Sources, ignored: frozenset[Path], environment: Mapping[str, str]
+    ) -> None:
+        """Refuse files of the other side, but for those that git ignores in the user's own folder."""
         foreign = {real: given for real, given in sources.files.items() if self._checkout.is_foreign(real)}
-        ignored = {file for file in foreign if self._checkout.is_current(file) and self._checkout.is_ignored(file)}
-        code = {file for file in ignored if file in sources.code or file.suffix in _CODE}
-        self.shared |= ignored - code
-        if read := [file for file in foreign if file not in ignored]:
+        if read := [file for file in foreign if file not in ignored or not self._checkout.is_current(file)]:
             given = foreign[read[0]]
             raise TfperfError(
                 f"{command}: both sides would run the same code: at {self._checkout.name} it read {_shown(read)}, and "
                 f"not what is in {self._checkout.folder}",
                 next_step=self._way_to(given if given != read[0] else None, read[0], environment),
-            )
-        if code:
-            raise TfperfError(
-                f"{command}: both sides would run the same code: at {self._checkout.name} it ran "
-                f"{_shown(sorted(code))}, which is in no commit",
-                next_step="If it is built, let the command build it in the folder where it runs, as in ['bash', '-c', "
-                "'make && ...']; if it is another project's, install it, or add it as a submodule. "
-                f"{self._way_to(None, min(code), environment)}",
             )
 
     def _way_to(self, link: Path | None, file: Path, environment: Mapping[str, str]) -> str:
@@ -223,44 +217,24 @@ class OwnCode:
             next_step=f"Let the import path decide on both sides: PYTHONPATH={root} pytest ...",
         )
 
-    def _look_for_shared_build(self, command: str, base: OwnCode) -> None:
-        """Remark on programs outside of the repository that both sides run, younger than the base's checkout."""
-        checked_out = (base._checkout.folder / ".git").stat().st_mtime if base._programs else 0.0
-        for program in self._programs & base._programs:
-            is_elsewhere = not self._checkout.is_own(program) and not self._checkout.is_foreign(program)
-            if is_elsewhere and program.exists() and program.stat().st_mtime > checked_out:
-                self._remarks[
-                    f"{command}: both sides run {program}, which was built after {base.name} was checked out: if it is "
-                    "built from this repository, let the command build it in the folder where it runs"
-                ] = None
-
-    @cache  # noqa: B019  # there are two sides in a session
-    def _changed_since(self, base: OwnCode) -> frozenset[Path]:
-        """The files of this side that differ from the other's, and submodules."""
-        folder, commit = self._checkout.folder, run_git(base._checkout.folder, "rev-parse", "HEAD").stdout.strip()
-        listed = run_git(folder, "diff", "--name-only", "-z", commit, "--").stdout
-        listed += run_git(folder, "ls-files", "--others", "--exclude-standard", "-z").stdout
-        return frozenset(folder / name for name in listed.split("\0") if name)
-
-    # Files that git ignores
-
-    def _look_for_lacking(self, command: str, own: Sequence[Path], code: frozenset[Path], other: OwnCode) -> None:
-        """Refuse compiled code that the other side's checkout lacks, and remark on other files."""
-        lacking = [
-            file for file in own if file not in self._tracked and other.lacks(file) and self._checkout.is_ignored(file)
-        ]
+    def _look_for_lacking(self, subject: str, ignored: Iterable[Path], code: frozenset[Path]) -> TfperfError | None:
+        """Refuse code that git ignores and the other side's checkout lacks; return what any other such file means."""
+        other = self._lacking
+        lacking = [] if other is None else sorted(filter(other.lacks, ignored))
         built = [file for file in lacking if file in code]
+        if other is None or not lacking:
+            return None
+        there = f"which git ignores, and {other.name} has nothing there"
         if built:
             raise TfperfError(
-                f"{command}: it runs {_shown(built)}, which git ignores, and {other.name} has nothing there, so it may "
-                "do the same work in a slower way",
-                next_step="Let the command build it in the folder where it runs, as in ['bash', '-c', 'make && ...']",
+                f"{subject}: it runs {_shown(built)}, {there}, so it may do the same work in a slower way",
+                next_step="Let the command build it in the folder where it runs, as in ['bash', '-c', 'make && ...'], "
+                "or commit it",
             )
-        if lacking:
-            self._remarks[
-                f"{command}: it reads {_shown(lacking)}, which git ignores, and {other.name} has nothing there: that "
-                "may set the two sides apart. Name it in an argument by its absolute path to give it to both"
-            ] = None
+        return TfperfError(
+            f"{subject}: it reads {_shown(lacking)}, {there}: that may set the two sides apart",
+            next_step="Name it in an argument by its absolute path to give it to both, or remove it",
+        )
 
     @property
     def name(self) -> str:
@@ -272,12 +246,6 @@ class OwnCode:
         below = file.relative_to(self._checkout.repository)
         is_metadata = any(part.endswith(_METADATA) for part in below.parts)
         return not is_metadata and file not in self.shared and not (self._checkout.folder / below).exists()
-
-    @cached_property
-    def _tracked(self) -> frozenset[Path]:
-        """The files of this side that git knows."""
-        listed = run_git(self._checkout.folder, "ls-files", "--recurse-submodules", "-z").stdout
-        return frozenset(self._checkout.folder / name for name in listed.split("\0") if name)
 
 
 @cache

@@ -6,10 +6,12 @@ map, hold open and get as arguments, so a file that such a process only opens fo
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.02, 5.0  # most starts and loads hap
 _GROWTH = 1.3
 _PYTHONS = ("python", "pypy")
 _OF_PYTHON = "/lib-dynload/"  # a program of another name may have a Python inside
+_SHELL = "sh"  # the end of its name; its first argument that is a file is its script
+_SOME_SECONDS, _MUCH = 0.1, 0.1  # a program that is no Python and takes a tenth of the work is more than a helper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,19 +35,24 @@ class Sources:
     Args:
         files: files that it read or ran -> the path by which it named them, which may be a link; for a cached module
             its source.
-        code: the part of `files` that was loaded or run as compiled code.
+        code: the part of `files` that was run, and not only read.
         packages: top-level names that its Pythons loaded from installed packages -> a file of each.
-        pythons: the interpreters that reported.
-        programs: the files of all other programs that its processes ran, wherever they are.
+        programs: all programs that it ran, and scripts and archives that its Pythons ran elsewhere, but for those among
+            its temporary files.
+        began: when it was started, in seconds since 1970.
+        has_python: whether a Python reported.
         unwatched: command line of a Python that did not report, or of another user's process; "" for none.
+        not_python: command line of a process that is no Python and does much of the work; "" for none.
     """
 
     files: Mapping[Path, Path]
     code: frozenset[Path]
     packages: Mapping[str, str]
-    pythons: frozenset[str]
     programs: frozenset[Path]
+    began: float
+    has_python: bool
     unwatched: str = ""
+    not_python: str = ""
 
 
 class SourceWatch:
@@ -51,12 +60,13 @@ class SourceWatch:
 
     Args:
         scratch: a folder of the program's own, for the hook and its report.
-        trees: folders whose files are watched, links followed.
+        trees: folders whose files are watched, links followed; () to watch nothing, and only set the import path.
         moved: as in `Interpreter`, for the import path of its Pythons.
     """
 
     def __init__(self, scratch: Path, trees: Sequence[Path], moved: Mapping[Path, Path]) -> None:
-        self._hook, self._report = scratch / "hook", scratch / "sources"
+        self._scratch, self._hook, self._report = scratch, scratch / "hook", scratch / "sources"
+        self._began = time.time()
         self._trees = tuple(map(str, trees))
         self._hook.mkdir()
         arguments = (str(self._report), self._trees, {str(old): str(new) for old, new in moved.items()})
@@ -67,6 +77,7 @@ class SourceWatch:
         self._programs: set[Path] = set()
         self._must_report: Counter[tuple[str, str]] = Counter()  # by image and command line
         self._of_others: set[str] = set()
+        self._not_python = ""
         self._ended = threading.Event()
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
@@ -87,25 +98,29 @@ class SourceWatch:
 
     def sources(self) -> Sources:
         """The files that the program has read so far."""
-        files, code, packages, pythons, reported = dict(self._seen), set(self._code), {}, set(), set()
+        files, code, programs, packages, reported = dict(self._seen), set(self._code), set(self._programs), {}, set()
         for kind, name, path in self._reported():
             if kind == "python":
                 reported.add(name)
-                pythons.add(path)
             elif kind == "package":
                 packages[name] = path
+            elif kind == "program" and not any(self._ours([path])):
+                programs.add(Path(path))
             else:
                 files[_source(path)] = _source(name)
-                code |= {Path(path)} if kind == "code" else set()
+                code |= {_source(path)} if kind != "file" else set()
+        temporary = self._scratch.resolve()
         # Seen twice: a Python that has only just begun, or that ends at once, reports nothing.
         silent = [line for (image, line), looks in self._must_report.items() if looks > 1 and image not in reported]
         return Sources(
             files={real: given for real, given in files.items() if not real.is_dir()},
             code=frozenset(code),
             packages=packages,
-            pythons=frozenset(pythons),
-            programs=frozenset(self._programs),
+            programs=frozenset(file for file in programs if file.is_file() and not file.is_relative_to(temporary)),
+            began=self._began,
+            has_python=bool(reported),
             unwatched=next(iter([*silent, *sorted(self._of_others)]), ""),
+            not_python=self._not_python,
         )
 
     def _reported(self) -> Iterator[tuple[str, str, str]]:
@@ -123,22 +138,32 @@ class SourceWatch:
         self._look(parent)
 
     def _look(self, parent: int) -> None:
+        seconds: defaultdict[str, float] = defaultdict(float)  # by command line; "" for all Pythons
         for pid in _below(parent):
             process = Path(f"/proc/{pid}")
             program, arguments = _target(process / "exe"), _arguments(process)
-            mapped = {program, *_mapped(process)}
-            self._code |= {Path(path) for path in self._ours(mapped)}
+            mapped = _mapped(process)
+            loaded = {program, *(path for path, is_code in mapped.items() if is_code)}
             files = [*mapped, *_held_open(process)]
-            if Path(program).name.startswith(_PYTHONS) or any(_OF_PYTHON in path for path in mapped):
+            is_python = Path(program).name.startswith(_PYTHONS) or any(_OF_PYTHON in path for path in mapped)
+            if is_python:
                 image = source_hook.image_of(str(pid))
                 if image and image != source_hook.image_of(str(parent)):  # else it is forked, to become the program
                     self._must_report[image, " ".join(arguments)] += 1
             elif program:
                 self._programs.add(Path(program))
-                files += _named(process, arguments)
+                named = list(_named(process, arguments))
+                files += named
+                loaded |= {*named[:1]} if program.endswith(_SHELL) else set()
+            seconds["" if is_python else " ".join(arguments)] += _seconds_of(process)
             if _is_of_another_user(process):
                 self._of_others.add(" ".join(arguments))
-            self._seen |= {Path(path): Path(path) for path in self._ours(files)}
+            self._code |= {Path(path) for path in self._ours(loaded)}
+            self._seen |= {Path(path): Path(path) for path in self._ours([*files, *loaded])}
+        total, of_pythons = math.fsum(seconds.values()), seconds.pop("", 0.0)
+        if total > _SOME_SECONDS:
+            is_helped = of_pythons > (1 - _MUCH) * total
+            self._not_python = "" if is_helped else max(seconds, key=seconds.__getitem__)
 
     def _ours(self, paths: Iterable[str]) -> Iterator[str]:
         return (path for path in paths if any(path.startswith(os.path.join(tree, "")) for tree in self._trees))  # noqa: PTH118
@@ -160,10 +185,20 @@ def _below(parent: int) -> Iterator[int]:
             yield from _below(child)
 
 
-def _mapped(process: Path) -> Iterator[str]:
-    """The files that are mapped as code or data; TensorFlow has some hundred, in thousands of lines."""
-    lines = _read(process / "maps").splitlines()
-    return iter({line[line.index("/") :].removesuffix(" (deleted)") for line in lines if "/" in line})
+def _mapped(process: Path) -> dict[str, bool]:
+    """The files that are mapped -> whether as code; TensorFlow has some hundred, in thousands of lines."""
+    mapped: dict[str, bool] = {}
+    for line in _read(process / "maps").splitlines():
+        if "/" in line:
+            path = line[line.index("/") :].removesuffix(" (deleted)")
+            mapped[path] = mapped.get(path, False) or "x" in line.split(maxsplit=2)[1]
+    return mapped
+
+
+def _seconds_of(process: Path) -> float:
+    """The time that a process itself has taken of the processor."""
+    fields = _read(process / "stat").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0  # fields 14 and 15
 
 
 def _held_open(process: Path) -> Iterator[str]:
@@ -178,7 +213,7 @@ def _held_open(process: Path) -> Iterator[str]:
 def _named(process: Path, arguments: Sequence[str]) -> Iterator[str]:
     """The files that its arguments name, links followed, such as the script of an interpreter that has closed it."""
     folder = _target(process / "cwd")
-    for word in arguments:
+    for word in arguments[1:]:
         path = os.path.join(folder, word)  # noqa: PTH118  # it may be too long for a Path
         if folder and os.path.isfile(path):  # noqa: PTH113
             yield os.path.realpath(path)

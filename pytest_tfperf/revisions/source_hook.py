@@ -14,14 +14,16 @@ from typing import Any, Final
 # Audit events of reading or running a file -> the position of the path among the event's arguments.
 _PATH_IN: Final = {
     "open": 0,
-    "cpython.run_file": 0,
+    "exec": 0,  # of an imported module, or of what runpy and exec() run
     "import": 1,  # of a compiled module
     "ctypes.dlopen": 0,
+    "cpython.run_file": 0,
+    "cpython.run_stdin": 0,
     "subprocess.Popen": 0,
     "os.exec": 0,
     "os.posix_spawn": 0,
 }
-_CODE: Final = frozenset(_PATH_IN) - {"open", "cpython.run_file"}
+_KIND: Final = {"open": "file", "exec": "code", "import": "code", "ctypes.dlopen": "code"}  # others: of a program
 _LIBRARIES: Final = ("site-packages", "dist-packages")
 
 
@@ -30,15 +32,20 @@ def watch(report: str, trees: Sequence[str], moved: Mapping[str, str]) -> None:
 
     Args:
         report: the file that gets a line for each process, file and imported name: kind, path as it was given or name,
-            path without links, with tabs between them. Compiled modules and programs are of the kind "code".
-        trees: folders whose files are reported, without links.
+            path without links, with tabs between them. All that Python runs is of the kind "code", and of the kind
+            "program" if it was started and not imported; of "file" is what is only opened.
+        trees: folders whose files are reported, without links; programs are reported wherever they are. () to report
+            nothing.
         moved: old -> new, for folders that editable installs have put on the import path.
     """
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [path if path in given else _moved(path, moved) for path in sys.path]
-    reporter = _Reporter(report, trees)
-    reporter.say("python", image_of(), sys.executable)
-    sys.addaudithook(reporter.hear)
+    if trees:
+        reporter = _Reporter(report, trees)
+        reporter.say("python", image_of(), sys.executable)
+        sys.addaudithook(reporter.hear)
+        for module in {*sys.modules.values()} - {sys.modules[__name__]}:  # .pth files have imported some
+            reporter.hear("import", ("", getattr(module, "__file__", None)))
     _run_hidden()
 
 
@@ -53,22 +60,39 @@ class _Reporter:
         self._folders: dict[str, str] = {}  # as given -> without links
         self._roots: dict[str, str] = {}  # folder of modules -> the entry of the import path that leads there
         self._packages: set[str] = set()
+        self._of_size: dict[int, list[str]] = {}  # files of the trees that were opened
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Take an audit event; an exception would stop the program's operation."""
         position = _PATH_IN.get(event)
-        if position is None:
-            return
         try:
-            if event != "open" or not _is_written(*arguments[1:3]):
-                self._note("code" if event in _CODE else "file", arguments[position])
+            if event == "compile":
+                self._note_text(*arguments)
+            elif position is not None and (event != "open" or not _is_written(*arguments[1:3])):
+                given: Any = arguments[position] if arguments else "/proc/self/fd/0"
+                if event == "exec":
+                    given = given.co_filename
+                    event = "runpy" if given == getattr(sys, "argv", [""])[0] else event
+                self._note(_KIND.get(event, "program"), given)
         except Exception:
             pass
+
+    def _note_text(self, source: Any, filename: Any) -> None:
+        """Note the file whose text `exec(open(path).read())` runs."""
+        if source is not None and str(filename).startswith("<"):
+            data = source.encode() if isinstance(source, str) else bytes(source)
+            for path in self._of_size.get(len(data), ()):
+                with open(path, "rb") as file:
+                    if file.read() == data:
+                        self._note("code", path)
 
     def _note(self, kind: str, given: Any) -> None:
         if not isinstance(given, (str, bytes, os.PathLike)):
             return  # a descriptor, or nothing
-        path = os.path.abspath(os.fsdecode(given))
+        given = os.fsdecode(given)
+        if kind == "code" and given.startswith("<"):
+            return  # code that is in no file
+        path = os.path.abspath(given)
         if sys.pycache_prefix and path.startswith(sys.pycache_prefix):
             path = path[len(sys.pycache_prefix) :]
         folder, name = os.path.split(path)
@@ -77,7 +101,12 @@ class _Reporter:
         real = os.path.join(self._folders[folder], name)
         if os.path.islink(real):
             real = os.path.realpath(real)
+        if kind != "file" and not os.path.exists(real):
+            real, kind = _archive_of(real), "program"
+            path = real
         if real.startswith(self._trees) and not any(name in real.split(os.sep) for name in _LIBRARIES):
+            self._say_once("code" if real.endswith(".pyc") else kind, path, real)
+        elif kind == "program" and os.path.isfile(real):
             self._say_once(kind, path, real)
         elif real.endswith((".py", ".pyc", ".so")):
             self._note_package(real)
@@ -103,6 +132,8 @@ class _Reporter:
         if (kind, name) not in self._said:
             self._said.add((kind, name))
             self.say(kind, name, real)
+            if kind == "file":
+                self._of_size.setdefault(os.path.getsize(real), []).append(real)
 
     def say(self, kind: str, name: str, real: str) -> None:
         """Add a line to the report and close it again: the program may close all descriptors, or fork."""
@@ -124,6 +155,13 @@ def image_of(process: str = "self") -> str:
             return file.read().rpartition(")")[2].split()[25]  # field 28
     except (OSError, IndexError):
         return ""
+
+
+def _archive_of(path: str) -> str:
+    """The file that a path without a file lies in, such as a zip file; "" for none."""
+    while path != os.path.dirname(path) and not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path if os.path.isfile(path) else ""
 
 
 def _is_written(mode: Any, flags: Any) -> bool:

@@ -21,7 +21,6 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.judging.target import floor_rate, memory_rate, target_for
-from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 from pytest_tfperf.revisions.git import commit_of
 from pytest_tfperf.session.earlier_sessions import EarlierSessions
 from pytest_tfperf.session.feature_hooks import features, first
@@ -43,7 +42,6 @@ class Launchers:
     def __init__(self, context: SessionContext, nodes: Nodes | None) -> None:
         self._context = context
         self._nodes = nodes
-        self._compared: tuple[Launcher, ...] = ()
 
     @cached_property
     def here(self) -> Launcher:
@@ -60,14 +58,7 @@ class Launchers:
     def compared(self) -> tuple[Launcher, Launcher]:
         """The launchers of the other side (a) and of this one (b)."""
         assert self.other_side is not None, "asked for only where checks are compared"
-        self._compared = launchers = self.other_side.launchers(self.here, self._launcher)
-        return launchers
-
-    @property
-    def remarks(self) -> list[str]:
-        """Differences between the sides beside those compared, in sentences; known when tests have run."""
-        checkouts = [side for side in self._compared if isinstance(side, CheckoutLauncher)]
-        return [remark for checkout in checkouts for remark in checkout.own_code.remarks]
+        return self.other_side.launchers(self.here, self._launcher)
 
     @cached_property
     def references(self) -> ReferenceEnvironments | None:

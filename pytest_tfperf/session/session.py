@@ -234,12 +234,13 @@ class Session:
         return self._failing
 
     def remarks_of_features(self, *, in_brief: bool) -> list[str]:
-        """Remarks of features and of the other side, for the header (in brief) or the summary."""
+        """Remarks of features, and tests without a proved comparison, for the header (in brief) or the summary."""
         hooks = features().hooks(self.settings, lambda feature: feature.remarks)
         lines = [line for remark in hooks for line in remark(self.settings, self.left_out, in_brief)]
         if in_brief:
             return lines
-        lines += self.measuring.launchers.remarks if self.is_compared else []
+        compared = ((result.test, result.other) for result in self.results)
+        lines += [f"{test}: {other.doubt}" for test, other in compared if other is not None and other.doubt]
         alone = [(test, why) for test, reasons in self.measured_alone.items() for why in reasons]
         lines += [f"{test}: measured, not compared: {why}" for test, why in alone]
         return [*lines, "NOTHING WAS COMPARED, so the session does not pass"] if self.compared_nothing else lines

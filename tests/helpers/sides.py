@@ -54,9 +54,11 @@ class Sides:
             self._local(self.checkout.interpreter(python)),
             self.checkout,
             may_be_same=python != sys.executable,
+            keeps_doubts=True,
         )
         current = replace(self.checkout, folder=self.here, name="this checkout")
-        self.current = CheckoutLauncher(self._local(current.interpreter(sys.executable)), current, lacking=self.base)
+        local = self._local(current.interpreter(sys.executable))
+        self.current = CheckoutLauncher(local, current, lacking=self.base, keeps_doubts=True)
 
     def _local(self, interpreter: Interpreter) -> LocalLauncher:
         logs = self.here / ".tfperf" / "logs"
@@ -72,14 +74,14 @@ class Sides:
         **environment: str,
     ) -> PreparedCommand:
         """What starts a program on the base, or on the side of another launcher."""
-        command = Command.of(
+        self._command = Command.of(
             [program, *argv],
             name="it",
             unit="examples/s",
             folder=str(self.here if folder is None else folder),
             environment=environment,
         )
-        return (of or self.base).prepare_command(command, CPU, 1)
+        return (of or self.base).prepare_command(self._command, CPU, 1)
 
     def run(self, *argv: str, **how: Any) -> str:
         """Run a program to its end and require that it ran its side's own code; returns what it printed."""
@@ -97,6 +99,12 @@ class Sides:
             )
         assert done.returncode == 0, done.stdout
         return done.stdout
+
+    def doubt(self, *argv: str, of: CheckoutLauncher | None = None, **how: Any) -> str:
+        """Run a program as `run` does; returns why it is not proved that it ran its side's own code, "" if it is."""
+        self.run(*argv, of=of, **how)
+        doubt = (of or self.base).doubt(self._command)
+        return "" if doubt is None else doubt.text
 
     def close(self) -> None:
         for launcher in self._opened:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.revisions.git import commit_of, refusal_of
+from pytest_tfperf.revisions import git
+from pytest_tfperf.revisions.git import commit_of, ignored, refusal_of
+from tests.helpers.inner import Project
 from tests.helpers.repositories import Repository
 
 
@@ -38,3 +40,34 @@ def test_a_repository_of_another_user_is_named_with_the_command_that_trusts_it(r
 
 def test_outside_of_a_repository_there_is_no_commit(tmp_path: Path) -> None:
     assert commit_of(tmp_path, besides=tmp_path / "baselines") == ""
+
+
+def test_each_file_is_ignored_by_the_repository_that_holds_it(repository: Repository, tmp_path: Path) -> None:
+    inner = Repository(Project(tmp_path / "inner"))
+    repository.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.folder), "inner")
+    repository.project.write(".gitignore", "*.log\ndata/\n!keep.log\n")
+    names = [
+        "cost.py",
+        "new.py",
+        "a.log",
+        "keep.log",
+        "data/ü",
+        "data/a\nb",
+        "data/\udcff",
+        "inner/cost.py",
+        "inner/a.log",
+    ]
+    files = {name: repository.folder / name for name in [*names, "inner/.tfperf/x"]}
+    outside = tmp_path / "outside"
+    expected = {files[name] for name in ("a.log", "data/ü", "data/a\nb", "data/\udcff", "inner/.tfperf/x")} | {outside}
+    assert ignored([*files.values(), outside, repository.folder]) == expected
+
+
+def test_git_is_asked_once_about_any_number_of_files(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    run_git = git.run_git
+    monkeypatch.setattr(
+        git, "run_git", lambda folder, *words, **how: asked.append(words[0]) or run_git(folder, *words, **how)
+    )
+    files = [repository.folder / ".tfperf" / str(number) for number in range(5000)]
+    assert (ignored(files), asked) == (set(files), ["check-ignore"])

@@ -15,7 +15,7 @@ from pytest_tfperf.bench.other_side import OtherSide, Terms
 from pytest_tfperf.console.pytest_process import run_pytest
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Tolerance
+from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Reason, Tolerance
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import outputs
 from pytest_tfperf.features.bisect.states import States
@@ -259,6 +259,8 @@ class Search:
     def _of_call(self, answer: Answer) -> Measurement | Fault:
         """Return the comparison of the call that lost most between the ends, or why there is none."""
         if (comparison := answer.calls.get(self._call)) is not None:
+            if comparison.other is not None and comparison.verdicts[0].reason is Reason.NOT_PROVED:
+                return Fault(why=f"{why_of(comparison)}\n{comparison.other.doubt}")
             return Fault(why=why_of(comparison), may_pass=True) if _is_invalid(comparison) else comparison
         faults = (answer.faults.get(test) for test in (self._call[0], self._test))
         return next(filter(None, faults), Fault(why=f"{self._call[0]} was not compared"))

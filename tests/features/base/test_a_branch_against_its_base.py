@@ -224,6 +224,49 @@ def test_a_variable_with_a_list_of_folders_gives_each_side_its_own(repository: R
     assert session.kinds == {"test_in_a_variable": "failure"}, session.text
 
 
+# What proves that they are two
+
+
+def test_a_branch_that_a_program_does_not_read_passes_without_a_remark(repository: Repository) -> None:
+    repository.git("switch", "--quiet", "--create", "docs")
+    repository.project.write("README.md", "Read me.")
+    repository.commit("docs")
+    session = repository.project.run(*BASE)
+    assert outcomes(session) == {"test_loop": "PASS"}, session.text
+    assert "loop: " not in session.text
+
+
+def outcomes(session: Finished) -> dict[str, object]:
+    return {name: dict(case.properties)["tfperf_outcome"] for name, case in session.cases.items()}
+
+
+TWO_TESTS = """
+def test_again(throughput, on):
+    run(throughput, on, "build/app")
+"""
+
+
+def test_each_test_of_a_program_that_both_sides_share_is_inconclusive_and_says_why(repository: Repository) -> None:
+    repository.project.write(".gitignore", (repository.folder / ".gitignore").read_text() + "build/\n")
+    repository.project.tests(TESTS.replace("loop.py", "build/app") + TWO_TESTS, "perf_tests/test_it.py")
+    repository.commit("build")
+    repository.git("switch", "--quiet", "--create", "slower")
+    repository.cost(0.02)
+    repository.project.write(
+        "build/app", (repository.folder / "loop.py").read_text().replace("from cost", "COST = 1 #")
+    )
+    app = (repository.folder / "build" / "app").read_text()
+    repository.project.write("build/app", f"open('cost.py')\n{app}")
+    session = repository.project.run(*BASE, TFPERF_MARKDOWN="summary.md")
+    assert outcomes(session) == {"test_loop": "INCONCLUSIVE", "test_again": "INCONCLUSIVE"}, session.text
+    for test in ("test_loop", "test_again"):
+        assert f"::{test}: loop: both sides run {repository.folder}/build/app, which is in no commit" in session.text
+    assert (
+        "not proved that each side ran its own code in 3 fresh pairs" in (repository.folder / "summary.md").read_text()
+    )
+    assert "REGRESSED" in repository.project.run(*BASE, "--tfperf-inject-slowdown=0.3").text
+
+
 # Packages
 
 

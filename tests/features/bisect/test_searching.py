@@ -129,6 +129,16 @@ def test_a_state_that_was_skipped_for_a_busy_moment_is_measured_again_before_the
     assert played.compared == ["0 4", "0 2", "0 1", "0 1", "1 2"]
 
 
+@pytest.mark.parametrize("compared", ["0 4", "0 2", "1 2"])
+def test_a_comparison_whose_sides_are_not_proved_to_be_two_answers_nothing(played: Played, compared: str) -> None:
+    one = found(Outcome.INCONCLUSIVE, 1.0, reason=Reason.NOT_PROVED)
+    assert one.other is not None
+    doubted = replace(one, other=replace(one.other, doubt="both sides run /repo/build/app"))
+    status, text = played.search({**SECOND_IS_SLOW, "0 3": SLOW, compared: doubted})
+    assert status == NOT_MEASURED, text
+    assert "not proved that each side ran its own code" in text
+
+
 def test_a_state_whose_own_program_died_is_not_measured_again(played: Played) -> None:
     status, text = played.search({**SECOND_IS_SLOW, "0 1": DIED})
     assert (status, played.compared) == (NOT_MEASURED, ["0 4", "0 2", "0 1"])
