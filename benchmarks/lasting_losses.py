@@ -2,11 +2,16 @@
 
     python benchmarks/lasting_losses.py [--worlds 100] [--seed 1] [--processes 2] [--rule 2] [--tests 5 ...]
 
-Each world records its baselines, has some sessions without a loss, and then eleven with the same loss. Prints a table in
-Markdown, whose rows that matter most are in docs/statistics.md. The column `red` is the share of worlds in which the
-loss was red in the first session with it, and by the second; `stays` the share of the ten sessions after the first red
-one that were red, too. `at 1.5` says which losses are at least 1.5 times as large as the threshold of their first session.
-`machine` and `worlds` are those of verdict.py.
+Each world records its baselines, has some sessions without a loss, then eleven with the same loss. Prints a table in
+Markdown, whose rows that matter most are in docs/statistics.md:
+
+- the slowdown from which a test that lost something fails in the first of these sessions (median), and whether the
+  loss is at least 1.5 times as large;
+- the share of worlds in which the loss is red in the first session with it, and by the second;
+- the share of the sessions after the first red one that are red for it, too;
+- the share of sessions that are red for a test that lost nothing.
+
+Machines and sessions are those of verdict.py.
 """
 
 from __future__ import annotations
