@@ -260,6 +260,15 @@ def test_the_judged_change_is_free_of_the_common_drift() -> None:
     assert test["raw_change"] == -0.03
 
 
+@pytest.mark.parametrize("more", [{}, {"common_drift": math.log1p(-0.02)}, {"confirmed_change": -0.08}])
+def test_a_change_has_the_interval_of_its_verdict_and_no_other(more: dict[str, Any]) -> None:
+    slow = verdict(Outcome.REGRESSED, -0.0814, interval=(-0.092, -0.069), **more)
+    (test,) = facts_of(judged(Outcome.REGRESSED, -0.0814, verdict=slow))["tests"]
+    assert slow.deciding_change is not None
+    assert test["change"] == pytest.approx(slow.deciding_change, abs=1e-5)
+    assert (test["change_low"], test["change_high"]) == (-0.092, -0.069)
+
+
 def test_an_invalid_throughput_is_left_out() -> None:
     (test,) = facts_of(judged(Outcome.INVALID, 0.0, verdict=verdict(Outcome.INVALID, reason=Reason.DISTURBED)))["tests"]
     assert test["rate"] is None
