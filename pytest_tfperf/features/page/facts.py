@@ -19,7 +19,7 @@ from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
 from pytest_tfperf.core.verdict import Against, Consequence, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import document_facts, rounded, scaling_facts
-from pytest_tfperf.features.page.one_test import facts_of_test, figure_facts
+from pytest_tfperf.features.page.one_test import DIGITS_OF_A_CHANGE, facts_of_test, figure_facts
 from pytest_tfperf.features.page.past import (
     Past,
     SeriesKey,
@@ -272,9 +272,9 @@ def _comparison(m: Measurement, source: ReportSource) -> dict[str, Any]:
         "outcome": m.outcome.value if m.outcome else "measured",
         "effect": source.effect(m),
         "reason": in_brief(m) if m.outcome else why_of(m),
-        "change": rounded(m.ratio - 1) if m.is_valid else None,
-        "low": rounded(low - 1) if m.is_valid else None,
-        "high": rounded(high - 1) if m.is_valid else None,
+        "change": rounded(m.ratio - 1, DIGITS_OF_A_CHANGE) if m.is_valid else None,
+        "low": rounded(low - 1, DIGITS_OF_A_CHANGE) if m.is_valid else None,
+        "high": rounded(high - 1, DIGITS_OF_A_CHANGE) if m.is_valid else None,
         "pairs": len(m.pairs),
         "figures": figure_rows([m], all_of_them=True),
     }

@@ -27,6 +27,7 @@ _JUDGED = (
     *("baseline", "expected", "change", "change_low", "change_high", "raw_change"),
     *("tolerance_low", "tolerance_high", "threshold", "detectable", "drift", "between_runs"),
 )
+DIGITS_OF_A_CHANGE = 9
 _LOAD_WORTH_SHOWING = DisturbanceLimits().other_cpu_fraction
 
 
@@ -122,15 +123,16 @@ def _judged(m: Measurement) -> dict[str, Any]:
     if verdict is None or baseline is None or verdict.change is None:
         return facts
     tolerance = verdict.tolerance
-    low, high = map(rounded, verdict.interval or (None, None))
+    # With five digits the page would round some changes once more, and show 18.6 % beside a message's 18.5 %.
+    low, high = (rounded(end, DIGITS_OF_A_CHANGE) for end in verdict.interval or (None, None))
     is_known = low is not None and high is not None
     return {
         "baseline": rounded(baseline.value),
         "expected": rounded(verdict.expected),
-        "change": rounded(verdict.deciding_change),
+        "change": rounded(verdict.deciding_change, DIGITS_OF_A_CHANGE),
         "change_low": low if is_known else None,
         "change_high": high if is_known else None,
-        "raw_change": rounded(verdict.change),
+        "raw_change": rounded(verdict.change, DIGITS_OF_A_CHANGE),
         "tolerance_low": tolerance.lower if tolerance else None,
         "tolerance_high": tolerance.upper if tolerance else None,
         "threshold": rounded(verdict.threshold),

@@ -22,6 +22,7 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from pytest_tfperf.reports.numbers import compared
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import (
     BUSY,
@@ -267,6 +268,13 @@ def test_a_change_has_the_interval_of_its_verdict_and_no_other(more: dict[str, A
     assert slow.deciding_change is not None
     assert test["change"] == pytest.approx(slow.deciding_change, abs=1e-5)
     assert (test["change_low"], test["change_high"]) == (-0.092, -0.069)
+
+
+def test_a_change_reads_on_the_page_as_in_its_message() -> None:
+    just_above = -0.1854999  # -18.5 %, but rounded to five digits first -0.1855, which is -18.6 %
+    (test,) = facts_of(judged(Outcome.REGRESSED, just_above))["tests"]
+    assert compared(just_above) in test["message"]
+    assert compared(test["change"]) == compared(just_above)
 
 
 def test_an_invalid_throughput_is_left_out() -> None:
