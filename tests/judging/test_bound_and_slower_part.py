@@ -209,7 +209,7 @@ def at_matmul_rate(now: float | None, then: str) -> Measurement:
     [
         ([(7e10, "matmul=1e+11")] * 3, -0.3),
         ([(1.3e11, "matmul=1e+11")], 0.3),
-        ([(1.05e11, "matmul=1e+11")], None),
+        ([(1.15e11, "matmul=1e+11")], None),
         ([(7e10, "matmul=1e+11"), (1e11, "matmul=1e+11"), (1e11, "matmul=1e+11")], None),
         ([(7e10, "")], None),
         ([(None, "matmul=1e+11")], None),
