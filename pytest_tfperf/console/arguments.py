@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
+from pytest_tfperf.console.measured_test import filtered_test
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_NOT_MEASURED, EXIT_USAGE
 from pytest_tfperf.core.history_url import place_of
@@ -160,7 +161,7 @@ def history_filters() -> argparse.ArgumentParser:
     """A parent parser with the options that `wanted` reads."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--session", metavar="ID", help="only this session: its id, latest or previous")
-    parser.add_argument("--test", metavar="NODEID", help="only this test")
+    parser.add_argument("--test", metavar="TEST", help="only this test: its id, or its end")
     parser.add_argument("--machine", metavar="NAME", help="only this machine")
     parser.add_argument(
         "--since", type=date_or_age, metavar="TIME", help="only from this date, time or age on: 2026-01-31, 30d"
@@ -174,11 +175,11 @@ def wanted(arguments: argparse.Namespace, history: History) -> Filters:
     """The values of the options, as the methods of History take them.
 
     Raises:
-        TfperfError: there is no `latest` or `previous` session, or no history.
+        TfperfError: there is no `latest` or `previous` session, or no history, or the test's name means several.
     """
     return {
         "machine": arguments.machine,
-        "test": arguments.test,
+        "test": filtered_test(history, arguments.test),
         "session": session_id(history, arguments.session, arguments.machine),
         "commit": arguments.commit,
         "since": arguments.since,

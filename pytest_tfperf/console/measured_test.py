@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.table import shown_names
 
-_MOST_NAMED: Final = 10
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.history import History
 
 
 def wanted_test(results: Sequence[PastResult], text: str, session: str | None = None) -> tuple[str, str]:
@@ -18,7 +19,7 @@ def wanted_test(results: Sequence[PastResult], text: str, session: str | None = 
 
     Args:
         results: the latest of each test, or those of the session.
-        text: pytest's node id or a workload's name, or a part of them.
+        text: pytest's node id, its end (see `named`), a workload's name, or a part of them.
         session: the session that all results are of; None for any.
 
     Raises:
@@ -26,9 +27,9 @@ def wanted_test(results: Sequence[PastResult], text: str, session: str | None = 
     """
     if session is not None and not results:
         raise TfperfError(f"the history has no session {session!r}: `tfperf history --csv` lists sessions and tests")
+    ids = set(named(text, [result.test for result in results]))
     matches = (
-        [result for result in results if result.test == text]
-        or [result for result in results if text in _functions(result.test)]
+        [result for result in results if result.test in ids]
         or [result for result in results if text in names_of(result.workload, result.name)]
         or [result for result in results if text in result.test]
         or [result for result in results if is_part(text, result.workload, result.name)]
@@ -41,16 +42,49 @@ def wanted_test(results: Sequence[PastResult], text: str, session: str | None = 
             "`tfperf history --csv` lists sessions and tests"
         )
     if len(tests) > 1:
-        more = [f"  and {len(tests) - _MOST_NAMED} more"] if len(tests) > _MOST_NAMED else []
-        names = [f"  {test}" for test in tests[:_MOST_NAMED]]
-        raise TfperfError(f"{text!r} is a part of {len(tests)} tests; give more of the id:", *names, *more)
+        raise several(text, tests)
     return tests[0], matches[-1].session
 
 
-def _functions(test: str) -> tuple[str, str]:
-    """Return a test's function with and without its parameters, because its file may have the same name."""
-    function = test.rpartition("::")[2]
-    return function, function.partition("[")[0]
+def filtered_test(history: History, text: str | None) -> str | None:
+    """Return the id that a filter's text is, or is the end of; the text itself where the history has no such test.
+
+    Raises:
+        TfperfError: several tests' ids end in it.
+    """
+    if text is None or history.has(test=text):
+        return text
+    tests = named(text, history.values_of("test"))
+    if len(tests) > 1:
+        raise several(text, tests)
+    return tests[0] if tests else text
+
+
+def several(text: str, tests: Iterable[str]) -> TfperfError:
+    """Return the error for a text that means several tests; it lists them all."""
+    names = [f"  {test}" for test in tests]
+    return TfperfError(f"{text!r} is a part of {len(names)} tests; give more of the id:", *names)
+
+
+def named(text: str, tests: Iterable[str]) -> list[str]:
+    """Return the test of this id, or else all tests whose id ends in it, with or without their parameters.
+
+    An end begins at a folder, the file, a class or the function: `test_a.py::test_b`, `TestA::test_b[8]`, `test_b`.
+    """
+    known = list(dict.fromkeys(tests))
+    return [text] if text in known else [test for test in known if text in _ends(test)]
+
+
+def _ends(test: str) -> list[str]:
+    """Return the ends of an id. Parameters may hold all of "/", "::" and "[", so they are what follows the first "["
+    behind the file, in which neither a class nor a function has one.
+    """
+    path, separator, names = test.partition("::")
+    function, bracket, parameters = names.partition("[")
+    folders, classes = path.split("/"), function.split("::")
+    ends = ["/".join(folders[index:]) + separator + function for index in range(len(folders))]
+    ends += ["::".join(classes[index:]) for index in range(len(classes))]
+    return [end + whole for end in ends for whole in ("", bracket + parameters)]
 
 
 def names_of(workload: str, name: str) -> tuple[str, str, str]:
@@ -67,6 +101,6 @@ def _nearest(text: str, measured: Sequence[PastResult]) -> str:
     """Return " Did you mean 'test_resnet50[8]'?"; "" if no name is similar."""
     known = set[str]()
     for result in measured:
-        known |= {result.test, *_functions(result.test), *names_of(result.workload, result.name)}
+        known |= {*_ends(result.test), *names_of(result.workload, result.name)}
     near = get_close_matches(text, sorted(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""

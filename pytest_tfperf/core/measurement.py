@@ -243,7 +243,12 @@ class EnvironmentChange:
 
 def changes_since(baseline: Baseline, environment: Mapping[str, str]) -> list[EnvironmentChange]:
     """Return the changes from a baseline's software to today's, sorted by name."""
-    return _changes(dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part), environment)
+    return _changes(recorded_with(baseline), environment)
+
+
+def recorded_with(baseline: Baseline) -> dict[str, str]:
+    """Return the versions and facts that a row was recorded with, by name."""
+    return dict(part.split("=", 1) for part in baseline.environment.split() if "=" in part)
 
 
 def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[str]:

@@ -314,6 +314,11 @@ class Topology:
         return joined([nodes, self._gpu_key, "split" if self._is_split else "", host])
 
     @property
+    def machine_before(self) -> str:
+        """The key from before CPU generations were part of it; `machine` where nothing changed."""
+        return replace(self, host=replace(self.host, cpu_model=_GENERATION.sub("", self.host.cpu_model))).machine
+
+    @property
     def shape(self) -> str:
         """Nodes x devices per node, as in "1x4", which is the topology part of a baseline's key."""
         count = self.devices.count if self.devices else 0
@@ -511,6 +516,21 @@ def check_name(machine: str) -> None:
             next_step="Use letters, digits, '.', '_', '+' and '-', starting with a letter or digit, "
             "200 characters at most",
         )
+
+
+_GENERATION = re.compile(r" family \d+ model \d+$")
+# A number, as in "Xeon(R) Platinum 8481C"; a name in brackets, "(Skylake, IBRS)"; or one behind a dash, "EPYC-Milan".
+_TELLS_GENERATION = re.compile(r"\d|\([A-Z]|\w-\w")
+
+
+def with_generation(brand: str, family: str, model: str) -> str:
+    """Return a CPU's brand, with family and model where it does not tell the generation.
+
+    >>> with_generation("Intel(R) Xeon(R) CPU @ 2.20GHz", "6", "85")
+    'Intel(R) Xeon(R) CPU @ 2.20GHz family 6 model 85'
+    """
+    tells = _TELLS_GENERATION.search(_CPU_NOISE.sub(" ", brand)) is not None
+    return brand if tells else f"{brand} family {family} model {model}"
 
 
 def host_part(cpu_model: str, usable_cores: int) -> str:

@@ -11,7 +11,7 @@ from typing import Final, Self, TypeGuard
 
 from pytest_tfperf.core.acknowledgement import Acknowledgement, Standing
 from pytest_tfperf.core.baseline import MOST_TOLERANCE, PUBLISHED_TOLERANCE, Baseline, Provenance
-from pytest_tfperf.core.figure import THROUGHPUT, Figure
+from pytest_tfperf.core.figure import RATE, THROUGHPUT, Figure
 from pytest_tfperf.errors import TfperfError
 
 MOST_COUNTED: Final = 100
@@ -430,17 +430,28 @@ class Verdict:
 
     @property
     def expected(self) -> float | None:
-        """The throughput expected today: the reference environment's or side a's, or the baseline with the drift."""
-        if self.confirmed_change is not None and self.value is not None:
+        """The value expected today: the reference environment's or side a's, or the baseline with drift and offset."""
+        is_rate = self.figure.name == RATE
+        if is_rate and self.confirmed_change is not None and self.value is not None:
             return self.value / (1 + self.confirmed_change)
+        if self.decision is not None:
+            return self.decision.expected
         if self.baseline is None:
             return None
-        return self.baseline.value * math.exp(min(self.common_drift, _LARGEST_EXPONENT))
+        drift = self.common_drift if is_rate else 0.0
+        return self.baseline.value * math.exp(min(drift, _LARGEST_EXPONENT))
 
     @property
     def deciding_change(self) -> float | None:
-        """The confirmed change, or the first run's; None without a comparison."""
-        return self.change if self.confirmed_change is None else self.confirmed_change
+        """The change that `interval` is of, from the value expected today; None without a comparison."""
+        if self.confirmed_change is not None:
+            return self.confirmed_change
+        change, row, expected = self.change, self.baseline, self.expected
+        if change is None or row is None or expected in (None, 0.0, row.value):
+            return change
+        if self.figure.name == RATE:
+            return (1 + change) * row.value / expected - 1
+        return change + row.value - expected
 
     @property
     def is_decided(self) -> bool:

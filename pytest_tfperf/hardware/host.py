@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from pytest_tfperf.core.topology import Host
+from pytest_tfperf.core.topology import Host, with_generation
 from pytest_tfperf.errors import TfperfError
 
 ROOT = Path("/")
@@ -84,10 +84,16 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The model that /proc/cpuinfo names; lscpu's name on ARM, where /proc/cpuinfo has numbers only."""
+    """The model that /proc/cpuinfo names; lscpu's name on ARM, where /proc/cpuinfo has numbers only.
+
+    A hypervisor may leave the brand alone, as in "AMD EPYC" or "Intel(R) Xeon(R) CPU @ 2.20GHz". Family and model then
+    tell the generation, because generations differ in speed by more than any tolerance.
+    """
     # "model name" on x86, "cpu" on POWER.
     names = re.findall(r"^(?:model name|cpu)[ \t]*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE) or _lscpu_names()
-    return " ".join(names[0].split()) if names else platform.processor() or platform.machine()
+    name = " ".join(names[0].split()) if names else platform.processor() or platform.machine()
+    generation = re.search(r"^cpu family[ \t]*:[ \t]*(\d+)\s+^model[ \t]*:[ \t]*(\d+)$", cpuinfo, re.MULTILINE)
+    return name if generation is None else with_generation(name, *generation.groups())
 
 
 def host_facts(root: Path = ROOT) -> dict[str, str]:

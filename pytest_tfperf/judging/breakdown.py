@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler
 from pytest_tfperf.core.command import Command, Subject
+from pytest_tfperf.core.measurement import Measurement, recorded_with
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.workload import Workload
@@ -35,7 +38,7 @@ def breakdown(
     if not profiles or isinstance(workload, Command):
         return None
     work = _median(profile.forward_multiply_adds for profile in profiles)
-    rate = _median(profile.products_multiply_adds_per_sec for profile in profiles)
+    rate = matmul_rate(runs)
     alone = _alone(runs)
     exchange = None if alone is None else max(0.0, 1 - examples_per_sec / alone)
     return Breakdown(
@@ -48,6 +51,32 @@ def breakdown(
         device_data_examples_per_sec=device_data_examples_per_sec,
         products_fraction=products_fraction(work, rate, examples_per_sec, workload),
     )
+
+
+MATMUL: Final = "matmul"
+"""The name of the matmul rate among the facts that a row was recorded with."""
+
+OTHER_MATMUL_RATE: Final = 0.2
+"""A change of the matmul rate that noise does not explain: on a machine of two cores with several other users, whose
+load average was 15, the rate of three sessions differed by 14 %."""
+
+
+def matmul_rate(runs: Sequence[Run]) -> float | None:
+    """Return the devices' rate of matrix products in multiply-adds a second, the median over runs; None if unknown."""
+    profiles = [run.step_profile for run in runs if run.step_profile is not None]
+    return _median(profile.products_multiply_adds_per_sec for profile in profiles)
+
+
+def matmul_change(measurements: Iterable[Measurement]) -> float | None:
+    """Return the median change of the matmul rate since the tests' rows were recorded; None if it is within noise."""
+    changes = []
+    for m in measurements:
+        row, now = m.verdict.baseline if m.verdict else None, matmul_rate(m.runs)
+        with suppress(ValueError, ZeroDivisionError):
+            if now is not None and row is not None and (then := recorded_with(row).get(MATMUL)):
+                changes.append(now / float(then) - 1)
+    change = _median(changes)
+    return change if change is not None and abs(change) > OTHER_MATMUL_RATE else None
 
 
 def passes(workload: Workload) -> int:

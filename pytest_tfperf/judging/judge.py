@@ -302,10 +302,15 @@ class _Case:
         return self.evidence.scale.expected(self.baseline.value, self.drift.log, self.learnt.offset)
 
     @property
+    def is_confirmed(self) -> bool:
+        """Whether the confirmation's runs or pairs decide, and not the first run, which raised no suspicion."""
+        return len(self.confirmation.changes) > 1 and self.by_runs.is_suspected
+
+    @property
     def interval(self) -> tuple[float, float]:
         """The 95 % confidence interval of the change that decides, by pairs or by runs."""
         runs, confirmation = self.by_runs, self.confirmation
-        if isinstance(confirmation, PairsTest) and confirmation.changes:
+        if isinstance(confirmation, PairsTest) and self.is_confirmed:
             ends = confirmation.interval
         else:
             half = quantile(self.noise.degrees_of_freedom, 0.025) * runs.error(len(runs.changes))
@@ -321,7 +326,6 @@ class _Case:
     def verdict(self, outcome: Outcome, reason: Reason, wants: Wants = NOTHING) -> Verdict:
         """Return the verdict with the numbers that led to it."""
         evidence, confirmation, scale = self.evidence, self.confirmation, self.evidence.scale
-        is_confirmed = len(confirmation.changes) > 1 and self.by_runs.is_suspected
         has_pairs = evidence.has_pairs and evidence.target_of_pairs is not None
         target = evidence.target_of_pairs if has_pairs else self.baseline.value
         worst = scale.value_at(self.expected, -self.sign * self.by_runs.suspicion(1)) if scale.is_bounded else None
@@ -341,8 +345,8 @@ class _Case:
             baseline=self.baseline,
             is_floor=evidence.target.is_floor,
             change=scale.change(evidence.value, self.baseline.value),
-            confirmed_change=scale.shown(self.sign * confirmation.middle) if is_confirmed else None,
-            confirmed_from=target if is_confirmed else None,
+            confirmed_change=scale.shown(self.sign * confirmation.middle) if self.is_confirmed else None,
+            confirmed_from=target if self.is_confirmed else None,
             interval=self.interval,
             lower=worst if self.sign > 0 else best,
             upper=best if self.sign > 0 else worst,

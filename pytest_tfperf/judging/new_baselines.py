@@ -17,6 +17,7 @@ from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want, Wants
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import BaselineError, BaselineRefused
+from pytest_tfperf.judging.breakdown import MATMUL, matmul_rate
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.noise import without_slow_runs
 from pytest_tfperf.judging.thresholds import (
@@ -166,6 +167,8 @@ def baseline_of(measurement: Measurement) -> Baseline:
 
 def _row(measurement: Measurement, figure: str = "", **values: Any) -> Baseline:
     """Return the row of the throughput or of a figure, with the values that both have in common."""
+    matmul = matmul_rate(measurement.runs)
+    facts = dict(measurement.environment) | ({} if matmul is None else {MATMUL: f"{matmul:.3g}"})
     return Baseline(
         **values,
         machine=measurement.machine,
@@ -175,7 +178,7 @@ def _row(measurement: Measurement, figure: str = "", **values: Any) -> Baseline:
         date=measurement.time[:10],
         gpu=measurement.gpu,
         commit=measurement.commit,
-        environment=" ".join(f"{name}={value}" for name, value in sorted(measurement.environment.items())),
+        environment=" ".join(f"{name}={value}" for name, value in sorted(facts.items())),
     )
 
 

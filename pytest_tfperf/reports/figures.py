@@ -92,8 +92,11 @@ def _change_in_words(verdict: Verdict) -> str:
     if confirmed is not None and target is not None:
         return f"{_compared(figure, confirmed, target)} than in the reference environment"
     if change is not None and verdict.baseline is not None:
-        target = verdict.baseline.value
-        return f"{_compared(figure, change, target)} than {written(figure, target)}"
+        target, judged, expected = verdict.baseline.value, verdict.deciding_change, verdict.expected
+        text = f"{_compared(figure, change, target)} than {written(figure, target)}"
+        if judged is None or not expected or _compared(figure, judged, expected) == _compared(figure, change, target):
+            return text
+        return f"{text} ({_compared(figure, judged, expected)} than the {written(figure, expected)} expected)"
     return "without a baseline" if verdict.outcome is Outcome.NO_BASELINE else ""
 
 

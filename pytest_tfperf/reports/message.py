@@ -110,7 +110,7 @@ def headline(measurement: Measurement) -> str:
         return f"{text}; {verdict.why}"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         text += f", {compared(verdict.confirmed_change)} the reference environment"
-    return f"{text}, {compared(verdict.change)} {_target(verdict, verdict.baseline)}"
+    return f"{text}, {compared(verdict.change)} {_target(verdict, verdict.baseline)}{_judged(verdict)}"
 
 
 def _target(verdict: Verdict, row: Baseline, unit: str = "") -> str:
@@ -118,6 +118,15 @@ def _target(verdict: Verdict, row: Baseline, unit: str = "") -> str:
     floor = "the floor of " if verdict.is_floor else ""
     against = f" (against {row.source})" if verdict.against is Against.EARLIER_SESSIONS else ""
     return f"{floor}{rate(row.value)}{unit}{against}"
+
+
+def _judged(verdict: Verdict) -> str:
+    """Return the change that was judged, in brackets, where it does not read as the one from the baseline."""
+    judged, expected = verdict.deciding_change, verdict.expected
+    is_of_environment = verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None
+    if judged is None or expected is None or is_of_environment or change(judged) == change(verdict.change or 0.0):
+        return ""
+    return f" ({compared(judged)} the {rate(expected)} expected in this session)"
 
 
 def in_brief(measurement: Measurement) -> str:
@@ -134,7 +143,8 @@ def in_brief(measurement: Measurement) -> str:
         return f"{verdict.outcome}: {rate(t.examples_per_sec)} {t.unit}/s"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
         return f"{verdict.outcome}: {compared(verdict.confirmed_change)} the reference environment"
-    return f"{verdict.outcome}: {compared(verdict.change)} {_target(verdict, verdict.baseline, f' {t.unit}/s')}"
+    target = _target(verdict, verdict.baseline, f" {t.unit}/s")
+    return f"{verdict.outcome}: {compared(verdict.change)} {target}{_judged(verdict)}"
 
 
 def _facts(m: Measurement, verdict: Verdict) -> Iterator[Line]:

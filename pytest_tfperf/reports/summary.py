@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -112,6 +113,29 @@ def lost_gpus(machine: Topology) -> list[str]:
     """Return the line on GPUs that no longer answer; nothing without any."""
     judged = f"Tests on the others are judged by the baselines of {machine.machine} (others: --tfperf-machine=NAME)"
     return [". ".join([*machine.lost, judged])] if machine.lost else []
+
+
+def renamed(machines: Iterable[tuple[str, str]], folder: Path) -> list[str]:
+    """Return a line for each file of baselines that has a machine's earlier name; nothing without any."""
+    return [
+        f"{folder / f'{before}.csv'} does not count: this machine's name is now {now}, with family and model of the "
+        "CPU, because the brand alone stands for several generations. Next: if the rows were recorded on this CPU, "
+        f"rename the file to {now}.csv (and the machine in acknowledged.toml), or else record anew; "
+        f"--tfperf-machine={before} keeps the name and its history"
+        for before, now in machines
+    ]
+
+
+def other_matmul_rate(change_of_rate: float | None) -> list[str]:
+    """Return the line on a matmul rate that differs from the rows'; nothing where it does not."""
+    if change_of_rate is None:
+        return []
+    way = "lower" if change_of_rate < 0 else "higher"
+    return [
+        f"the matmul rate is {percent(change_of_rate)} {way} than when the rows were recorded, in the median of the "
+        "tests: another kind of machine has this name, or its clock changed. Next: `tfperf doctor`; tell kinds of "
+        "machines apart with --tfperf-machine=NAME"
+    ]
 
 
 def skips(reasons: Mapping[str, int]) -> list[str]:

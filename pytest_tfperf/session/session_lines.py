@@ -12,6 +12,7 @@ from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.judging.breakdown import matmul_change
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS
 from pytest_tfperf.reports import summary
@@ -58,8 +59,8 @@ def header(session: Session) -> list[str]:
         slowed=[test for test in settings.inject_slowdown_tests if test in selection],
         against=other.announcement if (other := measuring.launchers.other_side) else (),
     )
-    lost = summary.lost_gpus(measuring.machine.topology)
-    said = [f"tfperf: {line}" for line in [*lost, *session.remarks_of_features(in_brief=True)]]
+    of_machine = _of_machine(session)
+    said = [f"tfperf: {line}" for line in [*of_machine, *session.remarks_of_features(in_brief=True)]]
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
@@ -109,12 +110,18 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
             f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
             for test, why in session.measuring.judge.reference_failures
         ),
-        *(summary.lost_gpus(machine.topology) if (machine := session.measuring.machine).is_discovered else ()),
+        *(_of_machine(session) if session.measuring.machine.is_discovered else ()),
+        *summary.other_matmul_rate(matmul_change(measurements)),
         *(f"ranks: {refusal}" for refusal in (session.nodes.refusals if session.nodes else ())),
         *session.remarks_of_features(in_brief=False),
         *skipped,
         *(summary.not_run(session.not_run) if session.settings.require_baseline else ()),
     ]
+
+
+def _of_machine(session: Session) -> list[str]:
+    machine, baselines = session.measuring.machine, session.context.baselines
+    return [*summary.lost_gpus(machine.topology), *summary.renamed(machine.renamed, baselines.folder)]
 
 
 def _interrupted(session: Session) -> list[str]:

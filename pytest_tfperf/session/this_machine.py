@@ -67,6 +67,16 @@ class ThisMachine:
         return sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self._selection.marks})
 
     @property
+    def renamed(self) -> list[tuple[str, str]]:
+        """The earlier and the present name of each machine whose rows are still in the file of the earlier name."""
+        folder, pairs = self._context.baselines.folder, set[tuple[str, str]]()
+        for cpu, gpu in self._selection.marks:
+            there = self.topology_for(cpu=cpu, gpu=gpu)
+            pairs.add((there.machine_before, there.machine))
+        old = [(before, now) for before, now in sorted(pairs) if before != now and (folder / f"{before}.csv").exists()]
+        return [(before, now) for before, now in old if not (folder / f"{now}.csv").exists()]
+
+    @property
     def names_of_all(self) -> set[str]:
         """The machines of this host, whichever tests are selected."""
         return {self.topology_for(cpu=cpu, gpu=not cpu).machine for cpu in (True, False)}

@@ -152,9 +152,10 @@ class EarlierRows:
     def measured_since(self, tests: Iterable[str], machines: Collection[str], since: datetime) -> set[str]:
         """Return the tests that one of the machines has measured since a time, not only beside another side."""
         measured = set()
+        of_time = {"since": round(since.timestamp() * 1e6), "time": queries.as_stored(since)}
         with self._database.reading_if_exists() as connection:
             for test in tests if connection else ():
-                wanted = _of_test(test, beside=False) | {"since": round(since.timestamp() * 1e6)}
+                wanted = _of_test(test, beside=False) | of_time
                 with closing(connection.execute(queries.MEASURED_SINCE, wanted)) as rows:
                     if any(row.machine in machines for row in rows):
                         measured.add(test)

@@ -129,9 +129,9 @@ def _conditions(column: Mapping[str, ColumnElement[Any]], wanted: Filters) -> li
         clauses.append(column["is_interleaved"] == is_interleaved)
     if (since := wanted.get("since")) is not None:
         # `made` is never before `time`, and has an index.
-        clauses += [column["time"] >= _as_stored(since), column["made"] >= int(since.timestamp()) * 1_000_000]
+        clauses += [column["time"] >= as_stored(since), column["made"] >= int(since.timestamp()) * 1_000_000]
     if (until := wanted.get("until")) is not None:
-        clauses.append(column["time"] < _as_stored(until))
+        clauses.append(column["time"] < as_stored(until))
     return clauses
 
 
@@ -174,7 +174,7 @@ def recorded(row: Baseline) -> Select[Any]:
     The measurement that recorded it is among them.
     """
     key = _M.machine == row.machine, _M.workload == row.key.workload, _M.topology == row.key.topology
-    first, last = (_as_stored(_day(row) + timedelta(days=days)) for days in (-1, 2))  # in any zone
+    first, last = (as_stored(_day(row) + timedelta(days=days)) for days in (-1, 2))  # in any zone
     not_judged = _M.outcome.is_(None), _M.is_interleaved == false(), _M.time.between(first, last)
     return select(_M.id, as_it_is(_M.whole)).where(*key, *not_judged).order_by(_M.made.desc())
 
@@ -312,9 +312,14 @@ LAST_SESSION: Final = (
 """`made` and session of the last measurement of `test` without an injected slowdown, beside another side or not."""
 
 MEASURED_SINCE: Final = (
-    select(_M.machine).where(*_LATEST_OF_TEST, _M.made >= bindparam("since")).order_by(_M.made.desc())
+    select(_M.machine)
+    .where(*_LATEST_OF_TEST, _M.made >= bindparam("since"), _M.time >= bindparam("time"))
+    .order_by(_M.made.desc())
 )
-"""The machines of the measurements of `test` since a time, beside another side or not, latest first."""
+"""The machines of the measurements of `test` since a time, beside another side or not, latest first.
+
+`made` alone would do, but after a session whose clock was ahead it is ahead for all that follow.
+"""
 
 TESTS_OF: Final = select(func.count(distinct(_M.test))).where(_M.session == bindparam("session"))
 """The number of tests of `session`."""
@@ -397,5 +402,6 @@ def _micros(time: datetime) -> int:
     return round(time.timestamp() * 1e6)
 
 
-def _as_stored(time: datetime) -> str:
+def as_stored(time: datetime) -> str:
+    """Return a time as the column `time` has it."""
     return time.astimezone(UTC).isoformat(timespec="seconds")

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.exit_status import EXIT_USAGE
+from pytest_tfperf.core.topology import Host, Topology, host_part
 from pytest_tfperf.hardware.host import cpu_model, host_facts, read_host
 
 
@@ -43,6 +44,34 @@ def test_this_machine_is_read():
 )
 def test_the_model_is_what_the_kernel_writes(cpuinfo, model):
     assert cpu_model(cpuinfo) == model
+
+
+@pytest.mark.parametrize(
+    ("brand", "tells"),
+    [
+        ("AMD EPYC", False),
+        ("AMD EPYC Processor (with IBPB)", False),
+        ("Intel(R) Xeon(R) Processor", False),
+        ("Intel(R) Xeon(R) CPU @ 2.20GHz", False),
+        ("Common KVM processor", False),
+        ("AMD EPYC 7763 64-Core Processor", True),
+        ("AMD EPYC-Milan Processor", True),
+        ("Intel Xeon Processor (Skylake, IBRS)", True),
+        ("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", True),
+        ("Intel(R) Core(TM) i9-7900X CPU @ 3.30GHz", True),
+    ],
+)
+def test_family_and_model_are_part_of_a_model_whose_brand_does_not_tell_the_generation(brand, tells):
+    models = [
+        cpu_model(
+            f"vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: {number}\nmodel name\t: {brand}\nstepping\t: 1\n"
+        )
+        for number in (1, 17)
+    ]
+    assert models == ([brand] * 2 if tells else [f"{brand} family 25 model {number}" for number in (1, 17)])
+    assert (host_part(models[0], 2) == host_part(models[1], 2)) is tells
+    before = {Topology(host=Host(cpu_model=model, usable_cores=2, total_cores=2)).machine_before for model in models}
+    assert before == {host_part(brand, 2)}
 
 
 def test_on_arm_lscpu_names_the_model(tmp_path, monkeypatch):

@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Input, RankStep, StepProfile
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.judging.breakdown import breakdown, slower_part
+from pytest_tfperf.judging.breakdown import breakdown, matmul_change, slower_part
+from pytest_tfperf.reports.summary import other_matmul_rate
+from tests.helpers.measurements import baseline, measurement, verdict
 
 WORKLOAD = Workload(model="resnet50", batch_size=64)
 rates = st.floats(1, 1e6)
@@ -191,3 +194,32 @@ def test_what_slowed_down_in_several_ranks_is_named_where_their_steps_alone_tell
 ) -> None:
     found = Breakdown(input=Input.FETCHED, alone_examples_per_sec=alone, **more)
     assert slower_part(found, 100.0, 200.0) is slower
+
+
+# Another machine of the same name
+
+
+def at_matmul_rate(now: float | None, then: str) -> Measurement:
+    runs = (run(StepProfile(input=Input.RESIDENT, products_multiply_adds_per_sec=now)),)
+    return measurement(runs=runs, verdict=verdict(baseline=baseline(environment=f"cuda=12 {then}".strip())))
+
+
+@pytest.mark.parametrize(
+    ("tests", "change"),
+    [
+        ([(7e10, "matmul=1e+11")] * 3, -0.3),
+        ([(1.3e11, "matmul=1e+11")], 0.3),
+        ([(1.15e11, "matmul=1e+11")], None),
+        ([(7e10, "matmul=1e+11"), (1e11, "matmul=1e+11"), (1e11, "matmul=1e+11")], None),
+        ([(7e10, "")], None),
+        ([(None, "matmul=1e+11")], None),
+        ([(7e10, "matmul=fast"), (7e10, "matmul=0")], None),
+    ],
+    ids=["slower", "faster", "within noise", "one of three", "an older row", "not measured", "damaged rows"],
+)
+def test_a_matmul_rate_that_differs_from_the_rows_by_more_than_noise_is_told(
+    tests: list[tuple[float | None, str]], change: float | None
+) -> None:
+    found = matmul_change(at_matmul_rate(now, then) for now, then in tests)
+    assert found == (None if change is None else pytest.approx(change))
+    assert [line.startswith("the matmul rate is 30.0 % ") for line in other_matmul_rate(found)] == [True] * bool(change)

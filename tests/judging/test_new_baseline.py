@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.throughput import RunValue
 from pytest_tfperf.core.verdict import NOTHING, Verdict, Want, Wants
 from pytest_tfperf.errors import MeasurementError
@@ -79,6 +81,12 @@ def test_the_row_tells_where_it_comes_from() -> None:
     )
     assert (made.commit, made.environment) == ("abc", "cuda=12 tensorflow=2.21.0")
     assert (made.gpu, made.gpu_fp32_tflops, made.date) == ("Tesla P100", 10.6, "2026-01-02")
+
+
+def test_the_row_keeps_the_matmul_rate_of_its_runs() -> None:
+    profile = StepProfile(input=Input.RESIDENT, products_multiply_adds_per_sec=1.2345e11)
+    made = row(CALM, environment={"tensorflow": "2.21.0"}, runs=(replace(run_at(1000.0), step_profile=profile),))
+    assert made.environment == "matmul=1.23e+11 tensorflow=2.21.0"
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,17 @@ def test_slower_runs_and_pairs_never_make_a_better_verdict(
     assert rank(worse) <= rank(now)
 
 
+@given(situations, alike, st.none() | alike)
+def test_the_change_that_decides_lies_in_its_interval(
+    situation: dict[str, Any], runs: list[float], confirmed: list[float] | None
+) -> None:
+    found = verdict(*runs, confirmed=confirmed, **situation)
+    assert found.deciding_change is not None
+    assert found.interval is not None
+    low, high = found.interval
+    assert low - 1e-9 <= found.deciding_change <= high + 1e-9
+
+
 @pytest.mark.parametrize("wild", [-0.6, 0.3])
 def test_one_wild_pair_does_not_hide_what_the_others_show(wild: float) -> None:
     others = [-0.045, -0.05, -0.055, -0.05, -0.048, -0.052, -0.05, -0.049, -0.051, -0.05, -0.05]

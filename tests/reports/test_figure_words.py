@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,18 @@ import pytest
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.verdict import Consequence, Outcome, Reason, Rule, Verdict
+from pytest_tfperf.core.verdict import Consequence, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.features.ci.outputs import properties
+from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.consequence import consequence
+from pytest_tfperf.judging.evidence import Evidence
+from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.target import Target
 from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.figures import figure_fact, figure_properties, figure_table, written
 from pytest_tfperf.reports.measurement_table import measurement_table
 from pytest_tfperf.reports.message import in_brief, message
-from tests.helpers.measurements import KEY, TEST, baseline, measurement, run_at, verdict
+from tests.helpers.measurements import KEY, NOISE, TEST, baseline, measurement, run_at, throughput, verdict
 
 GIB = 2.0**30
 
@@ -222,8 +227,23 @@ def test_values_of_different_places_are_named_with_the_next_step(
 
 
 def test_a_message_names_the_step_that_a_value_is_of() -> None:
-    one = memory(figure=Figure("loss"), value=2.6, change=0.3, places=("at step 400",), baseline=baseline(2.3, key=KEY))
+    now = {"figure": Figure("loss"), "value": 2.6, "change": 0.3, "confirmed_change": None}
+    one = memory(**now, places=("at step 400",), baseline=baseline(2.3, key=KEY))
     assert figure_fact(one) == "loss 2.6 at step 400, 13.0 % higher than 2.3"
+
+
+def test_a_figures_change_is_told_with_the_one_that_was_judged_where_it_reads_differently() -> None:
+    wait = Figure("wait", unit="s")
+    evidence = Evidence(
+        throughput=throughput(980.0),
+        figure=wait,
+        values=[1.1],
+        target=Target(baseline(1.0, key=KEY._replace(figure="wait"), unit="s"), noise=NOISE),
+        tolerance=Tolerance(),
+        drift=CommonDrift(math.log(0.98), 20),
+        max_runs=1,
+    )
+    assert figure_fact(judge(evidence)) == "wait 1.1 s, 10.0 % higher than 1 s (7.8 % higher than the 1.02 s expected)"
 
 
 def test_a_figure_that_is_invalid_leaves_its_tests_throughput_in_the_table() -> None:

@@ -59,7 +59,7 @@ NAN = throughput(1402.0, loss=math.nan, diverged=DivergedAt(run=1, window=3, ste
 def judged(*runs: float, outcome: Outcome = Outcome.PASS, more: dict[str, Any] | None = None, **of: Any) -> Measurement:
     """A measurement of these runs against 1,612 images/s; `of` is of its verdict, `more` of the measurement."""
     given: dict[str, Any] = {"baseline": ROW, "confirmed_change": None}
-    found = verdict(outcome, runs[0] / 1612 - 1, **given | of)
+    found = verdict(outcome, throughput(*runs).examples_per_sec / 1612 - 1, **given | of)
     return measurement(throughput(*runs), **{"verdict": found, "machine": "dgx1-p100"} | (more or {}))
 
 

@@ -11,6 +11,7 @@ import sys
 import zlib
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -442,3 +443,10 @@ def test_a_verdict_on_a_session_is_read_back_whole(history: History, kind: str) 
     )
     history.append_verdict(one, session="monday", time=TIME)
     assert history.verdicts(session="monday", machine="box") == [one]
+
+
+def test_after_a_session_whose_clock_was_ahead_only_what_was_measured_since_a_time_counts(history: History) -> None:
+    for number, (test, time) in enumerate([("a", "2027-03-01"), ("b", "2026-01-01"), ("c", "2026-03-02")]):
+        history.append(measurement(test=test, session=f"s{number}", time=f"{time}T03:00:00+00:00"))
+    since = datetime(2026, 3, 1, tzinfo=UTC)
+    assert history.earlier.measured_since(["b", "c"], {"box"}, since) == {"c"}

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from pytest_tfperf.console.arguments import Commands, add_command, folder, history_place, nothing_left, open_history
-from pytest_tfperf.console.measured_test import wanted_test
+from pytest_tfperf.console.measured_test import named, wanted_test
 from pytest_tfperf.console.output import show, width
 from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.exit_status import EXIT_GREEN
@@ -157,9 +157,9 @@ def _to_remove(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) 
     Raises:
         TfperfError: none or several.
     """
-    similar = [one for one in known if arguments.test in one.test]
-    like = [one for one in similar if one.figure == arguments.figure and arguments.machine in (None, one.machine)]
-    meant = [one for one in like if one.test == arguments.test] or like
+    tests = named(arguments.test, [one.test for one in known])
+    similar = [one for one in known if (one.test in tests if tests else arguments.test in one.test)]
+    meant = [one for one in similar if one.figure == arguments.figure and arguments.machine in (None, one.machine)]
     if len(meant) == 1:
         return meant[0]
     fact = f"{arguments.test!r} means several acknowledgements; give more of the id, --machine or --figure"

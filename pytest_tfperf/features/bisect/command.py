@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, folder
+from pytest_tfperf.console.measured_test import named, wanted_test
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core import setting as parse
@@ -40,7 +41,7 @@ def add_to(commands: Commands) -> None:
             folder("--baselines", "baselines", "folder of the baselines"),
         ],
     )
-    bisect.add_argument("test", metavar="TEST", help="pytest's id of one test")
+    bisect.add_argument("test", metavar="TEST", help="pytest's id of one test; of a measured one also the id's end")
     bisect.add_argument(
         "--good",
         metavar="REV",
@@ -71,6 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.packages and (arguments.good or arguments.bad):
         raise TfperfError("--packages with --good or --bad: search either packages or commits")
     project = root().absolute()
+    arguments.test = _test(arguments)
     with ExitStack() as opened:
         if arguments.packages:
             fast, slow = arguments.packages
@@ -79,3 +81,18 @@ def _run(arguments: argparse.Namespace) -> int:
             states = commit_states(project, *range_of(arguments, project), arguments.dir, opened)
         search = Search(arguments.test, states, arguments.dir, show, tolerance=tolerance, afresh=arguments.again)
         return search.run()
+
+
+def _test(arguments: argparse.Namespace) -> str:
+    """Return the id of the test that is meant; where its file is there, it may be one that was never measured.
+
+    Raises:
+        TfperfError: no measured test has a name like it, or several do.
+    """
+    from pytest_tfperf.stores.history import History
+
+    text, history = arguments.test, History(arguments.dir / "history.sqlite")
+    is_id = Path(text.partition("::")[0]).is_file()
+    is_known = history.database.exists and not (is_id and arguments.good)
+    results = history.latest() if is_known else []
+    return text if is_id and not named(text, (r.test for r in results)) else wanted_test(results, text)[0]

@@ -13,6 +13,7 @@ from typing import Final, final
 from pytest_tfperf.bench.comparing import Effort
 from pytest_tfperf.bench.other_side import OtherSide, Terms
 from pytest_tfperf.console.pytest_process import run_pytest
+from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import WORST_FIRST, Outcome, Reason, Tolerance
@@ -325,8 +326,9 @@ class Search:
 
 
 def _session(test: str, step: Path) -> str:
-    """Run pytest on the test and return its output."""
-    return run_pytest([test, "-p", "no:cacheprovider"], {"TFPERF_BISECT_STEP": str(step)}, outputs())[1]
+    """Run pytest on the test and return its output; an id of the history is relative to pytest's root."""
+    where = test if Path(test.partition("::")[0]).exists() else str(root() / test)
+    return run_pytest([where, "-p", "no:cacheprovider"], {"TFPERF_BISECT_STEP": str(step)}, outputs())[1]
 
 
 def _is_invalid(comparison: Measurement) -> bool:

@@ -158,7 +158,9 @@ def _is_unsettled(one: PastResult) -> bool:
 
 
 def _rank(candidate: Candidate, now: datetime) -> tuple[int, float]:
-    waited = float("inf") if candidate.measured is None else (now - candidate.measured).total_seconds()
+    waited = float("inf")
+    if candidate.measured is not None and candidate.measured <= now:  # a time ahead of the clock says nothing
+        waited = (now - candidate.measured).total_seconds()
     if candidate.is_unsettled:
         group = 0
     elif waited > LONG.total_seconds():

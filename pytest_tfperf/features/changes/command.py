@@ -16,6 +16,7 @@ from pytest_tfperf.console.arguments import (
     nothing_left,
     open_history,
 )
+from pytest_tfperf.console.measured_test import filtered_test
 from pytest_tfperf.console.output import show, show_json, width
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import shown_name
@@ -46,7 +47,7 @@ def add_to_history(actions: Commands) -> None:
     )
     # `tfperf history` has these options, too; their values there must not be overwritten.
     changes.add_argument("--machine", default=argparse.SUPPRESS, metavar="NAME", help="only this machine")
-    changes.add_argument("--test", default=argparse.SUPPRESS, metavar="NODEID", help="only this test")
+    changes.add_argument("--test", default=argparse.SUPPRESS, metavar="TEST", help="only this test: its id, or its end")
     changes.add_argument(
         "--since",
         type=date_or_age,
@@ -67,7 +68,8 @@ def _run(arguments: argparse.Namespace) -> int:
             "changes are found in whole histories: give --machine, --test or --since, and no other filter"
         )
     history = open_history(arguments)
-    part: Filters = {"machine": arguments.machine, "test": arguments.test}
+    test = filtered_test(history, arguments.test)
+    part: Filters = {"machine": arguments.machine, "test": test}
     if error := nothing_left(history, part):
         raise error
     history.database.require()
@@ -75,9 +77,9 @@ def _run(arguments: argparse.Namespace) -> int:
     # Other machines' results say nothing of one machine, or of the machines that measured one test.
     for machine in history.values_of("machine", **part) if any(part.values()) else [None]:
         # Even for a single test all tests of its machine are read: together they show changes of the machine itself.
-        of_test: Filters = {"machine": machine, "test": arguments.test}
+        of_test: Filters = {"machine": machine, "test": test}
         results = chain(history.points(machine=machine), history.figure_results(**of_test))
-        found = changes_of(results, test=arguments.test)
+        found = changes_of(results, test=test)
         changes += (change for change in found if arguments.since is None or parsed(change.time) >= arguments.since)
     changes.sort(key=lambda change: parsed(change.time))
     if arguments.json:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, history_place, open_history
 from pytest_tfperf.console.arguments import session_id as id_of
@@ -17,6 +18,13 @@ from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.errors import TfperfError, one_of, page
 from pytest_tfperf.features.notify.channels import channels
+
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.history_queries import Filters
+
+_CLOCKS_DIFFER: Final = timedelta(
+    hours=1
+)  # of two machines, before a measurement of one lies ahead of the other's clock
 
 
 def add_to(commands: Commands) -> None:
@@ -86,7 +94,13 @@ def _heartbeat(arguments: argparse.Namespace) -> int:
         if name not in known:
             raise TfperfError(one_of("machine", name, known))
     asked = [name for name in arguments.machine or known if name not in arguments.ignore]
-    events = [pulse(name, history.times_of(machine=name)[1], now, arguments.max_age) for name in asked]
+    events = []
+    for name in asked:
+        # Measured with a clock that was ahead, a machine would pass as measured until that time comes.
+        before_now: Filters = {"machine": name, "until": now + _CLOCKS_DIFFER}
+        _, latest = history.times_of(machine=name)
+        last = history.times_of(**before_now)[1] if history.has(**before_now) else None
+        events.append(pulse(name, last, now, arguments.max_age, ahead="" if latest == last else latest))
     words = {EventKind.SILENT: "SILENT", EventKind.RECOVERED: "measured"}
     lines = [f"{words[event.kind]:<8}  {event.machine}: {event.headline}" for event in events]
     show(*lines or ["no machine is left to look at"])

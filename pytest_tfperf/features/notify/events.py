@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 from typing import Final
 
 from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Standing
@@ -147,14 +148,30 @@ def _of_session(record: SessionRecord, now: str) -> Iterator[Event]:
             yield replace(event, figure=verdict.kind, change=found.change, interval=interval)
 
 
-def pulse(machine: str, last: str, now: datetime, most_seconds: float) -> Event:
-    """Return whether a machine was measured lately, by the time of its last measurement."""
-    then = moment(last)
-    age = max(0.0, (now - then).total_seconds())
+def pulse(machine: str, last: str | None, now: datetime, most_seconds: float, ahead: str = "") -> Event:
+    """Return whether a machine was measured lately.
+
+    Args:
+        machine: its key.
+        last: the time of its last measurement; None where all of them lie ahead of the clock.
+        now: the time.
+        most_seconds: the longest that it may go without a measurement.
+        ahead: the time of its last measurement that lies ahead of the clock; "" for none.
+    """
+    age = inf if last is None else max(0.0, (now - moment(last)).total_seconds())
+    text = "never measured at a time before now" if last is None else f"last measured {_utc(last)}, {duration(age)} ago"
+    if ahead:
+        text += (
+            f"; a measurement of {_utc(ahead)} does not count: the clock was ahead when it was made, or is behind now"
+        )
     return Event(
         kind=EventKind.SILENT if age > most_seconds else EventKind.RECOVERED,
         machine=machine,
         figure=_HEARTBEAT,
-        headline=f"last measured {then.astimezone(UTC):%Y-%m-%d %H:%M} UTC, {duration(age)} ago",
+        headline=text,
         time=now.isoformat(timespec="seconds"),
     )
+
+
+def _utc(time: str) -> str:
+    return f"{moment(time).astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -16,10 +16,10 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import LastingChange, PastResult, moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
-from pytest_tfperf.core.verdict import Consequence, Outcome
+from pytest_tfperf.core.verdict import Against, Consequence, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import document_facts, rounded, scaling_facts
-from pytest_tfperf.features.page.one_test import facts_of_test, figure_facts
+from pytest_tfperf.features.page.one_test import DIGITS_OF_A_CHANGE, facts_of_test, figure_facts
 from pytest_tfperf.features.page.past import (
     Past,
     SeriesKey,
@@ -123,6 +123,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "scope": source.scope,
         "exit_status": source.exit_status,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
+        "judged": _judged(source),
         "session": _session(now, source.interleaved),
         "machine_changes": machine_changes(source.changes, {m.machine for m in now}),
         "verdicts": list(filter(None, map(text_of, source.verdicts))),
@@ -141,6 +142,38 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "documents": document_facts(now, source.published),
         "comparisons": comparisons,
     }
+
+
+def _judged(source: ReportSource) -> dict[str, int]:
+    """Count the throughput tests, those that were judged, and what was found, each test by its worst call.
+
+    An exit status of 0 alone says little: a test without a baseline passes, and so does one that is in doubt.
+    """
+    words = dict.fromkeys((*source.not_measured, *source.refused, *source.left_out), "not_judged")
+    for m in (*source.measurements, *source.interleaved):
+        words[m.test] = min(words.get(m.test, _JUDGED[-1]), _word(m), key=_JUDGED.index)
+    count = Counter(words.values())
+    judged = {word: count[word] for word in _JUDGED if word != "not_judged"}
+    return {"of": len(words), "tests": sum(judged.values()), **judged}
+
+
+_JUDGED: Final = ("regressed", "in_doubt", "not_judged", "passed")
+
+
+def _word(m: Measurement) -> str:
+    """Return what a measurement says of its test; a pass counts against a recorded row or another side alone."""
+    verdict = m.verdict
+    is_against_row = m.other is not None or (verdict is not None and verdict.against is Against.BASELINE)
+    if not m.is_decided or m.is_refused:
+        return "not_judged"
+    match m.outcome:
+        case Outcome.REGRESSED:
+            return "in_doubt" if verdict is not None and verdict.if_slower is Consequence.WARNS else "regressed"
+        case Outcome.INCONCLUSIVE | Outcome.TOO_NOISY:
+            return "in_doubt"
+        case Outcome.PASS | Outcome.IMPROVED if is_against_row:
+            return "passed"
+    return "not_judged"
 
 
 def _by_reason(not_run: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -239,9 +272,9 @@ def _comparison(m: Measurement, source: ReportSource) -> dict[str, Any]:
         "outcome": m.outcome.value if m.outcome else "measured",
         "effect": source.effect(m),
         "reason": in_brief(m) if m.outcome else why_of(m),
-        "change": rounded(m.ratio - 1) if m.is_valid else None,
-        "low": rounded(low - 1) if m.is_valid else None,
-        "high": rounded(high - 1) if m.is_valid else None,
+        "change": rounded(m.ratio - 1, DIGITS_OF_A_CHANGE) if m.is_valid else None,
+        "low": rounded(low - 1, DIGITS_OF_A_CHANGE) if m.is_valid else None,
+        "high": rounded(high - 1, DIGITS_OF_A_CHANGE) if m.is_valid else None,
         "pairs": len(m.pairs),
         "figures": figure_rows([m], all_of_them=True),
     }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
+from pytest_tfperf import cli
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.states import range_of
@@ -64,3 +67,22 @@ def test_without_a_slowdown_the_commit_of_the_baseline(tmp_path: Path) -> None:
 def test_a_test_that_nobody_measured_needs_a_good_commit(tmp_path: Path) -> None:
     with pytest.raises(TfperfError, match="--good=REV"):
         range_of(arguments(tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("test_c", "neither the history nor a baseline in * says when d/test_a.py::test_c[x::1] was fast"),
+        ("test_a.py::test_c", "neither the history nor a baseline in * says when d/test_a.py::test_c[x::1] was fast"),
+        ("test_b", "'test_b' is a part of 2 tests; give more of the id:\n  d/test_a.py::test_b[1]\n  *test_b[2]"),
+        ("test_d", "no measured test has 'test_d' in its id or name."),
+    ],
+)
+def test_a_measured_test_is_found_by_the_end_of_its_id(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(("test_c[x::1]", "test_b[1]", "test_b[2]")):
+        keep(tmp_path / ".tfperf", replace(session(number, 1000, ""), test=f"d/test_a.py::{name}"))
+    assert cli.main(["bisect", text]) == 4
+    assert fnmatchcase(capsys.readouterr().err, f"*{said.replace('[', '[[]')}*")

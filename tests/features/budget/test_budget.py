@@ -100,10 +100,11 @@ def test_the_order_is_doubt_then_waiting_then_importance() -> None:
         Candidate(test="important", seconds=1, measured=days_ago(1), is_important=True),
         Candidate(test="waits for weeks", seconds=1, measured=days_ago(20)),
         Candidate(test="never measured", seconds=1),
+        Candidate(test="with a clock ahead", seconds=1, measured=days_ago(-300)),
         Candidate(test="unsettled", seconds=1, measured=days_ago(1), is_unsettled=True),
     ]
     order = [one.test for one in choose(tests, 100, NOW).run]
-    assert order == ["unsettled", "never measured", "waits for weeks", "important", "other"]
+    assert order == ["unsettled", "never measured", "with a clock ahead", "waits for weeks", "important", "other"]
 
 
 def test_among_equals_the_one_that_waits_longest_is_first() -> None:

@@ -170,3 +170,33 @@ def test_a_machine_that_is_unknown_is_refused(
 ) -> None:
     add(history)
     assert "unknown machine 'boxx'. Did you mean 'box'?" in said(capsys, "heartbeat", option, "boxx", status=USAGE)
+
+
+AHEAD = "a measurement of "
+
+
+@pytest.mark.parametrize(
+    ("hours", "status", "says"),
+    [
+        (
+            (-9600, 240),
+            STALE,
+            f"SILENT    box: last measured .* 240 h.* ago; {AHEAD}.* does not count: the clock",
+        ),
+        ((-9600, 1), GREEN, f"measured  box: last measured .*, 1 h.* ago; {AHEAD}"),
+        ((-9600,), STALE, f"SILENT    box: never measured at a time before now; {AHEAD}"),
+        ((-0.5,), GREEN, "measured  box: last measured .* ago$"),
+    ],
+    ids=["silent since", "measured since", "never", "clocks of two hosts"],
+)
+def test_a_measurement_from_ahead_of_the_clock_does_not_count_as_the_last(
+    hours: tuple[float, ...],
+    status: int,
+    says: str,
+    history: History,
+    server: Server,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for number, ago in enumerate(hours):
+        add(history, f"s-{number}", hours_ago=ago)
+    assert re.match(says, said(capsys, "heartbeat", status=status).splitlines()[0])

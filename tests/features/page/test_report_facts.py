@@ -22,6 +22,7 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from pytest_tfperf.reports.numbers import compared
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import (
     BUSY,
@@ -258,6 +259,22 @@ def test_the_judged_change_is_free_of_the_common_drift() -> None:
     (test,) = facts_of(judged(Outcome.PASS, -0.03, verdict=drifted))["tests"]
     assert test["change"] == pytest.approx(0.97 / 0.98 - 1, abs=1e-5)
     assert test["raw_change"] == -0.03
+
+
+@pytest.mark.parametrize("more", [{}, {"common_drift": math.log1p(-0.02)}, {"confirmed_change": -0.08}])
+def test_a_change_has_the_interval_of_its_verdict_and_no_other(more: dict[str, Any]) -> None:
+    slow = verdict(Outcome.REGRESSED, -0.0814, interval=(-0.092, -0.069), **more)
+    (test,) = facts_of(judged(Outcome.REGRESSED, -0.0814, verdict=slow))["tests"]
+    assert slow.deciding_change is not None
+    assert test["change"] == pytest.approx(slow.deciding_change, abs=1e-5)
+    assert (test["change_low"], test["change_high"]) == (-0.092, -0.069)
+
+
+def test_a_change_reads_on_the_page_as_in_its_message() -> None:
+    just_above = -0.1854999  # -18.5 %, but rounded to five digits first -0.1855, which is -18.6 %
+    (test,) = facts_of(judged(Outcome.REGRESSED, just_above))["tests"]
+    assert compared(just_above) in test["message"]
+    assert compared(test["change"]) == compared(just_above)
 
 
 def test_an_invalid_throughput_is_left_out() -> None:
@@ -505,3 +522,42 @@ def test_a_figure_has_a_plot_of_its_sessions_in_a_unit_that_is_easy_to_read() ->
     (test,) = facts_of(judged(Outcome.PASS, 0.0, figures=(memory,)), past=(before,))["tests"]
     plot = test["figures"][0]["plot"]
     assert (plot["unit"], plot["history"]["rate"], plot["fails"]) == ("GiB", [17, 18], [17])
+
+
+PROVISIONAL = baseline(provenance=Provenance.PROVISIONAL)
+NONE = verdict(Outcome.NO_BASELINE, baseline=None, change=None)
+
+
+@pytest.mark.parametrize(
+    ("calls", "found"),
+    [
+        ([judged(Outcome.PASS, 0.0)], "passed"),
+        ([judged(Outcome.IMPROVED, 0.1)], "passed"),
+        ([interleaved(Outcome.PASS, 1.0)], "passed"),
+        ([judged(Outcome.REGRESSED, -0.1)], "regressed"),
+        ([judged(Outcome.PASS, 0.0), judged(Outcome.REGRESSED, -0.1)], "regressed"),
+        ([interleaved(Outcome.REGRESSED, 0.9)], "regressed"),
+        ([judged(Outcome.PASS, 0.0, figures=(LOSS,))], "regressed"),
+        ([judged(Outcome.INCONCLUSIVE, -0.1)], "in_doubt"),
+        ([judged(Outcome.TOO_NOISY, -0.1)], "in_doubt"),
+        ([judged(Outcome.REGRESSED, -0.1, verdict=verdict(Outcome.REGRESSED, -0.1, baseline=PROVISIONAL))], "in_doubt"),
+        ([judged(Outcome.PASS, 0.0, verdict=verdict(baseline=PROVISIONAL))], ""),
+        ([judged(Outcome.PASS, 0.0, verdict=verdict(is_floor=True))], ""),
+        ([judged(Outcome.NO_BASELINE, 0.0, verdict=NONE)], ""),
+        ([judged(Outcome.PASS, 0.0), judged(Outcome.NO_BASELINE, 0.0, verdict=NONE)], ""),
+        ([judged(Outcome.INVALID, 0.0)], ""),
+        ([measurement()], ""),
+        ([REFUSED], ""),
+    ],
+)
+def test_a_test_counts_as_judged_by_what_its_worst_call_says(calls: Sequence[Measurement], found: str) -> None:
+    alone, beside = ([m for m in calls if (m.other is not None) is is_other] for is_other in (False, True))
+    counts = facts_of(*alone, interleaved=beside)["judged"]
+    words = ("regressed", "in_doubt", "passed")
+    assert counts == {"of": 1, "tests": int(bool(found)), **{word: int(word == found) for word in words}}
+
+
+def test_what_was_not_measured_is_not_judged_and_one_of_the_tests() -> None:
+    died = {PASSED.test: TfperfError("the worker died"), "t.py::test_dies": TfperfError("the worker died")}
+    counts = facts_of(PASSED, not_measured=died, left_out=["t.py::test_slow"])["judged"]
+    assert counts == {"of": 3, "tests": 0, "regressed": 0, "in_doubt": 0, "passed": 0}

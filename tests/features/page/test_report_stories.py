@@ -46,14 +46,14 @@ def test_a_slowdown_is_told_with_what_other_processes_took(others: float, said: 
 def test_a_change_is_told_with_the_common_drift_that_was_taken_out() -> None:
     better = at(-0.41, 1, Outcome.IMPROVED, verdict=verdict(Outcome.IMPROVED, -0.41, common_drift=math.log1p(-0.6)))
     assert story(better).startswith(
-        "IMPROVED: 41.0 % slower than 1,000 images/s, 47.5 % faster than expected with the common drift"
+        "IMPROVED: 41.0 % slower than 1,000 images/s (47.5 % faster than the 400.0 expected in this session)"
     )
 
 
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (Rule.BASELINE, "10.0 % slower than 1,000 images/s, 8 % slower than expected with the common drift"),
+        (Rule.BASELINE, "10.0 % slower than 1,000 images/s (8 % slower than the 978.3 expected in this session)"),
         (Rule.REFERENCE_ENVIRONMENT, "8 % slower than the reference environment"),
     ],
 )
