@@ -8,10 +8,14 @@ from datetime import date
 from enum import StrEnum
 from typing import Final
 
+from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.errors import TfperfError
 
 ENDS_SOON_DAYS: Final = 14
 """Days before the end of an acknowledgement from which its owner is told."""
+
+MOST_DAYS: Final = 366
+"""The most days until the end of an acknowledgement: a year."""
 
 
 class Standing(StrEnum):
@@ -28,13 +32,15 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """A known loss of one figure of a test on one machine, and the date until which it fails nothing.
+    """A known loss of one figure of a test's call on one machine, and the date until which it fails nothing.
 
     Changes are fractions of a throughput, -0.13 for 13 % slower; of any other figure they are in the figure's unit.
 
     Args:
         machine: the machine's key.
         test: pytest's node id.
+        workload, topology: of the call, as in the key of its baseline; both "" in files of version 1, whose entries are
+            of the only call that the test makes.
         figure: "throughput" or the name of another figure.
         change: the change that was acknowledged, without the drift common to all tests.
         worst: the worse end of its 95 % confidence interval.
@@ -47,6 +53,8 @@ class Acknowledgement:
 
     machine: str
     test: str
+    workload: str = ""
+    topology: str = ""
     figure: str
     change: float
     worst: float
@@ -58,9 +66,19 @@ class Acknowledgement:
             raise TfperfError(f"change {self.change:g} and worst {self.worst:g} are no loss and its worse end")
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """The test, figure and machine, which have one acknowledgement at most; files are sorted by it."""
-        return self.test, self.figure, self.machine
+    def key(self) -> tuple[str, ...]:
+        """The value that it is about, which has one acknowledgement at most; files are sorted by it."""
+        return self.test, self.figure, self.machine, self.workload, self.topology
+
+    @property
+    def call(self) -> str:
+        """The workload and topology in words; "" where it names no call."""
+        return f"{self.workload} on {self.topology}" if self.workload else ""
+
+    def is_of(self, machine: str, test: str, key: Key) -> bool:
+        """Whether it is about a figure of this call; an entry that names no call is about any of the test's calls."""
+        call = self.workload, self.topology
+        return (self.machine, self.test) == (machine, test) and call in (("", ""), key[:2])
 
     def days_left(self, day: date) -> int:
         """Return the days from one day until the last on which it holds; negative past the end."""
