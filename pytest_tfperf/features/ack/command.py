@@ -115,7 +115,7 @@ def _replaces(new: Acknowledgement, old: Acknowledgement) -> bool:
 
 
 def _require_end(arguments: argparse.Namespace) -> None:
-    if missing := [f"--{name}" for name in ("until", "why") if not getattr(arguments, name)]:
+    if missing := [f"--{name}" for name in ("until", "why") if getattr(arguments, name) is None]:
         raise TfperfError(
             f"no {' and '.join(missing)}: an acknowledgement has an end, and a reason that others can read",
             next_step='Write: --until 2027-01-15 --why "upstream bug 123"',
@@ -240,7 +240,7 @@ def _of_call(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) ->
     like = [one for one in known if one.call == named] or [one for one in known if named in one.call]
     if not like:
         raise TfperfError(one_of("call", named, {one.call for one in known}))
-    return like
+    return sorted(like, key=lambda one: one.key)
 
 
 def _to_remove(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) -> list[Acknowledgement]:
