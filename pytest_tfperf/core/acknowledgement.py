@@ -18,6 +18,11 @@ MOST_DAYS: Final = 366
 """The most days until the end of an acknowledgement: a year."""
 
 
+APART: Final = 1.2
+"""How far a change must be from the acknowledged one, in half widths of the 95 % interval of their difference, to be
+another: an acknowledgement is held against many sessions. `benchmarks/acknowledged.py` counts how often it is wrong."""
+
+
 class Standing(StrEnum):
     """What an acknowledgement means for the verdict that it is attached to."""
 
@@ -27,7 +32,7 @@ class Standing(StrEnum):
     WORSE = "worse"
     """The loss is worse than the acknowledged one by more than noise explains."""
     RECOVERED = "recovered"
-    """Beyond doubt: the whole interval of the change is better than what was acknowledged."""
+    """It passes, and is better than what was acknowledged by more than noise explains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +90,24 @@ class Acknowledgement:
         return (self.until - day).days
 
     def covers(self, interval: tuple[float, float]) -> bool:
-        """Whether the better end of a change's interval is within what was acknowledged, in the same direction."""
-        better, worse = sorted(map(self._loss, interval))
-        return better <= self._loss(self.worst) and worse > 0
+        """Whether a change, by its 95 % interval, is in the acknowledged direction, and not worse beyond noise."""
+        return max(map(self._loss, interval)) > 0 and not self._excess(interval) > APART
 
     def is_better(self, interval: tuple[float, float]) -> bool:
-        """Whether a whole interval is better than the acknowledged change."""
-        return max(map(self._loss, interval)) < self._loss(self.change)
+        """Whether a change, by its 95 % interval, is better than the acknowledged one beyond noise."""
+        return self._excess(interval) < -APART
+
+    def _excess(self, interval: tuple[float, float]) -> float:
+        """Return how much worse a change is than the acknowledged one, in half widths of their difference's interval.
+
+        Both were measured with noise. Their variances add up, as those of independent values do: to demand that the
+        intervals are apart would add the standard deviations, and let a further loss of half a threshold pass for ever.
+        """
+        better, worse = sorted(map(self._loss, interval))
+        known = self._loss(self.change)
+        noise = math.hypot((worse - better) / 2, self._loss(self.worst) - known)
+        excess = (better + worse) / 2 - known
+        return excess / noise if noise else math.copysign(math.inf, excess) if excess else 0.0
 
     def _loss(self, change: float) -> float:
         """Return a change as a positive number where it has the acknowledged direction."""

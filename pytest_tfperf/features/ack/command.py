@@ -173,9 +173,16 @@ def _new(arguments: argparse.Namespace) -> tuple[list[Acknowledgement], str]:
     return _of_call(arguments, list(found.values())), f"{_measured(m.time, m.commit)}, session {session}"
 
 
-def _acknowledgement(m: Measurement, verdict: Verdict, arguments: argparse.Namespace) -> Acknowledgement:
+def size_of(verdict: Verdict) -> tuple[float, float] | None:
+    """Return a loss and its worse end; None where its interval is not known."""
     change, interval = verdict.deciding_change, verdict.interval
     if change is None or interval is None:
+        return None
+    return change, (min if change < 0 else max)(*interval, change)
+
+
+def _acknowledgement(m: Measurement, verdict: Verdict, arguments: argparse.Namespace) -> Acknowledgement:
+    if (size := size_of(verdict)) is None:
         raise TfperfError(
             f"{m.test}: its {shown_name(verdict.figure.name)} is beyond a limit, or was measured by an older "
             "pytest-tfperf",
@@ -187,8 +194,8 @@ def _acknowledgement(m: Measurement, verdict: Verdict, arguments: argparse.Names
         workload=m.workload.id,
         topology=m.topology,
         figure=verdict.figure.name,
-        change=change,
-        worst=(min if change < 0 else max)(*interval, change),
+        change=size[0],
+        worst=size[1],
         until=arguments.until,
         why=arguments.why,
     )
