@@ -18,9 +18,15 @@ MOST_DAYS: Final = 366
 """The most days until the end of an acknowledgement: a year."""
 
 
-APART: Final = 1.2
-"""How far a change must be from the acknowledged one, in half widths of the 95 % interval of their difference, to be
-another: an acknowledgement is held against many sessions. `benchmarks/acknowledged.py` counts how often it is wrong."""
+WORSE_FROM: Final = 1.3
+"""How far a change must be beyond the acknowledged one to be worse, in half widths of the 95 % interval of their
+difference: more than one, because an acknowledgement is held against many sessions."""
+
+RECOVERED_FROM: Final = 1.5
+"""The same for a change that is better: more, because a loss that was picked as it was red seems larger than it is.
+
+benchmarks/acknowledged.py counts how often either is wrong.
+"""
 
 
 class Standing(StrEnum):
@@ -91,11 +97,11 @@ class Acknowledgement:
 
     def covers(self, interval: tuple[float, float]) -> bool:
         """Whether a change, by its 95 % interval, is in the acknowledged direction, and not worse beyond noise."""
-        return max(map(self._loss, interval)) > 0 and not self._excess(interval) > APART
+        return max(map(self._loss, interval)) > 0 and not self._excess(interval) > WORSE_FROM
 
     def is_better(self, interval: tuple[float, float]) -> bool:
         """Whether a change, by its 95 % interval, is better than the acknowledged one beyond noise."""
-        return self._excess(interval) < -APART
+        return self._excess(interval) < -RECOVERED_FROM
 
     def _excess(self, interval: tuple[float, float]) -> float:
         """Return how much worse a change is than the acknowledged one, in half widths of their difference's interval.
