@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 
 from pytest_tfperf.bench.run_engine import Side
-from pytest_tfperf.core.acknowledgement import Acknowledgement, Standing
+from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.figure import Figure
@@ -110,7 +109,9 @@ def with_known_loss(verdict: Verdict, known: Acknowledgement | None, runs: int, 
     The first few tell that the test passes or fails. Being picked for that, they tell its size badly.
     """
     verdict = replace(verdict, acknowledged=known)
-    if not verdict.is_decided or verdict.standing(date.min) not in (Standing.WORSE, Standing.RECOVERED):
+    if not verdict.is_decided or known is None or verdict.interval is None:
+        return verdict
+    if not known.seems_changed(verdict.interval):
         return verdict
     if pairs:
         return replace(verdict, wants=Wants(Want.PAIRS, pairs + 1)) if pairs < MOST_PAIRS else verdict

@@ -103,6 +103,10 @@ class Acknowledgement:
         """Whether a change, by its 95 % interval, is better than the acknowledged one beyond noise."""
         return self._excess(interval) < -RECOVERED_FROM
 
+    def seems_changed(self, interval: tuple[float, float]) -> bool:
+        """Whether a change, by its 95 % interval, is apart from the acknowledged one, so that more runs may tell."""
+        return abs(self._excess(interval)) > 1
+
     def _excess(self, interval: tuple[float, float]) -> float:
         """Return how much worse a change is than the acknowledged one, in half widths of their difference's interval.
 

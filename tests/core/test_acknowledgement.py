@@ -71,6 +71,15 @@ def test_a_recovery_needs_more_than_a_further_loss(loss: float, noise: float, by
     assert one.is_better(better) == (by > RECOVERED_FROM)
 
 
+@given(loss=losses, noise=losses, low=st.floats(-0.5, 0.5), width=losses)
+def test_what_is_worse_or_recovered_seems_changed(loss: float, noise: float, low: float, width: float) -> None:
+    """So it is never called so by the first few runs alone."""
+    one, interval = acknowledged(-loss, -(loss + noise)), (low, low + width)
+    is_other_direction = low >= 0
+    if one.is_better(interval) or not (one.covers(interval) or is_other_direction):
+        assert one.seems_changed(interval)
+
+
 def test_a_change_in_the_other_direction_is_not_covered() -> None:
     assert not acknowledged(0.02, 0.03).covers((-0.05, -0.04))
 
