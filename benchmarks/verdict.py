@@ -21,7 +21,7 @@ import random
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -497,7 +497,12 @@ class Session:
 
 
 def run_session(
-    machine: Machine, rows: Mapping[Key, Baseline], past: Mapping[Key, list[SessionChanges]], rule: Rule, number: int
+    machine: Machine,
+    rows: Mapping[Key, Baseline],
+    past: Mapping[Key, list[SessionChanges]],
+    rule: Rule,
+    number: int,
+    judge: Callable[[Evidence], Verdict] = judge,
 ) -> Session:
     """One session as the plugin runs it: all tests once, then the rerun queue, then the session's own verdicts."""
     machine.next_session()

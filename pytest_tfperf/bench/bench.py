@@ -26,6 +26,8 @@ from pytest_tfperf.judging.new_baselines import wants
 from pytest_tfperf.judging.target import floor_rate, memory_rate, refuse_other_devices, require_same_unit
 from pytest_tfperf.judging.validity import invalid
 
+_WELL = (Outcome.PASS, Outcome.IMPROVED)
+
 
 class Bench:
     """Measures and judges tasks; one for a session.
@@ -132,6 +134,7 @@ class Bench:
             return self._judged(task, taken)
         # A figure with a row or a limit can fail the test, whatever its throughput is judged against.
         can_fail = task.target.if_slower is Consequence.FAILS or any(not verdict.is_decided for verdict in verdicts[1:])
+        can_fail = can_fail and not all(verdict.is_decided or verdict.outcome in _WELL for verdict in verdicts)
         if can_fail:
             machine.suspect(task)
         disturbed = [run for run in taken.runs if run.disturbance is not None]
@@ -273,8 +276,8 @@ class _RunsSoFar:
 
 def _in_doubt(verdict: Verdict) -> Verdict:
     """Return the verdict on a slowdown whose confirmation run could not be taken."""
-    if verdict.is_decided:
-        return verdict
+    if verdict.is_decided or verdict.outcome in _WELL:  # a pass that more runs were to call a recovery stays a pass
+        return replace(verdict, wants=NOTHING)
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_CONFIRMED, wants=NOTHING)
 
 

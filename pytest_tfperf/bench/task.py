@@ -15,11 +15,12 @@ from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Plan, Run
 from pytest_tfperf.core.throughput import Throughput, hodges_lehmann, summarise
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import Tolerance, Verdict
+from pytest_tfperf.core.verdict import Tolerance, Verdict, Want, Wants
+from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.judging.pairs import MOST_PAIRS, ErrorRates
 from pytest_tfperf.judging.target import Target
 
 Call = tuple[str, int]
@@ -96,7 +97,25 @@ def judged(
     """
     of_figures = (_evidence(figure, task, runs, pairs, of_rate, rows) for figure in task.plan.also)
     verdicts = map(judge, (of_rate, *of_figures))
-    return tuple(replace(verdict, acknowledged=task.acknowledged.get(verdict.figure.name)) for verdict in verdicts)
+    return tuple(
+        with_known_loss(verdict, task.acknowledged.get(verdict.figure.name), len(runs), len(pairs))
+        for verdict in verdicts
+    )
+
+
+def with_known_loss(verdict: Verdict, known: Acknowledgement | None, runs: int, pairs: int) -> Verdict:
+    """Attach what is acknowledged to a verdict; a loss that seems to have changed wants all runs or pairs.
+
+    The first few tell that the test passes or fails. Being picked for that, they tell its size badly.
+    """
+    verdict = replace(verdict, acknowledged=known)
+    if not verdict.is_decided or known is None or verdict.interval is None:
+        return verdict
+    if not known.seems_changed(verdict.interval):
+        return verdict
+    if pairs:
+        return replace(verdict, wants=Wants(Want.PAIRS, pairs + 1)) if pairs < MOST_PAIRS else verdict
+    return replace(verdict, wants=Wants(Want.RUNS, RUN_STAGES[-1])) if runs < RUN_STAGES[-1] else verdict
 
 
 def compared(

@@ -8,10 +8,25 @@ from datetime import date
 from enum import StrEnum
 from typing import Final
 
+from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.errors import TfperfError
 
 ENDS_SOON_DAYS: Final = 14
 """Days before the end of an acknowledgement from which its owner is told."""
+
+MOST_DAYS: Final = 366
+"""The most days until the end of an acknowledgement: a year."""
+
+
+WORSE_FROM: Final = 1.3
+"""How far a change must be beyond the acknowledged one to be worse, in half widths of the 95 % interval of their
+difference: more than one, because an acknowledgement is held against many sessions."""
+
+RECOVERED_FROM: Final = 1.5
+"""The same for a change that is better: more, because a loss that was picked as it was red seems larger than it is.
+
+benchmarks/acknowledged.py counts how often either is wrong.
+"""
 
 
 class Standing(StrEnum):
@@ -23,18 +38,20 @@ class Standing(StrEnum):
     WORSE = "worse"
     """The loss is worse than the acknowledged one by more than noise explains."""
     RECOVERED = "recovered"
-    """Beyond doubt: the whole interval of the change is better than what was acknowledged."""
+    """It passes, and is better than what was acknowledged by more than noise explains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """A known loss of one figure of a test on one machine, and the date until which it fails nothing.
+    """A known loss of one figure of a test's call on one machine, and the date until which it fails nothing.
 
     Changes are fractions of a throughput, -0.13 for 13 % slower; of any other figure they are in the figure's unit.
 
     Args:
         machine: the machine's key.
         test: pytest's node id.
+        workload, topology: of the call, as in the key of its baseline; both "" in files of version 1, whose entries are
+            of the only call that the test makes.
         figure: "throughput" or the name of another figure.
         change: the change that was acknowledged, without the drift common to all tests.
         worst: the worse end of its 95 % confidence interval.
@@ -47,6 +64,8 @@ class Acknowledgement:
 
     machine: str
     test: str
+    workload: str = ""
+    topology: str = ""
     figure: str
     change: float
     worst: float
@@ -58,22 +77,47 @@ class Acknowledgement:
             raise TfperfError(f"change {self.change:g} and worst {self.worst:g} are no loss and its worse end")
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """The test, figure and machine, which have one acknowledgement at most; files are sorted by it."""
-        return self.test, self.figure, self.machine
+    def key(self) -> tuple[str, ...]:
+        """The value that it is about, which has one acknowledgement at most; files are sorted by it."""
+        return self.test, self.figure, self.machine, self.workload, self.topology
+
+    @property
+    def call(self) -> str:
+        """The workload and topology in words; "" where it names no call."""
+        return f"{self.workload} on {self.topology}" if self.workload else ""
+
+    def is_of(self, machine: str, test: str, key: Key) -> bool:
+        """Whether it is about a figure of this call; an entry that names no call is about any of the test's calls."""
+        call = self.workload, self.topology
+        return (self.machine, self.test) == (machine, test) and call in (("", ""), key[:2])
 
     def days_left(self, day: date) -> int:
         """Return the days from one day until the last on which it holds; negative past the end."""
         return (self.until - day).days
 
     def covers(self, interval: tuple[float, float]) -> bool:
-        """Whether the better end of a change's interval is within what was acknowledged, in the same direction."""
-        better, worse = sorted(map(self._loss, interval))
-        return better <= self._loss(self.worst) and worse > 0
+        """Whether a change, by its 95 % interval, is in the acknowledged direction, and not worse beyond noise."""
+        return max(map(self._loss, interval)) > 0 and not self._excess(interval) > WORSE_FROM
 
     def is_better(self, interval: tuple[float, float]) -> bool:
-        """Whether a whole interval is better than the acknowledged change."""
-        return max(map(self._loss, interval)) < self._loss(self.change)
+        """Whether a change, by its 95 % interval, is better than the acknowledged one beyond noise."""
+        return self._excess(interval) < -RECOVERED_FROM
+
+    def seems_changed(self, interval: tuple[float, float]) -> bool:
+        """Whether a change, by its 95 % interval, is apart from the acknowledged one, so that more runs may tell."""
+        return abs(self._excess(interval)) > 1
+
+    def _excess(self, interval: tuple[float, float]) -> float:
+        """Return how much worse a change is than the acknowledged one, in half widths of their difference's interval.
+
+        Both were measured with noise. Their variances add up, as those of independent values do: to demand that the
+        intervals are apart would add the standard deviations, and let a further loss of half a threshold pass for ever.
+        """
+        better, worse = sorted(map(self._loss, interval))
+        known = self._loss(self.change)
+        noise = math.hypot((worse - better) / 2, self._loss(self.worst) - known)
+        excess = (better + worse) / 2 - known
+        return excess / noise if noise else math.copysign(math.inf, excess) if excess else 0.0
 
     def _loss(self, change: float) -> float:
         """Return a change as a positive number where it has the acknowledged direction."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from pytest_tfperf.core.figure import is_figure_name
+from pytest_tfperf.core.figure import RATE, is_figure_name
 from pytest_tfperf.errors import BaselineError
 
 MOST_TOLERANCE: Final = 0.5
@@ -133,7 +133,7 @@ class Baseline:
 
     def __post_init__(self) -> None:
         is_throughput = not self.key.figure
-        if not is_throughput and not is_figure_name(self.key.figure):
+        if not is_throughput and (self.key.figure == RATE or not is_figure_name(self.key.figure)):
             raise BaselineError(
                 f"figure {self.key.figure!r}: write its name as in eval_loss, or nothing for a throughput"
             )

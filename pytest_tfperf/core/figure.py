@@ -296,8 +296,20 @@ def with_cold_caches(figures: Sequence[Figure], env: Mapping[str, str] | None) -
     return {**(COLD_CACHES if is_cold else {}), **(env or {})}
 
 
-_WORDS: Final = {"subject": "figure", "worse": "worse", "better": "better", "loss": "change for the worse"}
-_WORDS_OF_RATE: Final = {"subject": "workload", "worse": "slower", "better": "faster", "loss": "slowdown"}
+_WORDS: Final = {
+    "subject": "figure",
+    "worse": "worse",
+    "better": "better",
+    "loss": "change for the worse",
+    "too_much": "change by its whole value",
+}
+_WORDS_OF_RATE: Final = {
+    "subject": "workload",
+    "worse": "slower",
+    "better": "faster",
+    "loss": "slowdown",
+    "too_much": "slowdown by a quarter",
+}
 
 THROUGHPUT: Final = Figure(RATE)
 """The figure that every check is judged by."""

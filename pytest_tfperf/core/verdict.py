@@ -195,7 +195,7 @@ _WHY: Final = {
     Reason.SINGLE_RUN: "the {loss} is larger than noise explains, but only one run is known",
     Reason.BEYOND_LIMIT: "beyond the limit",
     Reason.WITHIN_NOISE: "within noise: {worse} by more than the tolerance, but not by more than noise explains",
-    Reason.TOO_NOISY: "too noisy to judge: noise widens the threshold so far that a {loss} by a quarter would pass",
+    Reason.TOO_NOISY: "too noisy to judge: noise widens the threshold so far that a {too_much} would pass",
     Reason.WIDENED: (
         "too noisy to judge: sessions differ so much that they have widened the threshold beyond 15 % since the "
         "baseline was recorded"

@@ -250,7 +250,8 @@ class _Case:
 
     def unless_blind(self, outcome: Outcome, reason: Reason) -> Verdict:
         """Return a pass or a doubt that rests on the threshold; TOO_NOISY if noise would let nearly any loss pass."""
-        if self.evidence.scale.is_blind(self.confirmation.hidden_by_noise, self.confirmation.accepted):
+        confirmation, value = self.confirmation, self.baseline.value
+        if self.evidence.scale.is_blind(confirmation.hidden_by_noise, confirmation.accepted, value):
             return self.verdict(Outcome.TOO_NOISY, Reason.TOO_NOISY)
         if self.threshold_recorded is not None and self.without_drift.threshold > _WIDEST:
             return self.verdict(Outcome.TOO_NOISY, Reason.WIDENED)

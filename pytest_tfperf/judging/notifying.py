@@ -49,7 +49,7 @@ def _is_news(event: Event, before: Event) -> bool:
 
 
 def _is_worse(event: Event, before: Event) -> bool:
-    """Whether a loss grew by more than noise explains: the intervals are apart, as for `Standing.WORSE`."""
+    """Whether a loss grew since a channel was told of it, by more than noise explains: the intervals are apart."""
     if event.interval is None or before.interval is None or before.change is None:
         return False
     sign = math.copysign(1.0, before.change)

@@ -44,9 +44,14 @@ class Scale:
         """The loss beyond the tolerance that noise must not let pass unsuspected where pairs can confirm it."""
         return TO_BE_FOUND if self.is_logarithm else math.inf
 
-    def is_blind(self, threshold: float, accepted: float) -> bool:
-        """Whether noise makes a gate blind; never for another figure, of which a quarter may be little."""
-        return self.is_logarithm and is_blind(threshold, accepted)
+    def is_blind(self, threshold: float, accepted: float, target: float = math.inf) -> bool:
+        """Whether noise makes a gate blind: a loss by a quarter would pass; of another figure, one by the whole value.
+
+        A quarter may be little for another figure. `target` is its baseline; without one, it is never blind.
+        """
+        if self.is_logarithm:
+            return is_blind(threshold, accepted)
+        return threshold > max(2 * accepted, abs(target))
 
     def expected(self, target: float, drift: float, offset: float) -> float:
         """Return the expected position of a run.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pytest_tfperf.core.acknowledgement import Acknowledgement, Standing
 from pytest_tfperf.core.figure import BUILT_IN, RATE, Figure, shown_name
@@ -19,6 +19,12 @@ def loss(one: Acknowledgement, change: float) -> str:
         return compared(change).removesuffix(" than").replace("level with", "no slower")
     unit = Figure(one.figure).unit if one.figure in BUILT_IN else None
     return f"{shown_name(one.figure)} {'-' if change < 0 else '+'}{written_in(unit or '', abs(change))}"
+
+
+def acknowledged_test(one: Acknowledgement, known: Iterable[Acknowledgement]) -> str:
+    """Write the test of an acknowledgement, with the call where other calls of the test are acknowledged, too."""
+    is_alone = sum(other.key[:3] == one.key[:3] for other in known) < 2
+    return one.test if is_alone or not one.workload else f"{one.test} ({one.call})"
 
 
 def lines_about_owner(m: Measurement) -> Iterator[Line]:

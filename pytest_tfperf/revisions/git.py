@@ -227,6 +227,11 @@ def merge_base(repository: Path, revision: str, wanted_by: str) -> Commit:
     )
 
 
+def is_ancestor(repository: Path, commit: str) -> bool:
+    """Whether the repository has the commit, and HEAD is that commit or comes after it."""
+    return run_git(repository, "merge-base", "--is-ancestor", commit, "HEAD").returncode == 0
+
+
 def commits_after(repository: Path, good: Commit, bad: Commit, wanted_by: str) -> list[Commit]:
     """The commits from `good` (left out) to `bad`, oldest first, along first parents: a merge is one change.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue
+    from pytest_tfperf.core.baseline import Key
     from pytest_tfperf.core.command import Command, Subject
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.selection import Choice
@@ -58,6 +59,7 @@ class Session:
         under_xdist: the number of throughput tests that pytest-xdist's workers got, which measure nothing: each is
             skipped, or an error for the nightly gate.
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
+        acknowledged_calls: the first call that each acknowledgement was found for.
         choice: the tests that there is time for; None for all.
         left_out: the tests that there is no time for, and the seconds that each would take.
         unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
@@ -82,6 +84,7 @@ class Session:
         self.measured_alone: dict[str, list[str]] = {}
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
+        self.acknowledged_calls: dict[tuple[str, ...], Key] = {}
         self.choice: Choice | None = None
         self.left_out: dict[str, float] = {}
         self.unselected: dict[str, str] = {}

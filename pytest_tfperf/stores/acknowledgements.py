@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import tomllib
 from dataclasses import fields
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_tfperf.core.acknowledgement import Acknowledgement
+from pytest_tfperf.core.acknowledgement import MOST_DAYS, Acknowledgement
+from pytest_tfperf.core.baseline import require_topology
+from pytest_tfperf.core.command import parse_subject
+from pytest_tfperf.core.figure import BUILT_IN, RATE, Figure, is_figure_name
 from pytest_tfperf.core.plain_json import build
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baseline_file import has_marker
 from pytest_tfperf.stores.format_version import require_version
@@ -22,12 +26,22 @@ if TYPE_CHECKING:
 
 NAME: Final = "acknowledged.toml"
 
-VERSION: Final = 1
-"""Of a file that does not say it; a later one begins with `version = 2`."""
+VERSION: Final = 2
+"""A file that does not say its version has version 1, whose entries name neither workload nor topology."""
+
+_MOST_WORST: Final = 2
+"""How many times the change its worse end may be: of a loss that was confirmed, it is always less."""
+
+_MEANT: Final = {
+    "machine": "the name of its baselines file, without .csv",
+    "test": "pytest's node id",
+    "why": "the reason, for others",
+}
 
 _TABLE: Final = "acknowledged"
 _HEADER: Final = (
     "# Known losses, which fail nothing until their end. `tfperf ack` writes this file; it keeps no comments.\n"
+    f"version = {VERSION}\n"
 )
 _BEGIN = re.compile(rf"^[ \t]*\[\[\s*{_TABLE}\s*\]\]", re.MULTILINE)
 
@@ -36,8 +50,8 @@ def read(folder: Path) -> tuple[Acknowledgement, ...]:
     """Return the acknowledgements beside the baselines of a folder, in the file's order; none without a file.
 
     Raises:
-        TfperfError: the file can't be read whole, or has two entries for a figure of a test on a machine; names file
-            and line.
+        TfperfError: the file can't be read whole, has two entries for a figure of a call, or an entry that means
+            nothing or could hide any loss; names file and line.
     """
     path = folder / NAME
     try:
@@ -57,23 +71,74 @@ def read(folder: Path) -> tuple[Acknowledgement, ...]:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise TfperfError(f"{path}: no TOML: {error}", next_step="Correct it, or restore it with git") from None
-    require_version(tables.pop("version", VERSION), path, newest=VERSION)
+    require_version(tables.pop("version", 1), path, newest=VERSION)
     entries = tables.pop(_TABLE, [])
     begins = [text.count("\n", 0, begin.start()) + 1 for begin in _BEGIN.finditer(text)]
     if tables or not isinstance(entries, list) or len(begins) != len(entries):
         raise TfperfError(f"{path}: it has something else than tables [[{_TABLE}]]", next_step="Delete that")
-    line_of: dict[tuple[str, str, str], int] = {}
+    line_of: dict[tuple[str, ...], int] = {}
     found = []
     for line, entry in zip(begins, entries, strict=True):
-        one = build(Acknowledgement, entry, f"{path}, line {line}: {_TABLE}")
+        one = build(Acknowledgement, entry, where := f"{path}, line {line}: {_TABLE}")
+        try:
+            require_plausible(one)
+        except TfperfError as error:
+            raise error.at(where) from None
         if one.key in line_of:
             raise TfperfError(
-                f"{path}, line {line}: {' '.join(one.key)} is acknowledged on line {line_of[one.key]} already",
+                f"{path}, line {line}: {' '.join(filter(None, one.key))} is acknowledged on line "
+                f"{line_of[one.key]} already",
                 next_step="Keep one of the two",
             )
         line_of[one.key] = line
         found.append(one)
     return tuple(found)
+
+
+def require_plausible(one: Acknowledgement, today: date | None = None) -> None:
+    """Check that an entry of the file means something, and covers no more than the loss that it names.
+
+    Args:
+        one: an entry that was read or will be written. Those of old sessions in a history are taken as they are.
+        today: the date; None for the system's.
+
+    Raises:
+        TfperfError: a value makes no sense; says what to write.
+    """
+    for name in ("machine", "test", "why"):
+        if not getattr(one, name).strip():
+            raise TfperfError(f"{name} is empty: write {_MEANT[name]}")
+    if bool(one.workload) != bool(one.topology):
+        raise TfperfError("workload and topology name a call together: write both, as the baseline's row has them")
+    if one.workload:
+        parse_subject(one.workload)
+        require_topology(one.topology)
+    _require_loss(one)
+    if abs(one.worst) > _MOST_WORST * abs(one.change):
+        raise TfperfError(
+            f"worst {one.worst:g} is more than {_MOST_WORST} times change {one.change:g}, so that a further loss of "
+            "that size would pass: write the worse end of the change's 95 % interval"
+        )
+    today = today or datetime.now(UTC).date()
+    if one.days_left(today) > MOST_DAYS:
+        raise TfperfError(
+            f"until {one.until} is more than a year away (today is {today}), and a loss without an end is a lower "
+            "baseline: write an earlier day, or record the loss with --update-baselines"
+        )
+
+
+def _require_loss(one: Acknowledgement) -> None:
+    """Check that the change is a loss of its figure, and of a throughput a fraction."""
+    if one.figure != RATE and not is_figure_name(one.figure):
+        raise TfperfError(one_of("figure", one.figure, (RATE, *BUILT_IN)))
+    sign = -1 if one.figure == RATE else 1
+    signs = {-sign for sign in Figure(one.figure).signs} if one.figure in (RATE, *BUILT_IN) else {1, -1}
+    if math.copysign(1, one.change) not in signs:
+        raise TfperfError(f"change {one.change:g} is no loss of {one.figure}: write {sign * abs(one.change):g}")
+    if one.figure == RATE:
+        for name in ("change", "worst"):
+            if (change := getattr(one, name)) <= -1:
+                raise TfperfError(f"{name} {change:g}: write a fraction, {change / 100:g} for {-change:g} % slower")
 
 
 def write(folder: Path, acknowledgements: Iterable[Acknowledgement]) -> Path:
@@ -95,10 +160,11 @@ def write(folder: Path, acknowledgements: Iterable[Acknowledgement]) -> Path:
 
 
 def render(acknowledgements: Iterable[Acknowledgement]) -> str:
-    """Return the file's text, sorted by test, figure and machine; "" for none."""
+    """Return the file's text, sorted by test, figure, machine and call; "" for none."""
     text = ""
     for one in sorted(acknowledgements, key=lambda one: one.key):
-        values = [f"{field.name} = {_value(getattr(one, field.name))}" for field in fields(one)]
+        given = {field.name: getattr(one, field.name) for field in fields(one)}
+        values = [f"{name} = {_value(value)}" for name, value in given.items() if value != ""]
         text += "\n".join(["", f"[[{_TABLE}]]", *values, ""])
     return _HEADER + text if text else ""
 

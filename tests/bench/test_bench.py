@@ -8,6 +8,7 @@ import pytest
 
 from pytest_tfperf.bench.disturbance_guard import TRIES
 from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core.acknowledgement import Standing
 from pytest_tfperf.core.baseline import Key, Provenance
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.figure import Figure
@@ -19,7 +20,7 @@ from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.target import target_for
 from pytest_tfperf.reports.invalid import worded
 from tests.helpers.machines import load
-from tests.helpers.measurements import baseline
+from tests.helpers.measurements import acknowledged, baseline
 from tests.helpers.played import BOX, BUSY, TRIVIAL, PlayedLauncher, steady
 from tests.helpers.played_session import ROW, PlayedSession
 
@@ -103,6 +104,43 @@ def test_a_regression_that_fetches_its_batches_is_followed_by_a_run_on_device_da
     assert found.breakdown is not None
     assert found.breakdown.device_data_examples_per_sec == pytest.approx(80.0)
     assert (session.notes.labels[-1], launcher.jobs[-1].workload.input_pipeline) == ("on device data", "device")
+
+
+# A known loss of 20 %
+
+
+def known(task: Task) -> Task:
+    return replace(task, acknowledged={"throughput": acknowledged(-0.2, -0.21)})
+
+
+def standing_of(found: Measurement) -> Standing | None:
+    assert found.verdict is not None
+    return found.verdict.standing(found.day)
+
+
+def test_a_known_loss_is_called_recovered_by_all_runs() -> None:
+    session = PlayedSession()
+    found = session.decided(known(session.task(steady(100.0))))
+    assert (outcome_of(found)[0], standing_of(found), len(found.runs)) == (Outcome.PASS, Standing.RECOVERED, 8)
+
+
+def test_a_first_run_alone_calls_no_known_loss_recovered() -> None:
+    session = PlayedSession()
+    found = session.decided(known(session.task(steady(100.0, 80.0))))
+    assert (outcome_of(found)[0], standing_of(found), len(found.runs)) == (Outcome.REGRESSED, Standing.HOLDS, 8)
+
+
+def test_a_busy_machine_leaves_a_pass_that_more_runs_were_to_call_a_recovery() -> None:
+    session, launcher = PlayedSession(None, *[BUSY] * TRIES), steady(100.0)
+    found = session.decided(known(session.task(launcher)))
+    assert (outcome_of(found)[0], len(found.runs), session.machine.suspects) == (Outcome.PASS, 1, frozenset())
+
+
+@pytest.mark.parametrize(("now", "standing", "pairs"), [(80.0, Standing.HOLDS, 6), (60.0, Standing.WORSE, 20)])
+def test_a_known_loss_is_called_worse_by_all_pairs(now: float, standing: Standing, pairs: int) -> None:
+    session = PlayedSession()
+    found = session.decided(known(session.task(steady(now), steady(100.0))))
+    assert (outcome_of(found)[0], standing_of(found), len(found.pairs)) == (Outcome.REGRESSED, standing, pairs)
 
 
 def test_a_row_of_gpus_is_refused_before_cpus_are_measured() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Verdict, Want, Wants, combined
@@ -98,6 +100,48 @@ def test_what_all_tests_have_in_common_is_no_change_of_a_time(factor: float, out
 @pytest.mark.parametrize(("value", "outcome"), [(80.0, Outcome.PASS), (60.0, Outcome.IMPROVED)])
 def test_a_gain_within_its_own_tolerance_is_no_improvement(value: float, outcome: Outcome) -> None:
     assert judged(Figure("p50", field="p50", tolerance=0.3), value, value=100.0).outcome is outcome
+
+
+def with_spread(figure: Figure, value: float, spread: float, *values: float) -> Verdict:
+    """Of a row whose runs differ by this fraction of its value."""
+    row = baseline(value, key=KEY._replace(figure=figure.name), unit=figure.unit, between_runs=spread)
+    return judge(figure_evidence(figure, values, row, Noise(between_runs=spread, degrees_of_freedom=40)))
+
+
+@pytest.mark.parametrize("unit", ["MB", "points"])
+@pytest.mark.parametrize("runs", [1, 8])
+def test_a_spread_that_hides_twice_the_value_is_too_noisy(unit: str, runs: int) -> None:
+    """2 was written for 2 %, so that 80 % more passed."""
+    size = Figure("size", field="size", unit=unit)
+    found = with_spread(size, 100.0, 2.0, *[180.0] * runs)
+    assert (found.outcome, found.why) == (
+        Outcome.TOO_NOISY,
+        "too noisy to judge: noise widens the threshold so far that a change by its whole value would pass",
+    )
+    assert with_spread(size, 100.0, 0.02, *[180.0] * 8).outcome is Outcome.REGRESSED
+
+
+def test_the_spread_of_a_figure_near_zero_is_held_against_its_tolerance() -> None:
+    bias = Figure("bias", field="bias", absolute=0.5)
+    assert with_spread(bias, 0.001, 100.0, 0.2).outcome is Outcome.PASS
+    assert with_spread(bias, 0.001, 1000.0, 0.2).outcome is Outcome.TOO_NOISY
+
+
+@given(
+    value=st.floats(-1e6, 1e6).filter(lambda value: abs(value) > 1e-6),
+    spread=st.floats(0.0, 10.0),
+    absolute=st.floats(0.0, 1e6),
+    better=st.sampled_from(["lower", "higher", "same"]),
+)
+def test_a_figure_that_passes_at_its_baseline_can_fail(
+    value: float, spread: float, absolute: float, better: str
+) -> None:
+    figure = Figure("size", field="size", absolute=absolute, better=better)
+    if with_spread(figure, value, spread, value).outcome is not Outcome.PASS:
+        return
+    too_much = 1.01 * max(abs(value), 2 * figure.accepted(value))
+    worse = value - too_much if better == "higher" else value + too_much
+    assert with_spread(figure, value, spread, *[worse] * 8).outcome is Outcome.REGRESSED
 
 
 def test_one_page_more_of_little_memory_is_no_change() -> None:

@@ -88,6 +88,7 @@ def read(**cells: str) -> Baseline:
         ({"environment": "tensorflow 2.21.0"}, "environment: 'tensorflow' must be NAME=VERSION"),
         ({"environment": "keras=3.15.1 keras=3.3"}, "environment: keras is given twice"),
         ({"figure": "Loss"}, "figure 'Loss': write its name as in eval_loss"),
+        (LOSS | {"figure": "throughput"}, "figure 'throughput': write its name as in eval_loss, or nothing for"),
     ],
     ids=lambda value: " ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
 )

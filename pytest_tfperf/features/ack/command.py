@@ -5,21 +5,38 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from typing import Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.console.arguments import Commands, add_command, folder, history_place, nothing_left, open_history
+from pytest_tfperf.console.arguments import (
+    Commands,
+    add_command,
+    folder,
+    history_place,
+    nothing_left,
+    open_history,
+    session_id,
+)
 from pytest_tfperf.console.measured_test import named, wanted_test
 from pytest_tfperf.console.output import show, width
-from pytest_tfperf.core.acknowledgement import Acknowledgement
+from pytest_tfperf.core.acknowledgement import MOST_DAYS, Acknowledgement
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.figure import RATE, shown_name
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.past import moment
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import TfperfError, known_names, one_of
-from pytest_tfperf.reports.acknowledgement import loss
+from pytest_tfperf.reports.acknowledgement import acknowledged_test, loss
+from pytest_tfperf.reports.numbers import duration
 from pytest_tfperf.reports.table import Columns, table
+from pytest_tfperf.revisions.git import DIRTY, is_ancestor, repository_of
 from pytest_tfperf.stores import acknowledgements
 
-_MOST_DAYS: Final = 366
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.history import History
+
+_MOST_SESSIONS: Final = 3
+_A_DAY: Final = 24 * 3600.0
 _MOST_CHARACTERS: Final = 200  # of a reason, which the summary shows in a line
 
 
@@ -43,6 +60,10 @@ def add_to(commands: Commands) -> None:
     )
     command.add_argument("--figure", default=RATE, metavar="NAME", help="a figure beside the throughput: peak_memory")
     command.add_argument("--machine", metavar="NAME", help="machine of the loss (default: the last that measured it)")
+    command.add_argument("--call", metavar="NAME", help="one of the test's calls, as in 'NAME on 1x2' (default: all)")
+    command.add_argument(
+        "--session", metavar="ID", help="session of the loss, even one of other code: its id, latest or previous"
+    )
     command.add_argument("--until", type=_date, metavar="DATE", help="the last day on which it fails nothing")
     command.add_argument("--why", type=_reason, metavar="REASON", help="the reason, in a line for others")
     action = command.add_mutually_exclusive_group()
@@ -72,20 +93,25 @@ def _run(arguments: argparse.Namespace) -> int:
         raise TfperfError("no TEST", next_step="Name one, or list what is acknowledged: tfperf ack --list")
     elif arguments.remove:
         gone = _to_remove(arguments, known)
-        path = acknowledgements.write(folder, [one for one in known if one is not gone])
-        show(f"removed: {_shown(gone)}", f"Commit {path}")
+        path = acknowledgements.write(folder, [one for one in known if one not in gone])
+        show(*(f"removed: {_shown(one, gone)}" for one in gone), f"Commit {path}")
     else:
         _require_end(arguments)
-        new = _new(arguments)
-        old = [one for one in known if one.key == new.key]
+        new, measured = _new(arguments)
+        old = [one for one in known if any(_replaces(later, one) for later in new)]
         if old and not arguments.replace:
             raise TfperfError(
-                f"{new.test} on {new.machine} is acknowledged until {old[0].until} already: {old[0].why}",
+                f"{old[0].test} on {old[0].machine} is acknowledged until {old[0].until} already: {old[0].why}",
                 next_step="Give --replace to acknowledge the last measurement in its place, or --remove",
             )
-        path = acknowledgements.write(folder, [*(one for one in known if one not in old), new])
-        show(f"acknowledged: {_shown(new)}; at worst {loss(new, new.worst)}", f"Commit {path}")
+        path = acknowledgements.write(folder, [*(one for one in known if one not in old), *new])
+        show(*(f"acknowledged: {_shown(one, new)}; at worst {loss(one, one.worst)}" for one in new))
+        show(f"measured {measured}", f"Commit {path}")
     return EXIT_GREEN
+
+
+def _replaces(new: Acknowledgement, old: Acknowledgement) -> bool:
+    return new.key == old.key or (new.key[:3] == old.key[:3] and not old.workload)
 
 
 def _require_end(arguments: argparse.Namespace) -> None:
@@ -97,7 +123,7 @@ def _require_end(arguments: argparse.Namespace) -> None:
     days = (arguments.until - _today()).days
     if days < 0:
         raise TfperfError(f"--until={arguments.until} is past", next_step=f"Today is {_today()}")
-    if days > _MOST_DAYS:
+    if days > MOST_DAYS:
         raise TfperfError(
             f"--until={arguments.until} is more than a year away, and a loss without an end is a lower baseline",
             next_step="Record that, if the loss is to stay: pytest TEST --update-baselines",
@@ -108,70 +134,143 @@ def _today() -> date:
     return datetime.now(UTC).date()
 
 
-def _new(arguments: argparse.Namespace) -> Acknowledgement:
-    """Return the acknowledgement of the last measurement of the test, by its worst call.
+def _new(arguments: argparse.Namespace) -> tuple[list[Acknowledgement], str]:
+    """Return the acknowledgements of the calls that lost something in a test's measurement, and its time and commit.
 
     Raises:
-        TfperfError: the history has no such test or machine, or its figure was not REGRESSED.
+        TfperfError: the history has no such test, machine or session, the measurement is of other code than HEAD's, or
+            no call was REGRESSED by the figure.
     """
     history, figure, machine = open_history(arguments), arguments.figure, arguments.machine
     if error := nothing_left(history, {"machine": machine}):
         raise error
-    test, session = wanted_test(history.latest(machine=machine), arguments.test)
-    calls = history.measurements(session=session, test=test, machine=machine, is_interleaved=False)
-    verdicts = [(m, verdict) for m in calls for verdict in m.verdicts if m.is_decided]
-    outcomes = {verdict.figure.name: verdict.outcome for _, verdict in verdicts}
-    regressed = [(m, verdict) for m, verdict in verdicts if verdict.outcome is Outcome.REGRESSED]
-    named = [(m, verdict) for m, verdict in regressed if verdict.figure.name == figure]
-    if figure not in outcomes:
-        raise TfperfError(f"{test}: {one_of('figure', figure, outcomes)}")
-    if not named:
+    asked = session_id(history, arguments.session, machine, alone_only=True)
+    results = list(history.results(session=asked, machine=machine)) if asked else history.latest(machine=machine)
+    test, session = wanted_test(results, arguments.test, asked)
+    calls = list(history.measurements(session=session, test=test, machine=machine, is_interleaved=False))
+    judged = [(m, verdict) for m in calls for verdict in m.verdicts if m.is_decided]
+    if figure not in (names := {verdict.figure.name: verdict.outcome for _, verdict in judged}):
+        raise TfperfError(f"{test}: {one_of('figure', figure, names)}")
+    regressed = [(m, verdict) for m, verdict in judged if verdict.outcome is Outcome.REGRESSED]
+    of_figure = [(m, verdict) for m, verdict in regressed if verdict.figure.name == figure]
+    if not of_figure:
         others = [f"--figure {verdict.figure.name}" for _, verdict in regressed]
         raise TfperfError(
-            f"{test}: its {shown_name(figure)} is {outcomes[figure] or 'not judged'} in session {session}, the last: "
-            "there is nothing to acknowledge",
+            f"{test}: its {shown_name(figure)} is {names[figure] or 'not judged'} in session {session}"
+            f"{'' if asked else ', the last'}: there is nothing to acknowledge",
             next_step=f"Another figure is REGRESSED: {others[0]}" if others else "",
         )
-    m, verdict = max(named, key=lambda each: abs(each[1].deciding_change or 0.0))
+    m = of_figure[0][0]
+    if not asked and (why := _not_of_head(arguments, m.commit)):
+        last = f"{test} was last measured {_measured(m.time, m.commit)}, session {session}"
+        raise TfperfError(
+            f"{last}: {why}, so its loss may not be that of HEAD",
+            *_sessions_of_head(arguments, history, test, m.machine),
+            next_step=f"Measure it at HEAD, or name the session whose loss is meant, as in --session {session}",
+        )
+    of_figure.sort(key=lambda each: abs(each[1].deciding_change or 0.0))
+    found = {m.key: _acknowledgement(m, verdict, arguments) for m, verdict in of_figure}  # of equal calls the worst
+    return _of_call(arguments, list(found.values())), f"{_measured(m.time, m.commit)}, session {session}"
+
+
+def size_of(verdict: Verdict) -> tuple[float, float] | None:
+    """Return a loss and its worse end; None where its interval is not known."""
     change, interval = verdict.deciding_change, verdict.interval
     if change is None or interval is None:
+        return None
+    return change, (min if change < 0 else max)(*interval, change)
+
+
+def _acknowledgement(m: Measurement, verdict: Verdict, arguments: argparse.Namespace) -> Acknowledgement:
+    if (size := size_of(verdict)) is None:
         raise TfperfError(
-            f"{test}: its {shown_name(figure)} is beyond a limit, or was measured by an older pytest-tfperf",
+            f"{m.test}: its {shown_name(verdict.figure.name)} is beyond a limit, or was measured by an older "
+            "pytest-tfperf",
             next_step="Change the limit in the test, or run the test again",
         )
-    worst = (min if change < 0 else max)(*interval, change)
-    return Acknowledgement(
+    one = Acknowledgement(
         machine=m.machine,
-        test=test,
-        figure=figure,
-        change=change,
-        worst=worst,
+        test=m.test,
+        workload=m.workload.id,
+        topology=m.topology,
+        figure=verdict.figure.name,
+        change=size[0],
+        worst=size[1],
         until=arguments.until,
         why=arguments.why,
     )
+    acknowledgements.require_plausible(one)
+    return one
 
 
-def _to_remove(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) -> Acknowledgement:
-    """Return the one acknowledgement that the arguments name.
+def _not_of_head(arguments: argparse.Namespace, commit: str) -> str:
+    """Return why a measured commit's loss may not be HEAD's; "" where it is, or where nothing tells."""
+    folder = arguments.baselines.resolve()
+    repository = repository_of(next(place for place in (folder, *folder.parents) if place.is_dir()))
+    if repository is None or not commit:
+        return ""
+    if commit.endswith(DIRTY):
+        return "it was measured with changes that are not committed"
+    return "" if is_ancestor(repository, commit) else "that commit is no ancestor of HEAD"
+
+
+def _sessions_of_head(arguments: argparse.Namespace, history: History, test: str, machine: str) -> list[str]:
+    """Return a line for each of the latest sessions that found a loss in the code of HEAD."""
+    read = history.results if arguments.figure == RATE else history.figure_results
+    by_session = {
+        result.session: result
+        for result in read(test=test, machine=machine, is_interleaved=False)
+        if result.outcome is Outcome.REGRESSED and arguments.figure in (RATE, result.key.figure)
+    }
+    latest = (result for result in reversed(by_session.values()) if not _not_of_head(arguments, result.commit))
+    return [
+        f"  --session {result.session}: measured {_measured(result.time, result.commit)}"
+        for result in islice(latest, _MOST_SESSIONS)
+    ]
+
+
+def _measured(time: str, commit: str) -> str:
+    """Write when and of which commit something was measured: "2026-11-28 03:00 UTC, 5 h 2 min ago, at 1f2e3d4c5b6a"."""
+    then = moment(time)
+    seconds = max(0.0, (datetime.now(UTC) - then).total_seconds())
+    age = duration(seconds) if seconds < 2 * _A_DAY else f"{seconds // _A_DAY:.0f} days"
+    return f"{then.astimezone(UTC):%Y-%m-%d %H:%M} UTC, {age} ago, at {commit or 'an unknown commit'}"
+
+
+def _of_call(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) -> list[Acknowledgement]:
+    """Return those of the call that the option names.
 
     Raises:
-        TfperfError: none or several.
+        TfperfError: none is.
+    """
+    call = arguments.call or ""
+    like = [one for one in known if one.call == call] or [one for one in known if call in one.call]
+    if not like:
+        raise TfperfError(one_of("call", call, {one.call for one in known}))
+    return sorted(like, key=lambda one: one.key)
+
+
+def _to_remove(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) -> list[Acknowledgement]:
+    """Return the acknowledgements of the one test that the arguments name.
+
+    Raises:
+        TfperfError: none, or several tests, machines or figures.
     """
     tests = named(arguments.test, [one.test for one in known])
     similar = [one for one in known if (one.test in tests if tests else arguments.test in one.test)]
     meant = [one for one in similar if one.figure == arguments.figure and arguments.machine in (None, one.machine)]
-    if len(meant) == 1:
-        return meant[0]
+    if len({one.key[:3] for one in meant}) == 1:
+        return _of_call(arguments, meant)
     fact = f"{arguments.test!r} means several acknowledgements; give more of the id, --machine or --figure"
     if not meant:
         fact = f"no {arguments.figure} of a test with {arguments.test!r} in its id is acknowledged"
     lines = [f"  --machine {one.machine} --figure {one.figure} {one.test}" for one in meant or similar]
     names = "" if similar else known_names(arguments.test, {one.test for one in known})
-    raise TfperfError(fact, *lines, next_step=names)
+    raise TfperfError(fact, *dict.fromkeys(lines), next_step=names)
 
 
-def _shown(one: Acknowledgement) -> str:
-    return f"{one.test} on {one.machine}: {loss(one, one.change)}, until {one.until}"
+def _shown(one: Acknowledgement, known: Sequence[Acknowledgement]) -> str:
+    return f"{acknowledged_test(one, known)} on {one.machine}: {loss(one, one.change)}, until {one.until}"
 
 
 def _table(known: Sequence[Acknowledgement], width: int | None) -> list[str]:
@@ -179,7 +278,7 @@ def _table(known: Sequence[Acknowledgement], width: int | None) -> list[str]:
         {
             "until": one.until.isoformat(),
             "days left": str(days) if (days := one.days_left(_today())) >= 0 else "over",
-            "test": one.test,
+            "test": acknowledged_test(one, known),
             "loss": loss(one, one.change),
             "machine": one.machine,
             "why": one.why,

@@ -24,29 +24,35 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
     judged = [(m, v) for m in record.alone for v in m.verdicts if m.is_decided and v.outcome is not None]
     if not judged:  # as beside another side, which no acknowledgement is about
         return
+    from pytest_tfperf.reports.acknowledgement import acknowledged_test
+
     folder = f" --baselines {quote(str(context.settings.baselines))}"
     options = folder if "--tfperf-baselines" in context.settings.rerun.options else ""
     machines = {m.machine for m, _ in judged}  # a test may have other parameters on another machine
+    whole = {(m.test, m.machine) for m, _ in judged if m.test not in record.not_measured}
     for one in sorted((one for one in context.acknowledgements if one.machine in machines), key=lambda one: one.key):
         figure = "" if one.figure == RATE else f" --figure {one.figure}"
-        command = f"tfperf ack {quote(one.test)}{figure} --machine {quote(one.machine)}{options}"
+        test = acknowledged_test(one, context.acknowledgements)
+        call = f" --call {quote(one.call)}" if test != one.test else ""
+        command = f"tfperf ack {quote(one.test)}{call}{figure} --machine {quote(one.machine)}{options}"
         if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == one]:
-            yield _line(one, calls, command)
+            yield _line(one, test, calls, command)
         elif _is_gone(one.test, context):
-            yield f"stale: {one.test} is acknowledged, and no longer exists. Remove it: {command} --remove"
-        elif any((m.test, m.machine) == (one.test, one.machine) for m, _ in judged):
+            yield f"stale: {test} is acknowledged, and no longer exists. Remove it: {command} --remove"
+        elif (one.test, one.machine) in whole:
+            of_call = f", {one.call}," if one.call else ""
             name = shown_name(one.figure)
-            yield f"stale: {one.test} is not judged by its {name} any more. Remove it: {command} --remove"
+            yield f"stale: {one.test}{of_call} is not judged by its {name} any more. Remove it: {command} --remove"
 
 
-def _line(one: Acknowledgement, calls: Sequence[tuple[Measurement, Verdict]], command: str) -> str:
-    """Return the line on an acknowledgement whose test was judged, by the worst of the test's calls."""
+def _line(one: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, Verdict]], command: str) -> str:
+    """Return the line on an acknowledgement whose test was judged, by the worst of the measurements it is about."""
     from pytest_tfperf.reports.acknowledgement import loss
 
     standings = [(verdict.standing(m.day) or Standing.HOLDS, m, verdict) for m, verdict in calls]
     standing, m, verdict = min(standings, key=lambda each: _WORST_FIRST.index(each[0]))
     change, owner, end = verdict.deciding_change, m.owner or "no owner", f"acknowledged until {one.until}"
-    test, known = one.test + ("" if change is None else f": {loss(one, change)}"), loss(one, one.change)
+    test, known = test + ("" if change is None else f": {loss(one, change)}"), loss(one, one.change)
     left = one.days_left(m.day)
     match standing:
         case Standing.WORSE:

@@ -13,6 +13,8 @@ from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.core.acknowledgement import Acknowledgement
+    from pytest_tfperf.core.past import LastingChange
     from pytest_tfperf.core.session_verdicts import SessionVerdict
 
 FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
@@ -33,14 +35,17 @@ def session_verdicts(context: SessionContext, machines: Sequence[str]) -> Iterat
     history, today = context.history, datetime.now(UTC).date()
     for machine in machines:
         results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
-        known = {
-            (one.test, one.figure)
-            for one in context.acknowledgements
-            if one.machine == machine and one.days_left(today) >= 0
-        }
+        known = [one for one in context.acknowledgements if one.days_left(today) >= 0]
         losses = lasting_losses(results, context.id)
-        if found := [each for each in losses if (each.test, (each.key and each.key.figure) or RATE) not in known]:
+        if found := [loss for loss in losses if not any(_is_of(one, loss) for one in known)]:
             yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))
+
+
+def _is_of(one: Acknowledgement, loss: LastingChange) -> bool:
+    """Whether an acknowledgement is about a lasting loss."""
+    if loss.test is None or loss.key is None:
+        return False
+    return one.is_of(loss.machine, loss.test, loss.key) and one.figure == (loss.key.figure or RATE)
 
 
 FEATURE: Final = Feature(settings=(FAIL_ON_DRIFT,), session_verdicts=session_verdicts)

@@ -210,9 +210,11 @@ def test_an_empty_list_says_so(slowed: Project, capsys: pytest.CaptureFixture[st
 
 def test_several_entries_of_a_test_are_told_apart(slowed: Project, capsys: pytest.CaptureFixture[str]) -> None:
     entries = [
-        Acknowledgement(machine=machine, test=TEST, figure=figure, change=-0.1, worst=-0.2, until=A_MONTH, why="x")
+        Acknowledgement(
+            machine=machine, test=TEST, figure=figure, change=sign * 0.1, worst=sign * 0.2, until=A_MONTH, why="x"
+        )
         for machine in ("box", "other")
-        for figure in ("throughput", "peak_memory")
+        for figure, sign in (("throughput", -1), ("peak_memory", 1))
     ]
     folder: Path = slowed.folder / "baselines"
     acknowledgements.write(folder, entries)

@@ -151,6 +151,15 @@ def test_it_fails_no_session_until_the_end_of_its_acknowledgement(slower: Projec
     acknowledgements.write(slower.folder / "baselines", [])
 
 
+@pytest.mark.parametrize(("call", "status"), [("program", GREEN), ("another", REGRESSED)])
+def test_an_acknowledgement_of_another_call_does_not_hide_it(slower: Project, call: str, status: int) -> None:
+    end = datetime.now(UTC).date() + timedelta(days=30)
+    one = acknowledged(-0.05, -0.06, test="test_it.py::test_program", workload=call, topology="1x1", until=end)
+    acknowledgements.write(slower.folder / "baselines", [one])
+    assert slower.run("--tfperf-fail-on-drift").status == status
+    acknowledgements.write(slower.folder / "baselines", [])
+
+
 def test_a_new_baseline_accepts_it(slower: Project) -> None:
     slower.baseline("program", unit="examples", **ANY_THROUGHPUT | {"value": 900.0})
     assert slower.run("--tfperf-fail-on-drift").status == GREEN
