@@ -38,7 +38,7 @@ MOST_REFUSED = 0.25
 Where runs differ so much, the rows that are not refused are calm by luck, and fail falsely.
 """
 
-_FAR = 10.0  # standard deviations of the other runs
+_FAR = 20.0  # standard deviations of the other runs
 
 MOST_ALONE = -math.log1p(-0.05)
 """The most, in log throughput, that controls correct where a machine's rows are too few to show a common drift."""
