@@ -135,6 +135,10 @@ class FunctionMissing(UserCodeFailed):
     """A workload names a model or pipeline that does not exist."""
 
 
+class FailsHereOnly(UserCodeFailed):
+    """Side b of a comparison failed twice and side a runs: the test fails, as for a regression."""
+
+
 class NotCompared(TfperfError):
     """The other side of a comparison can't run this test, so this side is measured alone; says why."""
 
@@ -162,10 +166,6 @@ class Failure(AssertionError):
 
 class GateFailure(Failure):
     """No regression is confirmed, but `--tfperf-require-baseline` or `--tfperf-strict` fails the test."""
-
-
-class FailsHereOnly(Failure):
-    """This side's code repeatedly fails to run, and the other side's runs."""
 
 
 class ThroughputRegression(Failure):

@@ -87,7 +87,7 @@ def compare(
         tolerance: the accepted change of b.
         effort: when to give up.
         error_rates: how often the decision may be wrong.
-        is_of_commits: a is an older commit of b, so it may lack the compared code, and if only b fails, b is to blame.
+        is_of_commits: a is an older commit of b, so it may lack the compared code.
         judged: False for one pair and no outcome, as in a smoke run.
         test: pytest's node id.
         session: the session's id.
@@ -97,7 +97,7 @@ def compare(
         NoData, MeasurementError: a workload reads a data set, and there is none.
         MeasurementError: a worker died, hung or raised.
         NotCompared: of commits, the code of a failed in its first run, before b was tried.
-        FailsHereOnly: of commits, b failed twice, and a did not.
+        FailsHereOnly: b failed twice, and a did not; or one workload counts another unit on b.
     """
     started = time.monotonic()
     source = PairSource(engine, a, b, topology, plan)
@@ -108,7 +108,13 @@ def compare(
     a_runs, b_runs = [pair.a for pair in taken.counted], [pair.b for pair in taken.counted]
     a_throughput, b_throughput = summarise(a_runs), summarise(b_runs)
     doubt = _doubt(a, b)
-    is_slower = judged and taken.verdicts[0].outcome is Outcome.REGRESSED
+    if a.workload == b.workload and a_throughput.unit != b_throughput.unit:
+        raise FailsHereOnly(
+            f"side b counts {b_throughput.unit}, and a {a_throughput.unit}, so their rates can't be compared",
+            next_step="Let both count the same, or measure without the other side",
+            where=f"{b.shown} on {topology.describe()}",
+        )
+    is_slower = judged and taken.verdicts[0].reason is Reason.CONFIRMED
     device_rate = engine.rate_on_device_data(b, topology, plan, b_runs) if is_slower else None
     b_breakdown = breakdown(b_runs, b_throughput.examples_per_sec, b.workload, device_rate)
     if b_breakdown is not None and is_slower:
@@ -202,8 +208,9 @@ def _take_pairs(
             if is_of_commits and is_first and source.failed_side == "a" and isinstance(error, UserCodeFailed):
                 raise _lacking(error) from error
             is_of_code = not isinstance(error, DeviceFailed)
-            if is_of_commits and is_of_code and source.failed_side == "b" and source.only_b_fails():
-                raise FailsHereOnly(f"fails here only, and not at the base: {error.headline}", *error.below) from error
+            if is_of_code and source.failed_side == "b" and source.only_b_fails():
+                only = "fails here only, and not at the base" if is_of_commits else "only side b fails, and not a"
+                raise FailsHereOnly(f"{only}: {error.headline}", *error.below) from error
             raise
         discarded += bad
         pairs += [pair] if pair is not None else []

@@ -9,7 +9,7 @@ from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
 from pytest_tfperf.core.measurement import Interleaving
-from pytest_tfperf.core.run import ONE_WINDOW, Pair, Plan
+from pytest_tfperf.core.run import Pair, Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.unevenness import are_alike, tells_nothing, unevenness
@@ -123,8 +123,10 @@ class PairSource:
         return self._fails("b") and not self._fails("a")
 
     def _fails(self, name: str) -> bool:
+        # A whole run, because a program may fail late. A figure that both sides lack is not the fault of one.
+        side = replace(self._sides[name], may_lack_figures=False)
         try:
-            self._engine.run(self._sides[name], self._topology, ONE_WINDOW, label=self._labels[name])
+            self._engine.run(side, self._topology, self._plan, label=self._labels[name])
         except TfperfError:
             return True
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,8 +11,9 @@ from pytest_tfperf.bench.controls import ControlledRecording
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.errors import BaselineError, BaselineRefused
-from pytest_tfperf.judging.new_baselines import new_baselines
+from pytest_tfperf.judging.new_baselines import MOST_REFUSED, new_baselines
 from pytest_tfperf.lines import Line
+from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.stores.baseline_file import require_plausible
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.launcher import ReferenceEnvironments
@@ -37,6 +39,7 @@ class BaselineRecorder:
         self.warnings: dict[str, None] = {}
         self.controlled: dict[str, ControlledRecording] = {}
         self._recorded: list[tuple[Measurement, str]] = []
+        self._refused: Counter[tuple[str, str]] = Counter()
 
     def record(self, measurement: Measurement, load: str = "", controls: ControlledRecording | None = None) -> None:
         """Record a measurement as its machine's baselines; bounds that a user wrote into the old row are kept.
@@ -64,6 +67,9 @@ class BaselineRecorder:
                 completed.append(row)
             except BaselineError as error:
                 refusals.append(error.of_type(BaselineRefused).at(" ".join(filter(None, row.key))))
+        names = {row.key.figure for row in completed}
+        times = [verdict.figure for verdict in measurement.figures if verdict.figure.with_speed]
+        self._refused += Counter((machine, figure.name) for figure in times if figure.name not in names)
         self._recorded.append((measurement, load))
         if completed:  # else the files stay as they are
             self._write(machine, completed)
@@ -80,6 +86,7 @@ class BaselineRecorder:
         self.controlled[machine] = controls
         old_rows = {(update.new.machine, update.new.key): update.old for update in self.changes}
         again = [(measurement, load) for measurement, load in self._recorded if measurement.machine == machine]
+        self._refused = Counter({key: count for key, count in self._refused.items() if key[0] != machine})
         self._recorded, self.changes = [], [update for update in self.changes if update.new.machine != machine]
         for measurement, load in again:
             with suppress(BaselineRefused):  # reported when the row was recorded
@@ -88,6 +95,27 @@ class BaselineRecorder:
             replace(update, old=old_rows.get((update.new.machine, update.new.key), update.old))
             for update in self.changes
         ]
+
+    def refuse_calm_by_luck(self) -> list[str]:
+        """Take back the rows of a figure of which the recording refused too many; return a line for each figure.
+
+        Raises:
+            BaselineError: the file can't be read whole or written.
+        """
+        lines = []
+        for (machine, name), refused in self._refused.items():
+            rows = [update for update in self.changes if (update.new.machine, update.new.key.figure) == (machine, name)]
+            if not rows or refused <= MOST_REFUSED * (refused + len(rows)):
+                continue
+            old = {update.new.key: update.old for update in rows if update.old is not None}
+            self._store.update(machine, old, without=[update.new.key for update in rows])
+            self.changes = [update for update in self.changes if update not in rows]
+            lines.append(
+                f"{name} on {machine}: {refused} of {counted(refused + len(rows), 'row')} were refused as too noisy, "
+                f"so the other {len(rows)} are not kept: where runs differ so much, calm ones are luck. Free the "
+                "machine of other work, or give a larger tolerance, and record again"
+            )
+        return lines
 
     def _completed(self, row: Baseline, note: str, old: Baseline | None) -> Baseline:
         """Return a new row with its note, and the bounds of the row that it replaces."""

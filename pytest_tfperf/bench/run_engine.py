@@ -16,7 +16,7 @@ from pytest_tfperf.bench.windows import interleave, time_windows, with_figures
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY
+from pytest_tfperf.core.figure import FIRST_STEP, PEAK_MEMORY, RETRACES
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
 from pytest_tfperf.core.run import Enough, Observer, OwnRun, Pair, Plan, Run
@@ -275,6 +275,7 @@ class RunEngine:
             cores=topology.host.usable_cores,
             names=catalogue.registered(),
             cold_caches=any(figure.name == FIRST_STEP for figure in plan.also),
+            counts_traces=any(figure.name == RETRACES for figure in plan.also),
         )
 
     def _profiled(self, side: Side, training: TrainingRun, job: Job, run: Run) -> Run:

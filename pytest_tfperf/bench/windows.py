@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pytest_tfperf.core.command import Subject
-from pytest_tfperf.core.figure import LOSS, LOSS_STEP
+from pytest_tfperf.core.figure import FIXED_STEP, LOSS, RETRACES
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Pair, Plan, Run, Window
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, robust_mean, run_value
 from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
@@ -169,11 +169,11 @@ def run_of(training: TrainingRun, warmup: Sequence[Window], windows: Sequence[Wi
 
 
 def first_window_steps(plan: Plan) -> int:
-    """Return the steps of the first warm-up window: one, or all up to the step whose loss was asked for.
+    """Return the steps of the first warm-up window: one, or all up to the step at which a figure is taken.
 
     The first step of all belongs to the worker's start.
     """
-    return LOSS_STEP - 1 if any(figure.name == LOSS for figure in plan.also) else 1
+    return FIXED_STEP - 1 if any(figure.is_at_fixed_step for figure in plan.also) else 1
 
 
 def window_steps(warmup: Sequence[Window], plan: Plan) -> int:
@@ -214,6 +214,8 @@ def with_figures(run: Run, training: TrainingRun, plan: Plan) -> Run:
     of_ranks = training.figures(measured) if measured else {}
     figures = {name: figure.value for name, figure in of_ranks.items()}
     if LOSS in wanted and (loss := run.warmup[0].loss) is not None:
-        figures[LOSS] = loss  # of the step `LOSS_STEP`, with which the first window of the warm-up ends
+        figures[LOSS] = loss  # of the step `FIXED_STEP`, with which the first window of the warm-up ends
     ranks = {name: figure.rank for name, figure in of_ranks.items() if figure.rank}
-    return replace(run, figures=figures, figure_ranks=ranks)
+    # Older rows counted all steps of a run, and name no step.
+    places = {RETRACES: f"at step {FIXED_STEP}"} if RETRACES in figures else {}
+    return replace(run, figures=figures, figure_ranks=ranks, figure_places=places)

@@ -20,8 +20,11 @@ RETRACES: Final = "retraces"
 _TIMES: Final = ("us", "ms", "s", "min", "h")
 _PER_TIME: Final = ("/s", "/min", "/h")
 
-LOSS_STEP: Final = 10
-"""The step whose loss a workload is judged by. Every run reaches it, because it belongs to the warm-up."""
+FIXED_STEP: Final = 10
+"""The step whose loss a workload is judged by, and up to which its traces are counted.
+
+Every run reaches it, because it belongs to the warm-up. How many steps a run takes in all depends on their speed.
+"""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 
@@ -200,6 +203,11 @@ class Figure:
         return self._built_in.grows
 
     @property
+    def is_at_fixed_step(self) -> bool:
+        """Whether a workload's value is that of `FIXED_STEP`, whatever the run's length."""
+        return self._built_in.is_at_fixed_step
+
+    @property
     def signs(self) -> tuple[int, ...]:
         """The factors that make a change for the worse negative; two where any change is bad."""
         return {Better.LOWER: (-1,), Better.HIGHER: (1,), Better.SAME: (-1, 1)}[Better(self.better or "")]
@@ -227,6 +235,7 @@ class BuiltIn:
         is_of_programs: `check_command` can measure or read it.
         is_count: its values do not vary, so that it needs no tolerance.
         grows: it grows with a run's length, so that only runs of equal length can be compared.
+        is_at_fixed_step: of a workload, it is taken at `FIXED_STEP`.
     """
 
     shown: str = ""
@@ -239,6 +248,7 @@ class BuiltIn:
     is_of_programs: bool = True
     is_count: bool = False
     grows: bool = False
+    is_at_fixed_step: bool = False
 
 
 _OF_USERS: Final = BuiltIn()
@@ -261,14 +271,14 @@ _BUILT_IN: Final = {
         more_and_less=("longer", "shorter"),
         is_measured=True,
     ),
-    LOSS: BuiltIn(better=Better.SAME),
+    LOSS: BuiltIn(better=Better.SAME, is_at_fixed_step=True),
     RETRACES: BuiltIn(
         tolerance=0.0,
         more_and_less=("more", "fewer"),
         is_measured=True,
         is_of_programs=False,
         is_count=True,
-        grows=True,
+        is_at_fixed_step=True,
     ),
 }
 
@@ -396,7 +406,7 @@ def _figure(given: object, *, of_a_program: bool) -> Figure:
         )
     if not of_a_program and (figure.at_step is not None or figure.takes is not Takes.LAST):
         raise WorkloadError(
-            f"also: {figure.name}: a workload's is always that of step {LOSS_STEP}: leave takes and at_step out"
+            f"also: {figure.name}: a workload's is always that of step {FIXED_STEP}: leave takes and at_step out"
         )
     if of_a_program and not figure.is_of_programs:
         raise WorkloadError(f"also: {figure.name} is counted in training that check drives, and not in a program")

@@ -26,6 +26,7 @@ class Job:
         names: users' own models and pipelines, kind -> name -> "package.module:function" (`catalogue.registered`).
         reports_modules: whether the worker says which files its modules were loaded from.
         cold_caches: whether caches of compiled programs are switched off, as for the figure `first_step`.
+        counts_traces: whether the traces of functions are counted, as for the figure `retraces`.
     """
 
     workload: Workload
@@ -38,6 +39,7 @@ class Job:
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     reports_modules: bool = False
     cold_caches: bool = False
+    counts_traces: bool = False
 
     @property
     def ranks_per_node(self) -> int:

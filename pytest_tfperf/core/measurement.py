@@ -17,7 +17,7 @@ from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import LOSSES, NOTHING, Outcome, Verdict, Wants, combined, worst
+from pytest_tfperf.core.verdict import LOSSES, NOTHING, Outcome, Reason, Verdict, Wants, combined, worst
 from pytest_tfperf.errors import MeasurementError
 
 
@@ -183,7 +183,7 @@ class Measurement:
     @property
     def is_valid(self) -> bool:
         """Whether the throughput can be used; another figure that is INVALID loses only its own value."""
-        return not any(verdict.outcome is Outcome.INVALID for verdict in self.verdicts[:1])
+        return not any(v.outcome is Outcome.INVALID or v.reason is Reason.DIVERGED for v in self.verdicts[:1])
 
     @property
     def is_decided(self) -> bool:

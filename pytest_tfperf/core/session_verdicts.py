@@ -203,7 +203,7 @@ class SessionRecord:
         selection: the throughput tests that pytest selected.
         results: their measurements, in order.
         verdicts: on software and machine as a whole.
-        not_measured: the error of each test that ended in an error.
+        not_measured: the error of each test that could not be measured; `FailsHereOnly` fails its test.
         refused: the error of each test that was measured, but refused as a baseline.
         left_out: tests that there was no time for, and the seconds that each would take.
         not_run: tests that this machine measured lately and that were collected, but deselected or skipped, and why.

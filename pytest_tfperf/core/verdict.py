@@ -209,7 +209,7 @@ _WHY: Final = {
     Reason.DIVERGED: "the loss is not a finite number",
     Reason.DISTURBED: "every run was disturbed",
     Reason.NOT_MEASURED: "not measured",
-    Reason.OTHER_SIDE_LACKS: "the other side does not give it",
+    Reason.OTHER_SIDE_LACKS: "the other side does not give it in each run",
     Reason.TOO_FEW: "too few pairs to decide",
     Reason.NOT_FINITE: "it is not a finite number",
     Reason.OTHER_UNIT: "its baseline is in another unit",

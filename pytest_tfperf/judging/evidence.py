@@ -86,12 +86,9 @@ class Evidence:
 
     @property
     def seen(self) -> Sequence[float | None]:
-        """All values of a figure beside the throughput, of runs and of pairs; side a of a comparison may lack it."""
-        name, may_lack = self.figure.name, self.is_comparison
-        a, b = (
-            [run.figures.get(name) for run in runs] for runs in ([p.a for p in self.pairs], [p.b for p in self.pairs])
-        )
-        return [*(self.values or ()), *(value for value in a if value is not None or not may_lack), *b]
+        """All values of a figure beside the throughput, of runs and of pairs; None where a run lacks it."""
+        runs = (run for pair in self.pairs for run in (pair.a, pair.b))
+        return [*(self.values or ()), *(run.figures.get(self.figure.name) for run in runs)]
 
     @property
     def positions(self) -> Sequence[float]:
@@ -154,6 +151,11 @@ class Evidence:
         """The median of the figure in the reference environment today; None without pairs."""
         known = [a for a, _ in self.values_of_pairs] if self.values is not None else []
         return statistics.median(known) if known else None
+
+    @property
+    def values_of_a(self) -> Sequence[float]:
+        """The figure in the pairs' runs of the reference environment, or of side a."""
+        return [value for pair in self.pairs if (value := pair.a.figures.get(self.figure.name)) is not None]
 
     @property
     def values_of_b(self) -> Sequence[float]:

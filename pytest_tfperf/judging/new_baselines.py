@@ -33,6 +33,14 @@ CONTROLS = 3
 """Other recorded workloads that run before each round of a recording of few rows, and after the last round."""
 
 
+MOST_REFUSED = 0.25
+"""The share of a time's or a rate's rows that a recording may refuse before it refuses all.
+
+Where runs differ so much, the rows that are not refused are calm by luck, and fail falsely.
+"""
+
+_FAR = 20.0  # standard deviations of the other runs
+
 MOST_ALONE = -math.log1p(-0.05)
 """The most, in log throughput, that controls correct where a machine's rows are too few to show a common drift."""
 
@@ -228,11 +236,19 @@ def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
 
 
 def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
-    """Leave out values from slow periods of the machine, which a time may have as well as a rate."""
+    """Leave out values from slow periods of the machine, which a time may have as well as a rate.
+
+    Times differ more than rates. Without the slowest of runs that differ anyway, a row would be too fast, and calm by
+    luck, so only a run that is far from all others is left out.
+    """
     sign = figure.with_speed
     if not sign or min(values) <= 0:
         return list(values)
-    return [math.exp(sign * rate) for rate in without_slow_runs([sign * math.log(value) for value in values])]
+    rates = {sign * math.log(value): value for value in values}
+    kept = without_slow_runs([sign * math.log(value) for value in values])
+    slow = [rate for rate in rates if rate not in kept]
+    is_far = bool(slow) and min(kept) - max(slow) >= _FAR * statistics.stdev(kept)
+    return [rates[rate] for rate in kept] if is_far else list(values)
 
 
 def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]) -> BaselineRefused | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING, WORST_FIRST, Outcome, Reason, Rule, Verdict, Want, Wants
 from pytest_tfperf.judging.evidence import Evidence
@@ -20,8 +22,16 @@ _OF_FIGURES = Scatter(0.0, 0.0)
 """Nothing is assumed for another figure: it may be the same in each run, and then a small change counts."""
 
 
+_FAULTS_THAT_TELL = 2
+"""Pairs in which b's value is no value before b is to blame, as for a program that fails."""
+
+
 def judge_sides(evidence: Evidence) -> Verdict:
-    """Judge a figure of side b against side a; a figure's limit holds for b."""
+    """Judge a figure of side b against side a; a figure's limit holds for b.
+
+    A value that b alone lacks, or that is no number in b alone, fails as a loss does. Where a gave the value in some
+    runs only, the pairs that have both can show a loss, but can't clear b.
+    """
     blank = Verdict(
         figure=evidence.figure,
         value=evidence.value,
@@ -30,22 +40,54 @@ def judge_sides(evidence: Evidence) -> Verdict:
         rule=Rule.OTHER_SIDE,
         tolerance=evidence.tolerance if evidence.values is None else None,
     )
+    a, b = ([_fault(evidence, run) for run in runs] for runs in zip(*((p.a, p.b) for p in evidence.pairs), strict=True))
     if evidence.values is None:
-        last = evidence.pairs[-1]
         verdict = _compared(evidence, blank)
-        faults = (invalid(summarise([run])) for run in (last.a, last.b))
-        fault = next(filter(None, faults), None)
-        return verdict if fault is None else replace(verdict, outcome=fault.outcome, reason=fault.reason, wants=NOTHING)
-    if (reason := unusable(evidence.seen)) is not None:
-        value = None if reason is Reason.NOT_MEASURED else evidence.value
-        return replace(blank, outcome=Outcome.INVALID, reason=reason, value=value)
+        return _without_value(evidence, verdict, a, b) if any((*a, *b)) else verdict
+    if any(b) or Reason.NOT_FINITE in a:
+        return _without_value(evidence, blank, a, b)
     if len(evidence.places) > 1:
         verdict = replace(blank, outcome=Outcome.INVALID, reason=Reason.OTHER_PLACE)
-    elif len(evidence.values_of_pairs) < len(evidence.pairs):
+    elif all(a):
         verdict = replace(blank, outcome=Outcome.NO_BASELINE, reason=Reason.OTHER_SIDE_LACKS)
     else:
         verdict = _compared(evidence, blank)
+        if any(a) and verdict.is_decided and verdict.outcome is not Outcome.REGRESSED:
+            verdict = replace(verdict, outcome=Outcome.INVALID, reason=Reason.OTHER_SIDE_LACKS)
     return _within_limit(evidence, verdict)
+
+
+def _fault(evidence: Evidence, run: Run) -> Reason | None:
+    """Return why a run's value can't be compared; None where it can."""
+    if evidence.values is not None:
+        return unusable([run.figures.get(evidence.figure.name)])
+    verdict = invalid(summarise([run]))
+    return None if verdict is None else verdict.reason
+
+
+def _without_value(
+    evidence: Evidence, verdict: Verdict, a: Sequence[Reason | None], b: Sequence[Reason | None]
+) -> Verdict:
+    """Return the verdict where runs have no value that can be compared: REGRESSED where that is so of b alone, twice.
+
+    Where a measured figure is lacking, the system may not tell it, so b is not to blame.
+    """
+    reasons = [reason for reason in (*b, *a) if reason is not None]
+    reason = reasons[0]
+    if evidence.values is not None:
+        values = (value for value in evidence.seen if value is not None and not math.isfinite(value))
+        known = [value for value in evidence.values_of_a if math.isfinite(value)]
+        target = statistics.median(known) if known else None
+        value = None if reason is Reason.NOT_MEASURED else next(values)
+        verdict = replace(verdict, value=value, confirmed_from=target)
+    if any(a) or (reason is Reason.NOT_MEASURED and evidence.figure.is_measured):
+        return replace(verdict, outcome=Outcome.INVALID, reason=reason, wants=NOTHING)
+    if len(reasons) >= _FAULTS_THAT_TELL:
+        return replace(verdict, outcome=Outcome.REGRESSED, reason=reason, wants=NOTHING)
+    if len(b) < min(MIN_PAIRS, evidence.most_pairs):
+        wants = Wants(Want.PAIRS, len(b) + 1)
+        return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.SUSPECTED, wants=wants)
+    return replace(verdict, outcome=Outcome.INVALID, reason=reason, wants=NOTHING)
 
 
 def _within_limit(evidence: Evidence, verdict: Verdict) -> Verdict:

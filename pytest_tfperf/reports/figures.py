@@ -65,6 +65,8 @@ def figure_fact(verdict: Verdict) -> str:
     """Write a figure's value and its fault: "peak memory 18.3 GiB, 9 % more than 16.8 GiB"."""
     figure, name = verdict.figure, shown_name(verdict.figure.name)
     if verdict.value is None:
+        if verdict.rule is Rule.OTHER_SIDE and verdict.confirmed_from is not None:
+            return f"{name}: b does not give it, and a gives {written(figure, verdict.confirmed_from)}"
         return f"{name}: {_why_not_measured(figure)}"
     if verdict.reason is Reason.OTHER_PLACE:
         return f"{name} was printed {' and '.join(verdict.places)}{_place_of(verdict.baseline)}"
@@ -85,8 +87,10 @@ def _change_in_words(verdict: Verdict) -> str:
     """Write the change that counts, "9 % more than 16.8 GiB", or why there is none; "" where it is not known."""
     figure, change, target = verdict.figure, verdict.change, verdict.confirmed_from
     if verdict.rule is Rule.OTHER_SIDE:
+        if verdict.reason is Reason.OTHER_SIDE_LACKS:
+            return "which a does not give" if target is None else "which a gives in some runs only"
         if change is None or target is None:
-            return "which a does not give" if verdict.reason is Reason.OTHER_SIDE_LACKS else ""
+            return ""
         return f"{_compared(figure, change, target)} than a's {written(figure, target)}"
     confirmed = verdict.confirmed_change if verdict.rule is Rule.REFERENCE_ENVIRONMENT else None
     if confirmed is not None and target is not None:

@@ -12,7 +12,7 @@ from pytest_tfperf.core.disturbance import NO_LIMITS, Disturbance, DisturbanceKi
 from pytest_tfperf.core.measurement import InvalidMeasurement, MeasuredSide, Measurement
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput, summarise
-from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
+from pytest_tfperf.core.verdict import Reason, Verdict
 from pytest_tfperf.core.workload import Optimizer, Precision, Trainer
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line
@@ -26,16 +26,16 @@ def invalid_measurement(m: Measurement, verdict: Verdict) -> str:
 
 
 def invalid_interleaved(b: Measurement, a: MeasuredSide) -> str:
-    """Return INVALID with its reason: the loss of a side, or the disturbance of the last pair."""
+    """Return the outcome without a ratio and its reason: the loss of a side, or the disturbance of the last pair."""
     disturbance = b.discarded_pairs[-1].disturbance if b.discarded_pairs else None
-    is_undisturbed = all(pair.disturbance is None for pair in b.pairs)
-    diverged = [(name, side) for name, side in (("a", a), ("b", b)) if is_undisturbed and side.throughput.is_diverged]
+    by_loss = b.verdicts[0].reason is Reason.DIVERGED
+    diverged = [(name, side) for name, side in (("a", a), ("b", b)) if by_loss and side.throughput.is_diverged]
     losses = [f"{name}'s {loss_fact(side.throughput, side.workload)}" for name, side in diverged]
     if losses:
         why = losses[0]
     else:
         why = disturbance_fact(disturbance) if disturbance else Verdict(reason=Reason.DISTURBED).why
-    return "; ".join(filter(None, (f"{Outcome.INVALID}: {why}", fallback_fact(a))))
+    return "; ".join(filter(None, (f"{b.verdicts[0].outcome}: {why}", fallback_fact(a))))
 
 
 def fallback_fact(a: MeasuredSide) -> str:

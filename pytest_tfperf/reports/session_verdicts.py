@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pytest_tfperf.core.figure import shown_name
@@ -18,6 +19,7 @@ from pytest_tfperf.core.session_verdicts import (
     VerdictOn,
 )
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.lines import one_line
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, kind_of, result_rank
 from pytest_tfperf.reports.numbers import change, compared, counted, percent
@@ -52,7 +54,9 @@ _VERBS: Final = {
     None: "ran without a verdict",
 }
 _REFUSED: Final = "refused as a baseline"
+_FAILED: Final = "failed on one side only"
 _ERROR_RANK: Final = ACT_FIRST.index(Outcome.INVALID)
+_FAILURE_RANK: Final = ACT_FIRST.index(Outcome.REGRESSED)
 
 
 def text_of(verdict: SessionVerdict) -> str:
@@ -70,7 +74,7 @@ def session_headline(
     results: Iterable[Measurement],
     verdicts: Sequence[SessionVerdict] = (),
     *,
-    not_measured: Collection[str] = (),
+    not_measured: Mapping[str, TfperfError] = MappingProxyType({}),
     refused: Collection[str] = (),
     left_out: Collection[str] = (),
 ) -> list[str]:
@@ -82,12 +86,14 @@ def session_headline(
     Args:
         results: the session's measurements.
         verdicts: on software and machine as a whole. They come first: all tests may pass in a session that fails.
-        not_measured: tests that ended in an error; a test with an earlier result has not passed, either.
+        not_measured: test -> error, for tests that could not be measured, whatever their earlier results.
         refused: tests whose baseline was refused.
         left_out: tests that `--tfperf-budget` had no time for.
     """
     worst = dict.fromkeys(refused, (_ERROR_RANK, _REFUSED))
-    worst |= dict.fromkeys(not_measured, (_ERROR_RANK, _VERBS[Outcome.INVALID]))
+    for test, error in not_measured.items():
+        fails = isinstance(error, FailsHereOnly)
+        worst[test] = (_FAILURE_RANK, _FAILED) if fails else (_ERROR_RANK, _VERBS[Outcome.INVALID])
     for result in results:
         ranked = result_rank(result), _verb(result)
         worst[result.test] = min(worst.get(result.test, ranked), ranked)

@@ -19,15 +19,8 @@ from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.errors import (
-    FailsHereOnly,
-    FailsThere,
-    MeasurementError,
-    NotCompared,
-    TfperfError,
-    WorkloadError,
-)
-from pytest_tfperf.lines import Line, command
+from pytest_tfperf.errors import FailsThere, MeasurementError, NotCompared, TfperfError, WorkloadError
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import worded
 from pytest_tfperf.reports.message import not_measured
 from pytest_tfperf.session.session import Session
@@ -97,9 +90,6 @@ class CallRunner:
         try:
             other.refuse(subject, self._test)
             return self._compared(a, b, on, accepted, plan, name=name, other=other).throughput
-        except FailsHereOnly as error:
-            again = command("rerun", self._session.settings.rerun.of(self._test))
-            raise FailsHereOnly(*error.lines, again) from error
         except NotCompared as error:
             if not other.may_lack_code:
                 raise error.of_type(MeasurementError) from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import BaselineError, BaselineRefused, Failure, MeasurementError, TfperfError
+from pytest_tfperf.errors import BaselineError, BaselineRefused, FailsHereOnly, Failure, MeasurementError, TfperfError
 from pytest_tfperf.lines import Line, lines_of, rendered
 from pytest_tfperf.session.running import FIXTURE, SESSION
 from pytest_tfperf.session.terminal import PlainRepr, terminal_width
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Report "could not measure" as an error and "regressed" as a failure, both without a traceback."""
+    """Report "could not measure" as an error, "regressed" and "fails here only" as failures, without a traceback."""
     if not report.failed or call.excinfo is None or item.nodeid not in item.config.stash[SESSION].selection:
         return
     error, fixture = call.excinfo.value, item.stash.get(FIXTURE, None)
@@ -59,7 +59,10 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
         )
         return
     # JUnit and pytest's summary say "error" of what fails outside of the call: nothing was tested.
-    report.when = "setup" if report.when == "call" else report.when
+    if isinstance(error, FailsHereOnly):
+        report.when = "call"
+    elif report.when == "call":
+        report.when = "setup"
     report.longrepr = PlainRepr(error.lines, brief, width)
     session = item.config.stash[SESSION]
     (session.refused if isinstance(error, BaselineRefused) else session.not_measured)[item.nodeid] = error

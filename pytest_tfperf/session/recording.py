@@ -34,7 +34,7 @@ def before_recording(settings: Settings, references: ReferenceEnvironments | Non
 def end_recording(recorder: BaselineRecorder, controls: Controls) -> list[str]:
     """Run the controls of a recording of few rows a last time, and correct the rows by what they showed.
 
-    Gives a line for each machine whose rows could not be written again.
+    Gives a line for each machine whose rows could not be written again, and for each figure that is too noisy there.
     """
     faults = []
     for machine, controlled in controls.after_last_run().items():
@@ -42,4 +42,7 @@ def end_recording(recorder: BaselineRecorder, controls: Controls) -> list[str]:
             recorder.correct(machine, controlled)
         except TfperfError as error:
             faults.append(f"{machine}: the new rows could not be corrected by their controls: {error}")
-    return faults
+    try:
+        return faults + recorder.refuse_calm_by_luck()
+    except TfperfError as error:
+        return [*faults, f"noisy rows could not be taken back: {error}"]

@@ -12,7 +12,7 @@ from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.owners import Owners
@@ -303,6 +303,11 @@ class Session:
         return wanted and not list(self.queue.results)
 
     @property
+    def errors(self) -> int:
+        """The number of tests that could not be measured and are no failures."""
+        return sum(not isinstance(error, FailsHereOnly) for error in self.not_measured.values())
+
+    @property
     def compared_nothing(self) -> bool:
         """Whether checks were to be compared, and none was; a `throughput.compare` knows no other side."""
         sides = (result.other for result in self.queue.results)
@@ -332,7 +337,7 @@ class Session:
 
         machine_failures = sum(verdict.kind is VerdictOn.MACHINE for verdict in self._failing)
         under_xdist = self.under_xdist if self.settings.require_baseline else 0
-        errors = len(self.not_measured) + len(self.refused) + under_xdist
+        errors = self.errors + len(self.refused) + under_xdist
         return exit_status(
             status,
             failed=failures - errors - machine_failures,

@@ -90,7 +90,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         # A verdict that fails is a report of its own, in full.
         machine=[fact_of(v) if v.outcome is Outcome.REGRESSED else text_of(v) for v in session.verdicts],
         red=red_machines(session.verdicts),
-        not_measured=len(session.not_measured),
+        not_measured=session.errors,
         measured_nothing=session.measured_nothing,
         history_error=session.queue.history_fault or "".join(session.context.history_faults[-1:]),
         width=width,

@@ -15,7 +15,7 @@ from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.stores import baseline_file, files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 _PACKAGE: Final = Path(__file__).parents[1]
@@ -83,8 +83,10 @@ class BaselineStore:
         """Return the rows of `published` with this key."""
         return [row for row in self.published() if row.key == key]
 
-    def update(self, machine: str, rows: Mapping[Key, Baseline]) -> tuple[BaselineUpdate, ...]:
-        """Write rows into the machine's file, whose other rows stay, and return the changes.
+    def update(
+        self, machine: str, rows: Mapping[Key, Baseline], without: Collection[Key] = ()
+    ) -> tuple[BaselineUpdate, ...]:
+        """Write rows into the machine's file, whose other rows stay but those `without`, and return the changes.
 
         Takes the lock for the moment where the session does not hold it.
 
@@ -96,7 +98,8 @@ class BaselineStore:
         path = self.folder / f"{machine}.csv"
         with nullcontext() if self._locked else self.lock():
             before = self._load(machine)
-            self._write(path, (self._rows(self.folder, machine) | dict(rows)).values())
+            kept = {key: row for key, row in self._rows(self.folder, machine).items() if key not in without}
+            self._write(path, (kept | dict(rows)).values())
         return tuple(BaselineUpdate(before.get(key), row) for key, row in rows.items())
 
     def rewrite(self, machine: str, rows: Iterable[Baseline]) -> None:

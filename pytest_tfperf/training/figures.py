@@ -11,7 +11,6 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from pytest_tfperf.core.figure import RETRACES
 from pytest_tfperf.core.topology import DeviceKind
 from pytest_tfperf.training.devices import own_devices
 
@@ -28,22 +27,26 @@ class WorkerFigures:
         with suppress(OSError):  # a fork begins with its own peak even where this is forbidden
             Path("/proc/self/clear_refs").write_text(_RESETS_PEAK, encoding="ascii")
         self._memory_before = _kib("VmRSS")
+        self._traces: float | None = None
 
     def first_step_ended(self) -> None:
         """Note that the model was built, traced and compiled, and has taken a step."""
         self._first_step = time.perf_counter() - self._arrived
 
-    def warmed_up(self) -> None:
-        """Forget the peak of a GPU's memory so far: cuDNN tries algorithms in the first steps, which need scratch."""
+    def first_window_ended(self, *, counts_traces: bool) -> None:
+        """Count the traces so far, and forget the peak of a GPU's memory: cuDNN's first steps need scratch.
+
+        The first window ends with the same step in each run, and later ones do not: their size follows the speed.
+        """
+        if counts_traces:
+            self._traces = _traces()
         for device in own_devices(DeviceKind.GPU):
             with suppress(ValueError, tf.errors.OpError):  # an allocator that keeps no statistics
                 tf.config.experimental.reset_memory_stats(device)
 
     def values(self, names: Iterable[str]) -> dict[str, float | None]:
         """The values of these figures, None where this machine does not report one; call it after the last window."""
-        # The list of all objects takes memory, so the peak is read before functions are counted.
-        last = sorted(names, key=lambda name: name == RETRACES)
-        return {name: getattr(self, name)() for name in last}
+        return {name: getattr(self, name)() for name in names}
 
     def first_step(self) -> float | None:
         """Seconds from the job's arrival to the end of the first step."""
@@ -63,13 +66,18 @@ class WorkerFigures:
         peak = _kib("VmHWM")
         return None if peak is None or self._memory_before is None else max(0, peak - self._memory_before) * 1024
 
-    def retraces(self) -> float:
-        """The number of traces of all living `tf.function`s, with the first trace of each."""
-        gc.unfreeze()  # frozen objects are in no list
-        function = type(tf.function(lambda: None))
-        traced = [candidate for candidate in gc.get_objects() if type(candidate) is function]
-        gc.freeze()  # a profile may follow, and a collection would disturb it
-        return float(sum(each.experimental_get_tracing_count() for each in traced))
+    def retraces(self) -> float | None:
+        """The number of traces, up to the end of the first window, of all `tf.function`s that were alive then."""
+        return self._traces
+
+
+def _traces() -> float:
+    """The number of traces of all living `tf.function`s, with the first trace of each."""
+    gc.unfreeze()  # frozen objects are in no list
+    function = type(tf.function(lambda: None))
+    traced = [candidate for candidate in gc.get_objects() if type(candidate) is function]
+    gc.freeze()  # a collection during a window would walk over all of them
+    return float(sum(each.experimental_get_tracing_count() for each in traced))
 
 
 def _of_allocators(devices: list[str]) -> int | None:

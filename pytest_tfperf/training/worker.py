@@ -213,14 +213,14 @@ def _answer(
     channel.send({"ready": ready})
     gc.collect()
     gc.freeze()  # a collection during a window would walk over all of TensorFlow's objects
-    warmed_up = False
+    is_first_window = True
     while True:
         request = channel.receive()
         if "steps" in request:
             window = _window(loop, request["steps"], job.slowdown)
-            if not warmed_up:  # the first window is the warm-up, or its first part
-                warmed_up = True
-                figures.warmed_up()
+            if is_first_window:
+                is_first_window = False
+                figures.first_window_ended(counts_traces=job.counts_traces)
             channel.send({"window": window})
         elif "trace" in request:
             channel.send({"trace": plain(trace_steps(loop, request["trace"]))})

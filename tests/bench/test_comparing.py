@@ -221,19 +221,23 @@ def test_a_failure_in_a_later_pair_is_named_too() -> None:
         compared(a, b)
 
 
+@pytest.mark.parametrize("is_of_commits", [True, False])
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
         (UserCodeFailed("shapes do not fit"), FailsHereOnly),
-        (DeviceFailed("CUDA_ERROR_LAUNCH_FAILED"), MeasurementError),
+        (DeviceFailed("CUDA_ERROR_LAUNCH_FAILED"), DeviceFailed),
     ],
     ids=["code", "GPU"],
 )
-def test_a_side_whose_gpu_fails_is_not_to_blame(fault: MeasurementError, kind: type[Exception]) -> None:
+def test_a_side_whose_gpu_fails_is_not_to_blame(
+    fault: MeasurementError, kind: type[Exception], is_of_commits: bool
+) -> None:
     a, b = sides()
     b.script = (fault,)
-    with pytest.raises(kind, match=fault.fact):
-        compared(a, b, HOST, is_of_commits=True)
+    with pytest.raises(MeasurementError, match=fault.fact) as caught:
+        compared(a, b, HOST, is_of_commits=is_of_commits)
+    assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize(
@@ -288,6 +292,21 @@ def test_no_pair_is_begun_that_would_end_too_late() -> None:
 def test_a_loss_that_is_not_finite_is_invalid() -> None:
     found = compared(*sides(loss=math.nan))
     assert (found.outcome, why_of(found).startswith("INVALID: a's loss")) == (Outcome.INVALID, True)
+
+
+def test_a_loss_that_is_not_finite_on_side_b_alone_fails_b_without_a_ratio() -> None:
+    a, b = sides()
+    b.loss = math.nan
+    found = compared(a, b)
+    assert (found.outcome, len(found.pairs), found.is_valid) == (Outcome.REGRESSED, 2, False)
+    assert why_of(found).startswith("REGRESSED: b's loss became NaN")
+
+
+def test_a_workload_that_counts_another_unit_on_side_b_fails_b() -> None:
+    a, b = sides()
+    b.unit = "tokens"
+    with pytest.raises(FailsHereOnly, match="side b counts tokens, and a images"):
+        compared(a, b)
 
 
 def test_a_comparison_that_is_not_judged_takes_one_pair_and_has_no_outcome() -> None:

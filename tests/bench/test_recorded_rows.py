@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.bench.recording import BaselineRecorder
 from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Verdict
+from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import BaselineRefused
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.measurements import measurement, run_at, throughput
@@ -91,3 +93,30 @@ def test_a_recording_that_is_refused_whole_writes_no_file(tmp_path: Path) -> Non
     with pytest.raises(BaselineRefused):
         record(tmp_path, [1000.0, 500.0, 1500.0, 700.0, 1200.0], {})
     assert list(tmp_path.iterdir()) == []
+
+
+def of_workload(batch: int, first_steps: list[float]) -> Measurement:
+    runs = tuple(run_at(1000.0, figures={"first_step": seconds}) for seconds in first_steps)
+    figures = (Verdict(figure=Figure("first_step"), value=first_steps[0]),)
+    workload = Workload(model="resnet50", batch_size=batch)
+    return measurement(throughput(*STEADY), runs=runs, figures=figures, workload=workload)
+
+
+CALM, RESTLESS = [20.0, 21.0, 19.0, 20.5, 19.5], [20.0, 35.0, 12.0, 27.0, 15.0]
+
+
+@pytest.mark.parametrize(("refused", "kept"), [(0, True), (1, True), (2, False)])
+def test_where_many_rows_of_a_time_are_refused_as_noisy_none_is_kept(refused: int, kept: bool, tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path, published=None)
+    recorder = BaselineRecorder(store)
+    recorder.record(of_workload(1, [30.0, 30.0, 30.0, 30.0, 30.0]))
+    recorder = BaselineRecorder(store)
+    for batch in range(1, 6):
+        with suppress(BaselineRefused):
+            recorder.record(of_workload(batch, RESTLESS if batch > 5 - refused else CALM))
+    lines = recorder.refuse_calm_by_luck()
+    values = [row.value for row in store.figures("box").values()]
+    assert values == ([20.0] * (5 - refused) if kept else [30.0])
+    assert len(store.load("box")) == 5
+    said = "first_step on box: 2 of 5 rows were refused as too noisy, so the other 3 are not kept"
+    assert [line.startswith(said) for line in lines] == ([] if kept else [True])

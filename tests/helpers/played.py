@@ -102,6 +102,7 @@ class PlayedLauncher:
     profile: StepProfile = field(default_factory=lambda: StepProfile(input=Input.RESIDENT))
     loss: float = 1.0
     log: str = "worker.log"
+    unit: str = "images"
     jobs: list[Job] = field(default_factory=list)
 
     @property
@@ -125,6 +126,7 @@ class PlayedLauncher:
             name=self.name,
             loss=self.loss,
             log=self.log,
+            unit=self.unit,
             profile=self.profile,
             diary=machine.diary,
             on_close=lambda: machine.alive.remove(self.name),

@@ -114,16 +114,36 @@ def test_the_limit_holds_for_b_only() -> None:
     assert judged(figure, (1.0, 2.0)).wants == Wants(Want.PAIRS, 3)
 
 
-def test_a_figure_that_a_side_lacks_never_passes() -> None:
-    not_measured = judged(LOSS, (1.0, 1.0), (1.0, None))
-    assert (not_measured.reason, not_measured.value) == (Reason.NOT_MEASURED, None)
-    lacking = judged(LOSS, (1.0, 1.0), (None, 1.0))
+def test_a_figure_that_only_a_lacks_is_new() -> None:
+    lacking = judged(LOSS, *[(None, 1.0)] * 3)
     assert (lacking.outcome, lacking.reason) == (Outcome.NO_BASELINE, Reason.OTHER_SIDE_LACKS)
 
 
-def test_a_value_that_is_not_finite_is_invalid_on_either_side() -> None:
-    assert judged(LOSS, *[(1.0, math.nan)] * 3).outcome is Outcome.INVALID
-    assert judged(LOSS, *[(math.inf, 1.0)] * 3).outcome is Outcome.INVALID
+@pytest.mark.parametrize(("b", "outcome"), [(1.0, Outcome.INVALID), (3.0, Outcome.REGRESSED)])
+def test_where_a_gives_a_figure_in_some_runs_only_a_loss_fails_and_nothing_passes(b: float, outcome: Outcome) -> None:
+    found = judged(LOSS, *[(1.0, b), (None, b)] * 7)
+    assert (found.outcome, found.confirmed_from, found.is_decided) == (outcome, 1.0, True)
+
+
+@pytest.mark.parametrize(("bad", "reason"), [(None, Reason.NOT_MEASURED), (math.nan, Reason.NOT_FINITE)])
+def test_a_value_that_b_alone_lacks_twice_fails_b(bad: float | None, reason: Reason) -> None:
+    assert judged(LOSS, (1.0, bad)).wants == Wants(Want.PAIRS, 2)
+    twice = judged(LOSS, (1.0, bad), (1.0, bad))
+    assert (twice.outcome, twice.reason, twice.confirmed_from) == (Outcome.REGRESSED, reason, 1.0)
+    once = judged(LOSS, (1.0, 1.0), (1.0, bad), (1.0, 1.0))
+    assert (once.outcome, once.reason, once.is_decided) == (Outcome.INVALID, reason, True)
+
+
+@pytest.mark.parametrize(
+    ("figure", "a", "b"),
+    [(LOSS, math.nan, math.nan), (LOSS, math.inf, 1.0), (LOSS, None, None), (MEMORY, 2.0**30, None)],
+    ids=["both", "only a", "both lack it", "the system does not tell it"],
+)
+def test_a_value_that_is_lacking_for_another_reason_than_b_is_invalid(
+    figure: Figure, a: float | None, b: float | None
+) -> None:
+    found = judged(figure, *[(a, b)] * 3)
+    assert (found.outcome, found.is_decided) == (Outcome.INVALID, True)
 
 
 def test_sides_that_print_a_figure_at_different_places_are_not_compared() -> None:

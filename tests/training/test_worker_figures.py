@@ -15,14 +15,19 @@ from pytest_tfperf.training.worker import _answer
 from pytest_tfperf.workers.wire import ConnectionLost
 
 
+def traces() -> float | None:
+    figures = WorkerFigures()
+    figures.first_window_ended(counts_traces=True)
+    return figures.retraces()
+
+
 def test_a_function_is_traced_once_for_each_kind_of_argument() -> None:
     function = tf.function(lambda x: x + 1)
     gc.freeze()  # as the worker does before its windows
-    figures = WorkerFigures()
-    before = figures.retraces()
+    before = traces()
     for argument in (tf.constant(1), tf.constant(2), tf.constant([1]), tf.constant([1.0])):
         function(argument)
-    assert figures.retraces() - before == 3
+    assert traces() - before == 3
 
 
 class Gpu:
@@ -62,7 +67,35 @@ def test_the_scratch_in_which_cudnn_tries_algorithms_is_no_part_of_a_gpus_peak(m
     monkeypatch.setattr(worker_figures, "own_devices", lambda _: ["GPU:0"])
     monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", gpu.reset)
     monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda _: {"peak": gpu.peak})
-    job = SimpleNamespace(reports_modules=False, slowdown=0.0)
+    job = SimpleNamespace(reports_modules=False, slowdown=0.0, counts_traces=False)
     with pytest.raises(ConnectionLost):
         _answer(driver, gpu, job, 0.0, {}, None, WorkerFigures())
     assert driver.answers[-1] == {"figures": {"peak_memory": 2}}
+
+
+class TracedAnew:
+    """A training that traces its function anew in each step."""
+
+    examples_per_step, unit, replicas, fetch = 1, "images", 1, None
+
+    def __init__(self) -> None:
+        self.steps, self.function = 0, tf.function(lambda step: tf.constant(step))
+
+    def begin_window(self) -> None: ...
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.steps += 1
+            self.function(self.steps)
+
+
+@pytest.mark.parametrize("steps_of_a_window", [1, 5])
+def test_traces_are_counted_up_to_the_same_step_however_fast_the_steps_are(steps_of_a_window: int) -> None:
+    training, before = TracedAnew(), traces()
+    windows = [{"steps": 9}, *[{"steps": steps_of_a_window}] * 3]
+    driver = Requests(*windows, {"figures": ["retraces"]})
+    job = SimpleNamespace(reports_modules=False, slowdown=0.0, counts_traces=True)
+    training.run(1)
+    with pytest.raises(ConnectionLost):
+        _answer(driver, training, job, 0.0, {}, None, WorkerFigures())
+    assert driver.answers[-1]["figures"]["retraces"] - before == 10

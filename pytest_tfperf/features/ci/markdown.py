@@ -12,7 +12,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
 from pytest_tfperf.core.verdict import BAD_NEWS, MOVED
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.lines import code_block, plain, without_passwords
 from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_rows
 from pytest_tfperf.reports.interleaved import sides
@@ -65,7 +65,8 @@ def markdown(
     blocks += [_table(rows) for rows in tables if rows]
     bad = [m for m in ordered if m.is_decided and m.outcome in BAD_NEWS and m.test not in failed]
     messages = [(outcome(m), m.test, plain(message(m, rerun))) for m in bad]
-    messages += [("NOT MEASURED", test, str(error)) for test, error in failed.items()]
+    for test, error in failed.items():
+        messages.append(("FAILED" if isinstance(error, FailsHereOnly) else "NOT MEASURED", test, str(error)))
     messages += [("REFUSED", test, str(error)) for test, error in (refused or {}).items()]
     blocks += _folded(messages)
     return "\n\n".join(blocks) + "\n"
@@ -172,8 +173,10 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     if len(moved) > _MOST_ROWS:
         blocks.append(f"and {len(moved) - _MOST_ROWS} more: the job's summary has all of them.")
     blocks += [as_text(_short(remark)) for remark in record.remarks]
-    for why, tests in (("could not be measured", record.not_measured), ("baseline refused", record.refused)):
-        blocks += [f"{why}: {as_text(_short(test))}" for test in list(tests)[:_MOST_ROWS]]
+    for otherwise, errors in (("could not be measured", record.not_measured), ("baseline refused", record.refused)):
+        for test, error in list(errors.items())[:_MOST_ROWS]:
+            word = "failed" if isinstance(error, FailsHereOnly) else otherwise
+            blocks.append(f"{word}: {as_text(_short(test))}: {as_text(_short(error.headline))}")
     if moved:
         command = _one_line(rerun.of(moved[0].test)).replace("`", "'")  # a code span notifies nobody
         blocks.append(f"Again: `{command}`")
@@ -186,8 +189,9 @@ def _rows(m: Measurement) -> Iterator[Iterable[str]]:
     taken = counted(len(m.pairs), "pair") if m.other else counted(len(m.runs), "run")
     if m.verdict is not None and m.verdict.outcome in MOVED and (moved := _change(m)) is not None:
         low, high = m.verdict.interval or (math.nan, math.nan)
-        interval = f"{change(low)} to {change(high)}" if m.verdict.interval else ""
-        yield f"{m.verdict.outcome}", test, change(moved), interval, taken
+        interval = f"{change(low)} to {change(high)}" if m.verdict.interval and m.is_valid else ""
+        why = change(moved) if m.is_valid else m.verdict.why
+        yield f"{m.verdict.outcome}", test, why, interval, taken
     for verdict in bad_figures(m):
         yield f"{verdict.outcome}", test, as_text(figure_fact(verdict)), "", taken
 

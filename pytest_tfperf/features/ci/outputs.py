@@ -10,6 +10,7 @@ from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Consequence, Outcome
+from pytest_tfperf.errors import FailsHereOnly
 from pytest_tfperf.features.ci.markdown import comment, markdown
 from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.lines import Line, LineKind, plain, printable
@@ -79,7 +80,8 @@ def _github_annotations(settings: Settings, record: SessionRecord) -> list[Line]
     for why, errors in (("not measured", record.not_measured), ("baseline refused", record.refused)):
         for test, error in errors.items():
             file, line = _source(settings, record, test)
-            lines.append(annotation("warning", str(error), title=f"{why}: {test}", file=file, line=line))
+            level = "error" if isinstance(error, FailsHereOnly) else "warning"
+            lines.append(annotation(level, str(error), title=f"{why}: {test}", file=file, line=line))
     lines += [
         annotation("error", text_of(verdict), title=f"{verdict.kind} on {verdict.machine}")
         for verdict in record.verdicts

@@ -17,7 +17,7 @@ from pytest_tfperf.core.past import LastingChange, PastResult, moment
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
 from pytest_tfperf.core.verdict import Against, Consequence, Outcome
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.features.page.curves import document_facts, rounded, scaling_facts
 from pytest_tfperf.features.page.one_test import DIGITS_OF_A_CHANGE, facts_of_test, figure_facts
 from pytest_tfperf.features.page.past import (
@@ -128,7 +128,7 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         "machine_changes": machine_changes(source.changes, {m.machine for m in now}),
         "verdicts": list(filter(None, map(text_of, source.verdicts))),
         "not_measured": [
-            {"test": test, "why": str(error), "fact": error.headline}
+            {"test": test, "effect": _effect(error), "why": str(error), "fact": error.headline}
             for test, error in sorted({**source.not_measured, **source.refused}.items())
         ],
         "left_out": sorted(source.left_out),
@@ -174,6 +174,10 @@ def _word(m: Measurement) -> str:
         case Outcome.PASS | Outcome.IMPROVED if is_against_row:
             return "passed"
     return "not_judged"
+
+
+def _effect(error: TfperfError) -> Consequence:
+    return Consequence.FAILS if isinstance(error, FailsHereOnly) else Consequence.ERRORS
 
 
 def _by_reason(not_run: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,43 @@ def test_a_program_that_fails_on_this_side_only_fails_its_test(repository: Repos
     assert "fails here only, and not at the base: " in session.text
     assert "rerun       pytest perf_tests/test_it.py::test_loop --tfperf-base=main" in session.text
     assert "ends with 6" not in session.text
+
+
+EVALUATES = """
+def test_loop(throughput, on):
+    evaluation = Figure("eval_ms", pattern=r"eval took (?P<eval_ms>\\S+)", unit="ms", takes="first")
+    run(throughput, on, "loop.py", also=[evaluation])
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        ("print('eval took nan ms')", "the figure eval_ms is 'nan', which can't be its value"),
+        (
+            "print('eval took 0.98 s')",
+            "the figure eval_ms is 0.98 s in the line 'eval took 0.98 s', and its unit is 'ms'",
+        ),
+        ("pass", "the figure eval_ms was never printed"),
+        ("sys.exit(1)", "the program exited with status 1 after "),
+    ],
+    ids=["NaN", "another unit", "gone", "a late crash"],
+)
+def test_a_branch_that_alone_gives_no_figure_or_crashes_late_fails_its_test(
+    repository: Repository, line: str, fact: str
+) -> None:
+    loop = (repository.folder / "loop.py").read_text().replace("import time", "import sys, time")
+    loop += "    if step == 3:\n        "
+    repository.project.write("loop.py", loop + "print('eval took 980.0 ms')")
+    tests = "from pytest_tfperf import Figure\n" + TESTS.partition("def test_loop")[0] + EVALUATES
+    repository.project.tests(tests, "perf_tests/test_it.py")
+    repository.commit("it evaluates")
+    repository.project.write("loop.py", loop + line)
+    session = repository.project.run("perf_tests", "--tfperf-base=main", "--tfperf-json=r.json", "-o", "tfperf_steps=3")
+    assert (session.kinds, session.status) == ({"test_loop": "failure"}, 1), session.text
+    (told,) = json.loads((repository.folder / "r.json").read_text())["not_measured"]
+    assert (told["test"], told["effect"]) == ("perf_tests/test_it.py::test_loop", "fails")
+    assert f": {fact}" in told["fact"]
 
 
 def test_a_program_that_fails_once_by_chance_is_nobodys_fault(repository: Repository) -> None:

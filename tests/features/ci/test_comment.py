@@ -11,7 +11,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.features.ci.markdown import comment, markdown
 from tests.helpers.comment_server import BOT, PERSON, Server
 from tests.helpers.measurements import interleaved, session_verdict
@@ -52,10 +52,13 @@ def test_a_baseline_that_was_refused_is_said() -> None:
 
 
 def test_what_was_not_compared_is_said() -> None:
-    record = SessionRecord(remarks=["test_new: measured, not compared: NEW"], not_measured={"a.py::test": "it died"})
+    errors = {"a.py::test": TfperfError("it died"), "a.py::other": FailsHereOnly("the loss is NaN")}
+    record = SessionRecord(remarks=["test_new: measured, not compared: NEW"], not_measured=errors)
     text = comment(record, RERUN)
     assert "test\\_new: measured, not compared: NEW" in text
-    assert "could not be measured: a.py::test" in text
+    assert "could not be measured: a.py::test: it died" in text
+    assert "\n\nfailed: a.py::other: the loss is NaN" in text
+    assert text.startswith("**1 of 2 throughput tests failed on one side only; 1 could not be measured.**")
 
 
 def test_a_test_id_makes_no_table_link_or_html() -> None:

@@ -233,7 +233,12 @@ def test_two_calls_of_one_test_are_one_test_of_the_machine() -> None:
 
 def test_a_refused_baseline_is_shown_with_its_reason() -> None:
     assert facts_of(REFUSED, refused=TOO_NOISY)["not_measured"] == [
-        {"test": "t.py::noisy", "why": "too noisy for a baseline", "fact": "too noisy for a baseline"}
+        {
+            "test": "t.py::noisy",
+            "effect": "errors",
+            "why": "too noisy for a baseline",
+            "fact": "too noisy for a baseline",
+        }
     ]
 
 
