@@ -88,9 +88,9 @@ def test_a_figure_that_only_b_prints_is_said_and_fails_nothing(figures: Finished
     assert [line for line in figures.text.splitlines() if line.split()[:2] == ["NO_BASELINE", "bleu"]]
 
 
-def test_a_figure_that_b_never_prints_is_an_error(figures: Finished) -> None:
+def test_a_figure_that_b_never_prints_fails_the_test(figures: Finished) -> None:
     gone = figures.cases["test_of[gone]"]
-    assert (gone.kind, "the figure bleu was never printed" in gone.text) == ("error", True), figures.text
+    assert (gone.kind, "the figure bleu was never printed" in gone.text) == ("failure", True), figures.text
 
 
 def test_the_suites_figures_are_not_compared(figures: Finished) -> None:
