@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -38,7 +39,12 @@ def session_verdicts(context: SessionContext, machines: Sequence[str]) -> Iterat
             for one in context.acknowledgements
             if one.machine == machine and one.days_left(today) >= 0
         }
-        losses = lasting_losses(results, context.id)
+        tolerances = {
+            (each.test, each.key): -(each.verdict.tolerance.lower or -math.inf)
+            for each in history.measurements(session=context.id, machine=machine)
+            if each.verdict is not None and each.verdict.tolerance is not None
+        }
+        losses = lasting_losses(results, context.id, tolerances)
         if found := [each for each in losses if (each.test, (each.key and each.key.figure) or RATE) not in known]:
             yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))
 
