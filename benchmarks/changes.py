@@ -30,7 +30,6 @@ from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.changes.lasting_losses import lasting_losses
 from pytest_tfperf.judging.change_points import alarms
-from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.lasting_changes import changes_of
 
 Values = NDArray[np.float64]
@@ -207,14 +206,14 @@ def load(random: Generator, times: Values, tests: int) -> Values:
 def first_red(rates: Values, times: Values) -> int | None:
     """The first red session; None where none is. From ten sessions after a report on, each fifth is judged."""
     results = _results(rates, times)
-    changes = changes_of(results)
-    if rates.shape[1] < MIN_TESTS:  # without a common drift, only tests with a change can be red
-        results = [result for result in results if result.test in {change.test for change in changes}]
-    tests = len(results) // len(rates)
-    found = sorted(int(change.found_session[1:]) for change in changes)
+    found = sorted(int(change.found_session[1:]) for change in changes_of(results))
     spaced = (session for first in found for session in (*range(first, first + 10), *range(first + 10, len(rates), 5)))
     judged = {session for session in spaced if session < len(rates)}
-    red = (session for session in sorted(judged) if lasting_losses(results[: tests * (session + 1)], f"s{session}", {}))
+    red = (
+        session
+        for session in sorted(judged)
+        if lasting_losses(results[: rates.shape[1] * (session + 1)], f"s{session}", {})
+    )
     return next(red, None)
 
 
@@ -239,21 +238,26 @@ def red_steps_table(repeats: int, seed: int) -> None:
     """Steps of one of five tests: when a night is first red, and how it goes on, also when the step is mended."""
     print("\n| sessions differ by | step | red within 7 nights | 14 nights | later nights | 6 nights after its mend |")
     print("| --- | --- | --- | --- | --- | --- |")
-    judged = [*range(BEFORE + 2, BEFORE + 14), *range(BEFORE + 20, BEFORE + 60, 10)]
+    judged = [*range(BEFORE + 4, BEFORE + 14), *range(BEFORE + 20, BEFORE + 60, 10)]
     for cv, step in itertools.product((0.005, 0.01, 0.02), (0.03, 0.05)):
         random, first, later, mended = np.random.default_rng(seed), [], [], []
         for _ in range(repeats):
             times = nights(random)[: BEFORE + 66]
             rates = np.column_stack([normal(random, len(times), cv) for _ in range(5)]) + load(random, times, 5)
             rates[BEFORE:-6, 0] += math.log1p(-step)
-            results = [result for result in _results(rates, times) if result.test == "test_0"]
-            red = {night: bool(lasting_losses(results[: night + 1], f"s{night}", {})) for night in judged}
+            results = _results(rates, times)
+            red = {night: _is_red(results[: 5 * (night + 1)]) for night in judged}
             first.append(min((night - BEFORE + 1 for night in judged if red[night]), default=math.inf))
             later += [red[night] for night in judged[-4:]]
-            mended.append(bool(lasting_losses(results, results[-1].session, {})))
+            mended.append(_is_red(results))
         within = [[one <= most for one in first] for most in (7, 14)]
         cells = [_share(sum(of), len(of)) for of in (*within, later, mended)]
         print(f"| {cv:.1%} | {step:.0%} | {' | '.join(cells)} |".replace("%", " %").replace("  %", " %"), flush=True)
+
+
+def _is_red(results: Sequence[PastResult]) -> bool:
+    """Whether the last session is red for the test with the step."""
+    return any(loss.test == "test_0" for loss in lasting_losses(results, results[-1].session, {}))
 
 
 # Recorded series

@@ -71,21 +71,23 @@ class Alarm:
     noise: SeriesNoise
 
 
-def alarms(values: Values) -> list[Alarm]:
+def alarms(values: Values, tests: int = 1) -> list[Alarm]:
     """Return the changes of a series, oldest first; each uses no later points than its `found`.
 
     Args:
         values: log rates, one for each session, oldest first.
+        tests: the series of the machine, which share the false-alarm rate.
     """
+    least_count = math.sqrt(THRESHOLD**2 + 2 * math.log(tests))
     detected: list[Alarm] = []
     start, tested, noise = 0, 0, SeriesNoise()
-    while (alarm := _next_alarm(values, start, tested, noise)) is not None:
+    while (alarm := _next_alarm(values, start, tested, noise, least_count)) is not None:
         detected.append(alarm)
         start, tested, noise = alarm.first, alarm.found + 1, alarm.noise
     return detected
 
 
-def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise) -> Alarm | None:
+def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise, least_count: float) -> Alarm | None:
     """Return the next change after that at `start`; the points before index `tested` have shown no further change.
 
     Median and spread are estimated again whenever the series since `start` has grown by half, without later points.
@@ -101,7 +103,7 @@ def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise) -
         )
         for at in _splits(z, near, least, known):
             first, noise = _placed(z[:at], known)
-            if _count_score(points[:at], first) > THRESHOLD:
+            if _count_score(points[:at], first) > least_count:
                 noise = SeriesNoise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
                 return Alarm(start + first, start + at - 1, noise)
         length, least = until, until + 1

@@ -72,6 +72,11 @@ class _Machine:
         self._indices: dict[str, int] = {}
         self._units: dict[tuple[str, str], int] = {}
 
+    @property
+    def tests(self) -> int:
+        """The number of its throughputs, at least 1."""
+        return max(sum(not key.figure for _, key in self.results), 1)
+
     def add(self, result: PastResult) -> None:
         # Also a session whose throughputs don't count: it may have figures, which are read after all throughputs.
         if result.session not in self._indices:
@@ -209,7 +214,7 @@ def _changes(
     """
     starts = np.flatnonzero(np.diff(moments[sessions], prepend=-1))
     points = _medians_of(values, starts)
-    for shape in shapes(points, alarms(points)):
+    for shape in shapes(points, alarms(points, machine.tests)):
         index = int(starts[shape.first])
         if not shape.is_slow:  # it may lie between two sessions of one moment
             near = slice(int(starts[shape.first - 1]), (*starts, len(values))[shape.first + 1])

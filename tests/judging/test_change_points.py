@@ -115,6 +115,17 @@ def test_a_series_with_frequent_bad_sessions_must_be_bad_for_longer_until_it_cha
     assert [len(alarms(values[:66])) for values in (often_bad, never_bad)] == [0, 1]
 
 
+def test_one_of_many_tests_must_be_slower_for_longer_until_it_changed() -> None:
+    waited: dict[int, list[int]] = {1: [], 50: []}
+    for seed in range(20):
+        values = noise(seed, 90)
+        values[60:] -= 0.03
+        for tests, found_at in waited.items():
+            found_at.append(alarms(values, tests)[0].found)
+    assert all(many >= alone for alone, many in zip(*waited.values(), strict=True))
+    assert sum(waited[50]) > sum(waited[1])
+
+
 def test_a_change_begins_before_it_is_found() -> None:
     for seed in range(50):
         values = wild(seed, 120)
