@@ -88,8 +88,8 @@ Reports = list[list[tuple[int, int]]]
 """Of each series, its reports: the session in which it was reported, and the first session after the change."""
 
 
-def reports_of(series: Sequence[Values]) -> Reports:
-    return [[(one.found, one.first) for one in alarms(values)] for values in series]
+def reports_of(series: Sequence[Values], tests: int = 1) -> Reports:
+    return [[(one.found, one.first) for one in alarms(values, tests)] for values in series]
 
 
 # Tables
@@ -101,7 +101,9 @@ def quiet_table(years: int, seed: int) -> None:
     for name, noise in NOISES.items():
         random = np.random.default_rng(seed)
         series = [noise(random, YEAR, 0.01) for _ in range(TESTS * years)]
-        reports = [(values, first) for values, of in zip(series, reports_of(series), strict=True) for _, first in of]
+        reports = [
+            (values, first) for values, of in zip(series, reports_of(series, TESTS), strict=True) for _, first in of
+        ]
         slower = sum(_falls(values, first) for values, first in reports)
         print(f"| {name} | {_rate(len(reports), years)} | {_rate(slower, years)} |", flush=True)
 
@@ -148,10 +150,10 @@ def recorded_table(years: int, clone: Path, seed: int) -> None:
     print("| --- | --- | --- | --- | --- |")
     random = np.random.default_rng(seed)
     drawn = [_drawn(random, one, YEAR) for one in _cycled(list(noises.values()), TESTS * years)]
-    false = _rate(sum(map(len, reports_of(drawn))), years)
+    false = _rate(sum(map(len, reports_of(drawn, TESTS))), years)
     short = [_drawn(random, one, BEFORE + AFTER) for one in _cycled(quiet, 3 * len(quiet))]
     cells = " | ".join(_delays(short, np.full(AFTER, math.log1p(-loss))) for loss in (0.03, 0.05, 0.10))
-    latest = sum(map(len, reports_of([one[-YEAR:] for one in recorded.values()])))
+    latest = sum(map(len, reports_of([one[-YEAR:] for one in recorded.values()], TESTS)))
     per_50 = latest / len(recorded) * TESTS
     print(f"| {false} | {cells} | {per_50:.0f} |".replace("%", " %"), flush=True)
 

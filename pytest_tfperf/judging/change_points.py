@@ -26,7 +26,7 @@ from pytest_tfperf.judging.thresholds import quantile
 Values: TypeAlias = NDArray[np.float64]
 
 THRESHOLD = 4.7
-"""In standard normal units; chosen in simulation, by false alarms a year (benchmarks/changes.py)."""
+"""For one series, in standard normal units; chosen in simulation, by false alarms a year (benchmarks/changes.py)."""
 
 SMALLEST = 0.005
 """A change below 0.5 % is not worth a report, however sure it is."""
@@ -78,16 +78,16 @@ def alarms(values: Values, tests: int = 1) -> list[Alarm]:
         values: log rates, one for each session, oldest first.
         tests: the series of the machine, which share the false-alarm rate.
     """
-    least_count = math.sqrt(THRESHOLD**2 + 2 * math.log(tests))
+    threshold = math.sqrt(THRESHOLD**2 + 2 * math.log(tests))
     detected: list[Alarm] = []
     start, tested, noise = 0, 0, SeriesNoise()
-    while (alarm := _next_alarm(values, start, tested, noise, least_count)) is not None:
+    while (alarm := _next_alarm(values, start, tested, noise, threshold)) is not None:
         detected.append(alarm)
         start, tested, noise = alarm.first, alarm.found + 1, alarm.noise
     return detected
 
 
-def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise, least_count: float) -> Alarm | None:
+def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise, threshold: float) -> Alarm | None:
     """Return the next change after that at `start`; the points before index `tested` have shown no further change.
 
     Median and spread are estimated again whenever the series since `start` has grown by half, without later points.
@@ -101,9 +101,9 @@ def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise, l
         known = SeriesNoise(
             carried.variance / scale**2, carried.freedom, _correlation(_levelled(z[:length]), carried.correlation)
         )
-        for at in _splits(z, near, least, known):
+        for at in _splits(z, near, least, known, threshold):
             first, noise = _placed(z[:at], known)
-            if _count_score(points[:at], first) > least_count:
+            if _count_score(points[:at], first) > threshold:
                 noise = SeriesNoise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
                 return Alarm(start + first, start + at - 1, noise)
         length, least = until, until + 1
@@ -142,7 +142,7 @@ def _correlation(z: Values, carried: float) -> float:
     return min(max((len(z) * own + _CARRIED * carried) / (len(z) + _CARRIED), 0.0), _MOST_CORRELATED)
 
 
-def _splits(z: Values, near: Values, least: int, known: SeriesNoise) -> list[int]:
+def _splits(z: Values, near: Values, least: int, known: SeriesNoise, threshold: float) -> list[int]:
     """Return the lengths, from `least` on, at which the points split into two levels."""
     lengths = np.arange(least, len(z) + 1)[:, None]
     before = lengths - _AFTER
@@ -150,7 +150,7 @@ def _splits(z: Values, near: Values, least: int, known: SeriesNoise) -> list[int
     before = np.where(is_long, before, 1)
     sums = np.concatenate(([0.0], np.cumsum(near)))
     sizes = (sums[lengths] - sums[before]) / (lengths - before) - sums[before] / before
-    splits = is_long & (np.abs(sizes) >= SMALLEST) & (_scores(z, before, lengths, known) > THRESHOLD)
+    splits = is_long & (np.abs(sizes) >= SMALLEST) & (_scores(z, before, lengths, known) > threshold)
     found: list[int] = lengths[splits.any(axis=1), 0].tolist()
     return found
 
