@@ -104,7 +104,7 @@ def test_a_large_step_is_found_at_its_place(seed: int, before: int, after: int, 
 def test_a_step_is_not_put_at_a_session_that_did_the_opposite(seed: int, at: int, outlier: float, sign: int) -> None:
     values = even_noise(seed, 120) - sign * 0.1 * (np.arange(120) >= at)
     values[at - 1] += sign * outlier  # the last session before the step, which a bounded distance puts on either side
-    assert [one.first for one in found(values)] == [at]
+    assert [one.first for one in found(values) if abs(one.size) > 0.05] == [at]
 
 
 def test_a_series_with_frequent_bad_sessions_must_be_bad_for_longer_until_it_changed() -> None:
