@@ -1,6 +1,7 @@
 """How often lasting changes are reported wrongly, and how late: simulated and recorded series.
 
     python benchmarks/changes.py [--years 20] [--repeats 200] [--seed 20261122] [--recorded mountpoint-s3]
+    python benchmarks/changes.py --red [--years 20] [--repeats 200] [--seed 20261122]
     python benchmarks/changes.py --speed
 
 `--recorded` is a clone with the branch gh-pages of https://github.com/awslabs/mountpoint-s3: a throughput in MiB/s of
@@ -10,6 +11,7 @@ each of 22 tests for each commit.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import resource
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.features.changes.lasting_losses import lasting_losses
 from pytest_tfperf.judging.change_points import alarms
 from pytest_tfperf.judging.lasting_changes import changes_of
 
@@ -85,8 +88,8 @@ Reports = list[list[tuple[int, int]]]
 """Of each series, its reports: the session in which it was reported, and the first session after the change."""
 
 
-def reports_of(series: Sequence[Values]) -> Reports:
-    return [[(one.found, one.first) for one in alarms(values)] for values in series]
+def reports_of(series: Sequence[Values], tests: int = 1) -> Reports:
+    return [[(one.found, one.first) for one in alarms(values, tests)] for values in series]
 
 
 # Tables
@@ -98,7 +101,9 @@ def quiet_table(years: int, seed: int) -> None:
     for name, noise in NOISES.items():
         random = np.random.default_rng(seed)
         series = [noise(random, YEAR, 0.01) for _ in range(TESTS * years)]
-        reports = [(values, first) for values, of in zip(series, reports_of(series), strict=True) for _, first in of]
+        reports = [
+            (values, first) for values, of in zip(series, reports_of(series, TESTS), strict=True) for _, first in of
+        ]
         slower = sum(_falls(values, first) for values, first in reports)
         print(f"| {name} | {_rate(len(reports), years)} | {_rate(slower, years)} |", flush=True)
 
@@ -145,10 +150,10 @@ def recorded_table(years: int, clone: Path, seed: int) -> None:
     print("| --- | --- | --- | --- | --- |")
     random = np.random.default_rng(seed)
     drawn = [_drawn(random, one, YEAR) for one in _cycled(list(noises.values()), TESTS * years)]
-    false = _rate(sum(map(len, reports_of(drawn))), years)
+    false = _rate(sum(map(len, reports_of(drawn, TESTS))), years)
     short = [_drawn(random, one, BEFORE + AFTER) for one in _cycled(quiet, 3 * len(quiet))]
     cells = " | ".join(_delays(short, np.full(AFTER, math.log1p(-loss))) for loss in (0.03, 0.05, 0.10))
-    latest = sum(map(len, reports_of([one[-YEAR:] for one in recorded.values()])))
+    latest = sum(map(len, reports_of([one[-YEAR:] for one in recorded.values()], TESTS)))
     per_50 = latest / len(recorded) * TESTS
     print(f"| {false} | {cells} | {per_50:.0f} |".replace("%", " %"), flush=True)
 
@@ -165,6 +170,96 @@ def speed_table() -> None:
             spent.append(time.process_time() - started)
         print(f"| {tests * sessions:,} | {tests} x {sessions} | {min(spent):.2f} |", flush=True)
     print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+
+
+# Whole machines, session by session, as `--tfperf-fail-on-drift` judges them
+
+
+def nights(random: Generator) -> Values:
+    return np.arange(YEAR) + random.uniform(0, 0.05, YEAR)
+
+
+def bursts(random: Generator) -> Values:
+    """Nights, and in each fortnight one day with seven sessions within 80 minutes."""
+    days = np.arange(7, YEAR, 14) + random.uniform(0.2, 0.7, len(range(7, YEAR, 14)))
+    return np.sort(np.concatenate([nights(random), *(days + minute / 1440 for minute in np.linspace(0, 80, 7))]))
+
+
+def unequal(random: Generator) -> Values:
+    """Intervals with an exponential distribution, a day in the mean."""
+    return np.cumsum(random.exponential(1, YEAR))
+
+
+def weekdays(random: Generator) -> Values:
+    times = nights(random)
+    return times[np.arange(YEAR) % 7 < 5]
+
+
+def load(random: Generator, times: Values, tests: int) -> Values:
+    """24 spells of an hour and 24 of a day in a year, in which all tests or half of them are 3 to 20 % slower."""
+    slower = np.zeros((len(times), tests))
+    for days in (1 / 24, 1.0) * 24:
+        begin = random.uniform(0, YEAR)
+        of = random.random(tests) < random.choice([0.5, 1.0])
+        slower[np.ix_((times >= begin) & (times < begin + days), of)] += math.log1p(-random.uniform(0.03, 0.2))
+    return slower
+
+
+def first_red(rates: Values, times: Values) -> int | None:
+    """The first red session; None where none is. From ten sessions after a report on, each fifth is judged."""
+    results = _results(rates, times)
+    found = sorted(int(change.found_session[1:]) for change in changes_of(results))
+    spaced = (session for first in found for session in (*range(first, first + 10), *range(first + 10, len(rates), 5)))
+    judged = {session for session in spaced if session < len(rates)}
+    red = (
+        session
+        for session in sorted(judged)
+        if lasting_losses(results[: rates.shape[1] * (session + 1)], f"s{session}", {})
+    )
+    return next(red, None)
+
+
+def red_table(years: int, seed: int) -> None:
+    """Machines of which a session was red in a year without any change, in spells of load."""
+    print("\n| red in a year, nothing changed | 1 test | 5 tests | 50 tests |\n| --- | --- | --- | --- |")
+    worlds = [(nights, noise) for noise in (normal, heavy, skewed, correlated)]
+    worlds += [(schedule, normal) for schedule in (bursts, unequal, weekdays)]
+    for schedule, noise in worlds:
+        cells = []
+        for tests, count in ((1, 20 * years), (5, 20 * years), (50, years)):
+            random, red = np.random.default_rng([seed, tests]), 0
+            for _ in range(count):
+                times = schedule(random)
+                rates = np.column_stack([noise(random, len(times), 0.01) for _ in range(tests)])
+                red += first_red(rates + load(random, times, tests), times) is not None
+            cells.append(_share(red, count))
+        print(f"| {schedule.__name__}, {noise.__name__} | {' | '.join(cells)} |", flush=True)
+
+
+def red_steps_table(repeats: int, seed: int) -> None:
+    """Steps of one of five tests: when a night is first red, and how it goes on, also when the step is mended."""
+    print("\n| sessions differ by | step | red within 7 nights | 14 nights | later nights | 6 nights after its mend |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    judged = [*range(BEFORE + 4, BEFORE + 14), *range(BEFORE + 20, BEFORE + 60, 10)]
+    for cv, step in itertools.product((0.005, 0.01, 0.02), (0.03, 0.05)):
+        random, first, later, mended = np.random.default_rng(seed), [], [], []
+        for _ in range(repeats):
+            times = nights(random)[: BEFORE + 66]
+            rates = np.column_stack([normal(random, len(times), cv) for _ in range(5)]) + load(random, times, 5)
+            rates[BEFORE:-6, 0] += math.log1p(-step)
+            results = _results(rates, times)
+            red = {night: _is_red(results[: 5 * (night + 1)]) for night in judged}
+            first.append(min((night - BEFORE + 1 for night in judged if red[night]), default=math.inf))
+            later += [red[night] for night in judged[-4:]]
+            mended.append(_is_red(results))
+        within = [[one <= most for one in first] for most in (7, 14)]
+        cells = [_share(sum(of), len(of)) for of in (*within, later, mended)]
+        print(f"| {cv:.1%} | {step:.0%} | {' | '.join(cells)} |".replace("%", " %").replace("  %", " %"), flush=True)
+
+
+def _is_red(results: Sequence[PastResult]) -> bool:
+    """Whether the last session is red for the test with the step."""
+    return any(loss.test == "test_0" for loss in lasting_losses(results, results[-1].session, {}))
 
 
 # Recorded series
@@ -243,13 +338,14 @@ def _rate(count: int, years: int) -> str:
     return f"{count / years:.1f} ({low / years:.1f} to {chi2.ppf(0.975, 2 * count + 2) / 2 / years:.1f})"
 
 
-def _results(rates: Values) -> list[PastResult]:
+def _results(rates: Values, times: Values | None = None) -> list[PastResult]:
+    """The results of a year; `times` are in days, by default a session each night."""
     start = datetime(2026, 1, 1, 3, tzinfo=UTC)
     return [
         PastResult(
             id=f"{session}-{test}",
             session=f"s{session}",
-            time=(start + timedelta(days=session)).isoformat(),
+            time=(start + timedelta(days=session if times is None else float(times[session]))).isoformat(),
             test=f"test_{test}",
             machine="simulated",
             workload="w",
@@ -261,10 +357,20 @@ def _results(rates: Values) -> list[PastResult]:
             outcome=Outcome.PASS,
             runs=1,
             seconds=1.0,
+            baseline=1000.0,
         )
         for session, row in enumerate(rates)
         for test, rate in enumerate(row)
     ]
+
+
+def _share(count: int, of: int) -> str:
+    """A share in percent with its 95 % interval (Clopper and Pearson)."""
+    from scipy.stats import beta
+
+    low = beta.ppf(0.025, count, of - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, of - count) if count < of else 1.0
+    return f"{count / of:.1%} ({low:.1%} to {high:.1%})".replace("%", " %")
 
 
 def main() -> None:
@@ -273,10 +379,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=200, help="simulated losses of each cell")
     parser.add_argument("--seed", type=int, default=20261122)
     parser.add_argument("--recorded", type=Path, metavar="CLONE")
+    parser.add_argument("--red", action="store_true", help="only whole machines, judged as --tfperf-fail-on-drift does")
     parser.add_argument("--speed", action="store_true", help="only measure the time")
     options = parser.parse_args()
     if options.speed:
         speed_table()
+        return
+    if options.red:
+        red_table(options.years, options.seed)
+        red_steps_table(options.repeats, options.seed)
         return
     quiet_table(options.years, options.seed)
     machine_table(options.years, options.seed)

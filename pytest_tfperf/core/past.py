@@ -278,6 +278,8 @@ class LastingChange:
         low, high: its 95 % confidence interval.
         sessions_since: sessions that measured it from `session` on, which is included.
         better: the direction in which the figure is better.
+        before, now: the level before it and that of the latest sessions, in the figure's unit; of a test's throughput
+            without the drift of its machine, whose own levels are ratios. 0 in verdicts of earlier versions.
     """
 
     machine: str
@@ -295,6 +297,8 @@ class LastingChange:
     high: float
     sessions_since: int
     better: Better = Better.HIGHER
+    before: float = 0.0
+    now: float = 0.0
 
     @property
     def is_worse(self) -> bool:

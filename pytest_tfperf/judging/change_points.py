@@ -5,15 +5,15 @@ whether it came at once or gradually.
 
 A series is read from its first session to its last, as a gate reads it, and a change, once reported, is never
 withdrawn. After each session a likelihood ratio test, with unknown levels and noise, asks whether the points since the
-last change have two levels. Outliers count as `_FAR` standard deviations. docs/statistics.md has the reasons and the
-error rates.
+last change have two levels. Outliers count as `_FAR` standard deviations, and so many points must lie beyond the middle
+of both levels as chance would not put there. docs/statistics.md has the reasons and the error rates.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TypeAlias
 
@@ -26,13 +26,13 @@ from pytest_tfperf.judging.thresholds import quantile
 Values: TypeAlias = NDArray[np.float64]
 
 THRESHOLD = 4.7
-"""In standard normal units; chosen in simulation, by false alarms a year (benchmarks/changes.py)."""
+"""For one series, in standard normal units; chosen in simulation, by false alarms a year (benchmarks/changes.py)."""
 
 SMALLEST = 0.005
 """A change below 0.5 % is not worth a report, however sure it is."""
 
 # Sessions after a change: only splits at these distances from the newest session are tested.
-_AFTER = np.array((3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512))
+_AFTER = np.array((5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512))
 _LEAST_AFTER = int(_AFTER[0])
 _LEAST_BEFORE = 5
 _FAR = 2.5  # so that two bad sessions weigh 3.5 together, and never exceed the threshold
@@ -71,21 +71,23 @@ class Alarm:
     noise: SeriesNoise
 
 
-def alarms(values: Values) -> list[Alarm]:
+def alarms(values: Values, tests: int = 1) -> list[Alarm]:
     """Return the changes of a series, oldest first; each uses no later points than its `found`.
 
     Args:
         values: log rates, one for each session, oldest first.
+        tests: the series of the machine, which share the false-alarm rate.
     """
+    threshold = math.sqrt(THRESHOLD**2 + 2 * math.log(tests))
     detected: list[Alarm] = []
     start, tested, noise = 0, 0, SeriesNoise()
-    while (alarm := _next_alarm(values, start, tested, noise)) is not None:
+    while (alarm := _next_alarm(values, start, tested, noise, threshold)) is not None:
         detected.append(alarm)
         start, tested, noise = alarm.first, alarm.found + 1, alarm.noise
     return detected
 
 
-def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise) -> Alarm | None:
+def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise, threshold: float) -> Alarm | None:
     """Return the next change after that at `start`; the points before index `tested` have shown no further change.
 
     Median and spread are estimated again whenever the series since `start` has grown by half, without later points.
@@ -99,10 +101,11 @@ def _next_alarm(values: Values, start: int, tested: int, carried: SeriesNoise) -
         known = SeriesNoise(
             carried.variance / scale**2, carried.freedom, _correlation(_levelled(z[:length]), carried.correlation)
         )
-        if (at := _first_split(z, near, least, known)) is not None:
+        for at in _splits(z, near, least, known, threshold):
             first, noise = _placed(z[:at], known)
-            noise = SeriesNoise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
-            return Alarm(start + first, start + at - 1, noise)
+            if _count_score(points[:at], first) > threshold:
+                noise = SeriesNoise(noise.variance * scale**2, min(noise.freedom, _CARRIED), noise.correlation)
+                return Alarm(start + first, start + at - 1, noise)
         length, least = until, until + 1
     return None
 
@@ -139,16 +142,33 @@ def _correlation(z: Values, carried: float) -> float:
     return min(max((len(z) * own + _CARRIED * carried) / (len(z) + _CARRIED), 0.0), _MOST_CORRELATED)
 
 
-def _first_split(z: Values, near: Values, least: int, known: SeriesNoise) -> int | None:
-    """Return the first length, from `least` on, at which the points split into two levels."""
+def _splits(z: Values, near: Values, least: int, known: SeriesNoise, threshold: float) -> list[int]:
+    """Return the lengths, from `least` on, at which the points split into two levels."""
     lengths = np.arange(least, len(z) + 1)[:, None]
     before = lengths - _AFTER
     is_long = before >= _LEAST_BEFORE
     before = np.where(is_long, before, 1)
     sums = np.concatenate(([0.0], np.cumsum(near)))
     sizes = (sums[lengths] - sums[before]) / (lengths - before) - sums[before] / before
-    splits = is_long & (np.abs(sizes) >= SMALLEST) & (_scores(z, before, lengths, known) > THRESHOLD)
-    return int(lengths[splits.any(axis=1)][0, 0]) if splits.any() else None
+    splits = is_long & (np.abs(sizes) >= SMALLEST) & (_scores(z, before, lengths, known) > threshold)
+    found: list[int] = lengths[splits.any(axis=1), 0].tolist()
+    return found
+
+
+def _count_score(points: Values, first: int) -> float:
+    """Return how significantly the points from `first` on lie beyond the middle of both levels, in normal units.
+
+    The root of the deviance, from the share of earlier points that lie there. It counts points and not distances: a
+    series that often has bad points must have them for longer until they are a change.
+    """
+    before, after = float(np.median(points[:first])), float(np.median(points[first:]))
+    beyond = (points - (before + after) / 2) * (after - before) > 0
+    expected = (int(beyond[:first].sum()) + 1) / (first + 2)
+    count, found = len(points) - first, int(beyond[first:].sum())
+    if found <= expected * count:
+        return 0.0
+    rest = (count - found) * math.log((count - found) / count / (1 - expected)) if found < count else 0.0
+    return math.sqrt(2 * (found * math.log(found / count / expected) + rest))
 
 
 def _placed(z: Values, known: SeriesNoise) -> tuple[int, SeriesNoise]:
@@ -184,8 +204,14 @@ def _of_mean(points: NDArray[np.int64], correlation: float) -> Values:
     return ((1 + correlation) / apart - 2 * correlation * (1 - correlation**points) / (points * apart**2)) / points
 
 
-SLOW = 7
-"""The fewest sessions that a slow change takes."""
+LATEST = 5
+"""The latest points, by whose median a change lasts or is over."""
+
+LEVEL = 10
+"""The most points whose median is the level before a change."""
+
+SLOW = 10
+"""The fewest sessions that a slow change takes: more than a week if they are 18 hours apart."""
 
 _CLIPPED_AT = 3.0  # standard deviations; farther points count as so many
 _LEAST_SPREAD = 1e-6
@@ -201,6 +227,8 @@ class Shape:
         last: index of a slow change's last point; the same as `first` for a step.
         found: index of the point at which the change was detected.
         size, low, high: in log rate, with a 95 % confidence interval.
+        before: the level before it.
+        now: the level since the series' last change; where the latest points are nearer to `before`, their median.
     """
 
     first: int
@@ -209,6 +237,8 @@ class Shape:
     size: float
     low: float
     high: float
+    before: float = 0.0
+    now: float = 0.0
 
     @property
     def is_slow(self) -> bool:
@@ -238,14 +268,26 @@ def shapes(values: Values, alarms: Sequence[Alarm]) -> list[Shape]:
     """
     if not alarms:
         return []
-    edges = _moved_edges(values, [0, *(alarm.first for alarm in alarms), len(values)])
+    edges = _moved_edges(values, alarms)
     levels, spread = _levels(values, edges), _CLIPPED_AT * _spread(values, edges)
     near = levels + np.clip(values - levels, -spread, spread)
     rises = [bool(levels[edge] > levels[edge - 1]) for edge in edges[1:-1]]
     changes: list[Shape] = []
     for _, run in groupby(range(len(alarms)), key=rises.__getitem__):
         changes += _shapes_one_way(near, edges, list(run), alarms)
-    return changes
+    return [*_with_levels(values, changes)]
+
+
+def _with_levels(values: Values, changes: Sequence[Shape]) -> Iterator[Shape]:
+    since = float(np.median(values[min(changes[-1].last, len(values) - LATEST) :]))
+    latest = float(np.median(values[-LATEST:]))
+    start = 0
+    for change in changes:
+        start = min(start, max(change.first - LATEST, 0))  # the course of a slow change may overlap with the next
+        before = float(np.median(values[start : change.first][-LEVEL:]))
+        is_back = abs(latest - before) < abs(latest - since)
+        yield replace(change, before=before, now=latest if is_back else since)
+        start = change.last
 
 
 def _shapes_one_way(near: Values, edges: Sequence[int], run: Sequence[int], alarms: Sequence[Alarm]) -> Iterator[Shape]:
@@ -257,17 +299,24 @@ def _shapes_one_way(near: Values, edges: Sequence[int], run: Sequence[int], alar
         yield _slow(near, edges, [index], alarms) or _step(near, edges, index, alarms[index])
 
 
-def _moved_edges(values: Values, edges: Sequence[int]) -> list[int]:
-    """Move each edge to where two levels fit best; an outlier counts as at most `_CLIPPED_AT` standard deviations."""
-    placed, spread = list(edges), _spread(values, edges)
-    for index in range(1, len(placed) - 1):
+def _moved_edges(values: Values, alarms: Sequence[Alarm]) -> list[int]:
+    """Return the start, the place of each change where two levels fit best, not after its detection, and the end."""
+    placed = [0, *(alarm.first for alarm in alarms), len(values)]
+    for index, alarm in enumerate(alarms, start=1):
         start, middle, end = placed[index - 1 : index + 2]
-        before, after = (
-            np.minimum(((values[start:end] - np.median(level)) / spread) ** 2, _CLIPPED_AT**2)
-            for level in (values[start:middle], values[middle:end])
-        )
-        placed[index] = start + 1 + int(np.argmin(np.cumsum(before - after)[:-1]))
+        before, after = float(np.median(values[start:middle])), float(np.median(values[middle:end]))
+        placed[index] = start + split(values[start : min(end, alarm.found + 1)], before, after)
     return placed
+
+
+def split(values: Values, before: float, after: float) -> int:
+    """Return the index, from 1 on, at which a step between two levels fits best.
+
+    A value beyond a level counts as that level: if it were an outlier from both, it could stand on either side, and the
+    step would be dated to the session that did the opposite.
+    """
+    share = np.clip((values - before) / ((after - before) or 1.0), 0, 1)
+    return int(np.argmin(np.cumsum(2 * share - 1)[:-1])) + 1
 
 
 def _levels(values: Values, edges: Sequence[int]) -> Values:
@@ -303,7 +352,7 @@ def _slow(near: Values, edges: Sequence[int], run: Sequence[int], alarms: Sequen
     """
     start, end = edges[run[0]], edges[run[-1] + 2]
     points, count = near[start:end], end - start
-    if count < SLOW + 2 or (slope := _best_slope(points)) is None:
+    if count < SLOW + 2 or (slope := _best_slope(points)) is None or start + slope.first > alarms[run[0]].found:
         return None
     steps = _squares([near[a:b] for a, b in pairwise(edges[run[0] : run[-1] + 3])])
     gain = count * math.log((steps + _LEAST_SPREAD**2) / (slope.squares + _LEAST_SPREAD**2))

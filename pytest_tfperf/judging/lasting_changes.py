@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult, moment
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.judging.change_points import Shape, Values, alarms, shapes
+from pytest_tfperf.judging.change_points import Values, alarms, shapes, split
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 
 _Series = tuple[str, Key]
@@ -72,10 +72,18 @@ class _Machine:
         self._indices: dict[str, int] = {}
         self._units: dict[tuple[str, str], int] = {}
 
+    @property
+    def tests(self) -> int:
+        """The number of its throughputs, at least 1."""
+        return max(sum(not key.figure for _, key in self.results), 1)
+
     def add(self, result: PastResult) -> None:
+        # Also a session whose throughputs don't count: it may have figures, which are read after all throughputs.
         if result.session not in self._indices:
             self._indices[result.session] = len(self.sessions)
             self.sessions.append((result.session, _seconds(result), result.commit))
+        if not counts(result):
+            return
         series = result.test, result.key
         if series not in self.results:
             self.results[series] = _Results(result)
@@ -98,10 +106,9 @@ def changes_of(results: Iterable[PastResult], *, test: str | None = None) -> lis
     """
     machines: dict[str, _Machine] = {}
     for result in results:
-        if counts(result):
-            if result.machine not in machines:
-                machines[result.machine] = _Machine(result.machine)
-            machines[result.machine].add(result)
+        if result.machine not in machines:
+            machines[result.machine] = _Machine(result.machine)
+        machines[result.machine].add(result)
     changes = [change for machine in machines.values() for change in _of_machine(machine, test)]
     return sorted(changes, key=lambda change: moment(change.time))
 
@@ -119,37 +126,40 @@ def _seconds(result: PastResult) -> float:
 def _of_machine(machine: _Machine, test: str | None) -> Iterator[LastingChange]:
     series = {name: results.points() for name, results in machine.results.items()}
     drifts = _drifts(machine, series)
+    moments = _moments([time for _, time, _ in machine.sessions])
     known = np.flatnonzero(~np.isnan(drifts))
     if not len(known):
         drifts = np.zeros(len(machine.sessions))
     elif test is None:
-        yield from (_change(shape, machine, known) for shape in _shapes_in(drifts[known]))
+        yield from _changes(machine, known, drifts[known], moments)
     for name, points in series.items():
         if test not in (None, name[0]):
             continue
         if name[1].figure:
-            yield from _of_figure(points, machine, name)
+            yield from _of_figure(points, machine, name, moments)
             continue
         in_session = ~np.isnan(drifts[points.sessions])
-        sessions, times = points.sessions[in_session], points.times[in_session]
+        sessions = points.sessions[in_session]
         rates = np.log(points.values[in_session]) - drifts[sessions]
-        yield from (_change(shape, machine, sessions, name, times) for shape in _shapes_in(rates))
+        yield from _changes(machine, sessions, rates, moments, name, points.times[in_session])
 
 
-def _of_figure(points: _Points, machine: _Machine, series: _Series) -> Iterator[LastingChange]:
+def _of_figure(
+    points: _Points, machine: _Machine, series: _Series, moments: NDArray[np.int64]
+) -> Iterator[LastingChange]:
     """Yield the changes of a figure that exceed its absolute tolerance; figures have no drift in common."""
     values, figure = points.values, points.latest.figure
     is_log = bool((values > 0).all())
     unit = 1.0 if is_log else float(np.median(np.abs(values))) or float(np.abs(values).max())
     least = (figure and figure.absolute) or 0.0
-    for shape in _shapes_in(np.log(values) if is_log else values / unit) if unit else ():
-        level = float(np.median(values[: shape.first][-LEVEL:]))
-        change = replace(_change(shape, machine, points.sessions, series, points.times), better=points.latest.better)
-        if not is_log:  # no logarithm of 0 or less; as a fraction of the level before
-            scale = unit / (abs(level) or unit)
-            change = replace(change, size=shape.size * scale, low=shape.low * scale, high=shape.high * scale)
-        if abs(change.size) * (abs(level) or unit) > least:
-            yield change
+    if not unit:
+        return
+    course = np.log(values) if is_log else values / unit
+    for change in _changes(
+        machine, points.sessions, course, moments, series, points.times, unit=None if is_log else unit
+    ):
+        if abs(change.size) * (abs(change.before) or unit) > least:
+            yield replace(change, better=points.latest.better)
 
 
 def _drifts(machine: _Machine, series: Mapping[_Series, _Points]) -> Values:
@@ -164,41 +174,83 @@ def _drifts(machine: _Machine, series: Mapping[_Series, _Points]) -> Values:
     return drifts if has_most else np.full(len(drifts), np.nan)
 
 
-def _shapes_in(values: Values) -> list[Shape]:
-    return shapes(values, alarms(values))
+def _moments(times: Sequence[float]) -> NDArray[np.int64]:
+    """Return the index of each session's moment: sessions within hours are one, because they share what is amiss."""
+    indices, start = np.zeros(len(times), dtype=np.int64), -math.inf
+    moment = -1
+    for index, time in enumerate(times):
+        if abs(time - start) > _MOMENT:
+            moment, start = moment + 1, time
+        indices[index] = moment
+    return indices
 
 
-def _change(
-    shape: Shape,
+def _medians_of(values: Values, starts: NDArray[np.int64]) -> Values:
+    """Return the median of each moment's values, which begin at `starts`."""
+    counts = np.diff(starts, append=len(values))
+    ordered = values[np.lexsort((values, np.repeat(starts, counts)))]
+    medians: Values = (ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2
+    return medians
+
+
+def _changes(
     machine: _Machine,
     sessions: NDArray[np.int64],
+    values: Values,
+    moments: NDArray[np.int64],
     series: _Series | None = None,
     times: Values | None = None,
-) -> LastingChange:
-    """Make the change of a series; of the whole machine without `series`. `times` are the machine's own by default."""
-    (first, time, commit), before = machine.sessions[sessions[shape.first]], machine.sessions[sessions[shape.first - 1]]
-    when = datetime.fromtimestamp(time if times is None else float(times[shape.first]), UTC)
-    slow = ChangeKind.DECLINE if shape.size < 0 else ChangeKind.RISE
-    return LastingChange(
-        machine=machine.name,
-        test=series[0] if series else None,
-        key=series[1] if series else None,
-        kind=slow if shape.is_slow else ChangeKind.STEP,
-        session=first,
-        time=when.isoformat(),
-        last_session=machine.sessions[sessions[shape.last]][0],
-        found_session=machine.sessions[sessions[shape.found]][0],
-        commit_before=before[2],
-        commit_after=commit,
-        size=math.expm1(shape.size),
-        low=math.expm1(shape.low),
-        high=math.expm1(shape.high),
-        sessions_since=len(sessions) - shape.first,
-    )
+    unit: float | None = None,
+) -> Iterator[LastingChange]:
+    """Yield the changes of a series; of the whole machine without `series`.
+
+    Args:
+        machine: whose results they are.
+        sessions, times: of the values; the times are those of the machine's sessions by default.
+        values: logarithms, or multiples of `unit`.
+        moments: of all of the machine's sessions.
+        series: test and key.
+        unit: None for logarithms.
+    """
+    starts = np.flatnonzero(np.diff(moments[sessions], prepend=-1))
+    points = _medians_of(values, starts)
+    for shape in shapes(points, alarms(points, machine.tests)):
+        index = int(starts[shape.first])
+        if not shape.is_slow:  # it may lie between two sessions of one moment
+            near = slice(int(starts[shape.first - 1]), (*starts, len(values))[shape.first + 1])
+            index = near.start + split(values[near], shape.before, shape.before + shape.size)
+        (first, time, commit), last = machine.sessions[sessions[index]], machine.sessions[sessions[index - 1]]
+        when = datetime.fromtimestamp(time if times is None else float(times[index]), UTC)
+        slow = ChangeKind.DECLINE if shape.size < 0 else ChangeKind.RISE
+        before, now, size, low, high = shape.before, shape.now, shape.size, shape.low, shape.high
+        if unit is None:
+            before, now = math.exp(before), math.exp(now)
+            size, low, high = math.expm1(size), math.expm1(low), math.expm1(high)
+        else:  # no logarithm of 0 or less; as a fraction of the level before
+            size, low, high = (part / (abs(before) or 1) for part in (size, low, high))
+            before, now = before * unit, now * unit
+        yield LastingChange(
+            machine=machine.name,
+            test=series[0] if series else None,
+            key=series[1] if series else None,
+            kind=slow if shape.is_slow else ChangeKind.STEP,
+            session=first,
+            time=when.isoformat(),
+            last_session=machine.sessions[sessions[starts[shape.last]]][0] if shape.is_slow else first,
+            found_session=machine.sessions[sessions[starts[shape.found]]][0],
+            commit_before=last[2],
+            commit_after=commit,
+            size=size,
+            low=low,
+            high=high,
+            before=before,
+            now=now,
+            sessions_since=len(sessions) - index,
+        )
 
 
-LEVEL = 10
-"""Sessions whose median is a figure's level before a change."""
+_MOMENT = 18 * 3600.0
+"""Seconds from the first to the last session of one moment: nightly sessions remain apart."""
 
 _MEMORY = 30  # sessions whose median is a test's own level
 

@@ -34,8 +34,11 @@ from pytest_tfperf.judging.unevenness import bias
 SENTINELS = 4
 """How many tests are measured in pairs for the session's own verdicts."""
 
-SENTINELS_FROM = 0.01
-"""The common drift, up or down, from which telling the software from the machine is worth the time."""
+SENTINELS_FROM, SENTINELS_FROM_RISE = 0.01, 0.02
+"""The common drift, down and up, from which telling the software from the machine is worth the time.
+
+Sessions on a quiet machine differ by 1 %. A rise hides a loss of the software only where the machine gained even more.
+"""
 
 MACHINE_TOLERANCE = Tolerance(-0.05, 0.05)
 """Sessions on a quiet machine differ by 1 %, also from the session in which the baselines were recorded."""
@@ -62,7 +65,7 @@ class ReferencePairs:
 
 def wants_sentinels(drift: CommonDrift) -> bool:
     """Whether the common drift is large enough to ask for its cause."""
-    return drift.is_known and abs(drift.log) >= SENTINELS_FROM
+    return drift.is_known and not -SENTINELS_FROM < drift.log < SENTINELS_FROM_RISE
 
 
 def sentinels(tests: Collection[str], suspects: Collection[str], turn: int) -> list[str]:

@@ -99,6 +99,39 @@ def test_a_large_step_is_found_at_its_place(seed: int, before: int, after: int, 
     assert near[0].size == pytest.approx(sign * 0.2, abs=0.02)
 
 
+@given(SEEDS, st.integers(20, 100), st.floats(0.01, 0.2), st.sampled_from([-1, 1]))
+@settings(max_examples=50, deadline=None)
+def test_a_step_is_not_put_at_a_session_that_did_the_opposite(seed: int, at: int, outlier: float, sign: int) -> None:
+    values = even_noise(seed, 120) - sign * 0.1 * (np.arange(120) >= at)
+    values[at - 1] += sign * outlier  # the last session before the step, which a bounded distance puts on either side
+    assert [one.first for one in found(values) if abs(one.size) > 0.05] == [at]
+
+
+def test_a_series_with_frequent_bad_sessions_must_be_bad_for_longer_until_it_changed() -> None:
+    often_bad, never_bad = noise(1, 67, cv=0.005), noise(1, 67, cv=0.005)
+    often_bad[5:60:6] -= 0.08
+    for values in (often_bad, never_bad):
+        values[60:66] -= 0.08
+    assert [len(alarms(values[:66])) for values in (often_bad, never_bad)] == [0, 1]
+
+
+def test_one_of_many_tests_must_be_slower_for_longer_until_it_changed() -> None:
+    waited: dict[int, list[int]] = {1: [], 50: []}
+    for seed in range(20):
+        values = noise(seed, 90)
+        values[60:] -= 0.03
+        for tests, found_at in waited.items():
+            found_at.append(alarms(values, tests)[0].found)
+    assert all(many >= alone for alone, many in zip(*waited.values(), strict=True))
+    assert sum(waited[50]) > sum(waited[1])
+
+
+def test_a_change_begins_before_it_is_found() -> None:
+    for seed in range(50):
+        values = wild(seed, 120)
+        assert all(one.first <= one.found for one in found(values))
+
+
 def test_a_change_below_half_a_percent_is_not_reported() -> None:
     values = noise(1, 300, cv=0.001)
     values[100:] -= 0.003

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.lasting_changes import changes_of, common_drifts
-from tests.helpers.past_results import past_figure, past_result, past_results, quiet_tests
+from tests.helpers.past_results import START, past_figure, past_result, past_results, quiet_tests
 
 SESSIONS, AT = 80, 50
 
@@ -110,6 +111,51 @@ def test_skewed_noise_does_not_move_the_machine_s_course() -> None:
     """A mean for a test's level, beside the median over tests, made it drift by 0.2 % in each session."""
     slow = -np.random.default_rng(1).exponential(0.01, (365, 20))
     assert abs(np.median(common_drifts(slow)[-30:])) < 0.006
+
+
+def at_hours(values: list[float], hours: list[float]) -> list[PastResult]:
+    """Sessions of one test at these hours, with these log rates."""
+    times = [(START + timedelta(hours=hour)).isoformat() for hour in hours]
+    return [past_result(number, "test_0", values[number], time=time) for number, time in enumerate(times)]
+
+
+NIGHTS = [24.0 * night for night in range(30)]
+
+
+@pytest.mark.parametrize("minutes", [10, 60])
+def test_sessions_within_hours_are_one_moment(minutes: int) -> None:
+    values = list(quiet_tests(1, 30, cv=0.002)["test_0"])
+    hours = [NIGHTS[-1] + 1 + number * minutes / 60 for number in range(12)]
+    assert changes_of(at_hours([*values, *[-0.05] * 12], NIGHTS + hours)) == []
+
+
+def test_a_decline_within_hours_is_none() -> None:
+    values = [*quiet_tests(1, 30, cv=0.002)["test_0"], *np.linspace(-0.01, -0.1, 12)]
+    assert changes_of(at_hours(values, NIGHTS + [NIGHTS[-1] + 1 + number for number in range(12)])) == []
+
+
+@pytest.mark.parametrize("at", range(90, 98))
+def test_a_step_between_two_sessions_of_a_day_has_their_commits(at: int) -> None:
+    hours = [24.0 * (number // 4) + 2 * (number % 4) for number in range(160)]
+    values = quiet_tests(1, 160)["test_0"] - 0.05 * (np.arange(160) >= at)
+    change = only(changes_of(at_hours(list(values), hours)))
+    assert (change.commit_before, change.commit_after, change.session) == (f"c{at - 1}", f"c{at}", f"s{at}")
+
+
+def test_a_session_whose_throughput_does_not_count_keeps_its_place_for_its_figures() -> None:
+    rates = past_results(quiet_tests(1, 40))
+    rates[25:30] = [replace(rate, outcome=Outcome.INVALID) for rate in rates[25:30]]
+    change = only(changes_of([*rates, *memory(8000.0, 8800.0)]))
+    assert (change.session, change.sessions_since) == ("s20", 20)
+
+
+def test_a_change_has_the_levels_before_it_and_now() -> None:
+    series = quiet_tests(1, SESSIONS, cv=0.001)
+    series["test_0"][AT:] -= 0.05
+    there, back = only(changes_of(past_results(series))), series["test_0"].copy()
+    back[-5:] += 0.05
+    assert (there.before, there.now) == (pytest.approx(1000, rel=0.002), pytest.approx(951, rel=0.002))
+    assert changes_of(past_results({"test_0": back}))[0].now == pytest.approx(1000, rel=0.002)
 
 
 def test_changes_are_in_the_order_of_their_dates() -> None:

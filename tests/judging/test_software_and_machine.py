@@ -52,7 +52,7 @@ def machine(*changes: float, drift: CommonDrift = KNOWN) -> MachineVerdict:
 # Which tests
 
 
-@pytest.mark.parametrize(("drift", "wanted"), [(-0.012, True), (0.012, True), (-0.008, False)])
+@pytest.mark.parametrize(("drift", "wanted"), [(-0.012, True), (0.022, True), (-0.008, False), (0.018, False)])
 def test_a_common_drift_of_one_per_cent_asks_for_sentinels(drift: float, wanted: bool) -> None:
     assert wants_sentinels(CommonDrift(drift, 8)) is wanted
 

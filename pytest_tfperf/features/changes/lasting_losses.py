@@ -2,52 +2,67 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.figure import Better
+from pytest_tfperf.core.figure import Better, Figure
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
-from pytest_tfperf.judging.lasting_changes import LEVEL, changes_of, counts
+from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
+from pytest_tfperf.judging.lasting_changes import changes_of
 
 _Series = tuple[str, Key]
 _Baselines = Mapping[int, float]
 """The values of a baseline by the index of the session that it judged, oldest first."""
 
 _RECOVERED_SHARE = 0.5
-"""A loss is over when later changes brought back more than this share of it."""
+"""A loss is over when more than this share of it has come back."""
 
 
-def lasting_losses(results: Sequence[PastResult], session: str) -> list[LastingChange]:
+def lasting_losses(
+    results: Sequence[PastResult], session: str, tolerances: Mapping[_Series, float]
+) -> list[LastingChange]:
     """Return the changes for the worse of tests in a session that are neither over nor accepted, oldest first.
 
-    A new baseline of a test after a change accepts it; a change of the whole machine is accepted by new baselines of
-    most tests. Only tests that the session judged against a recorded baseline count: a slowdown of the others, as of
-    `throughput.measure`, could never be accepted.
+    A change within the tolerance is accepted, by a machine's most tests. A new baseline of a test after a change
+    accepts it; a change of the whole machine is accepted by new baselines of most tests. Only tests that the session
+    judged against a recorded baseline count: a slowdown of the others, as of `throughput.measure`, could never be
+    accepted.
 
     Args:
         results: throughputs and figures of one machine, each oldest first.
         session: the session's id.
+        tolerances: the slowdowns that the session's tests accept, as fractions; by default 2 %.
     """
     order = {id: index for index, id in enumerate(dict.fromkeys(result.session for result in results))}
     baselines: dict[_Series, dict[int, float]] = {}
-    judged: dict[_Series, None] = {}
+    judged: dict[_Series, Figure | None] = {}
     for result in results:
         series = (result.test, result.key)
         if result.baseline is not None:
             baselines.setdefault(series, {})[order[result.session]] = result.baseline
             if result.session == session:
-                judged[series] = None
-    concerned = {change: _concerned(change, judged) for change in changes_of(results)}
-    changes = [change for change, of_change in concerned.items() if of_change]
-    return [
-        change
-        for change in changes
-        if change.is_worse
-        and _lasts(change, changes, results, baselines)
-        and not _is_accepted(change, [baselines[series] for series in concerned[change]], order)
-    ]
+                judged[series] = result.figure
+
+    def accepted(series: _Series, level: float) -> float:
+        figure = judged[series]
+        return figure.accepted(level) if figure else tolerances.get(series, DEFAULT_TOLERANCE) * level
+
+    losses = []
+    for change in changes_of(results):
+        concerned = _concerned(change, judged)
+        if not change.is_worse or not concerned:
+            continue
+        # If a figure should stay the same, the change that brings it back is for the worse, too: its baseline tells
+        # them apart.
+        start = _latest(baselines[concerned[0]]) if change.better is Better.SAME else change.before
+        away = change.now - start
+        within = statistics.median(accepted(series, start) for series in concerned)
+        least = max(within, (1 - _RECOVERED_SHARE) * abs(change.size * change.before))
+        lasts = away * change.size > 0 and abs(away) > least
+        if lasts and not _is_accepted(change, [baselines[series] for series in concerned], order):
+            losses.append(change)
+    return losses
 
 
 def _concerned(change: LastingChange, judged: Iterable[_Series]) -> list[_Series]:
@@ -72,43 +87,3 @@ def _recorded_since(start: int, baselines: _Baselines) -> bool:
 
 def _latest(baselines: _Baselines) -> float:
     return list(baselines.values())[-1]
-
-
-def _lasts(
-    change: LastingChange,
-    changes: Iterable[LastingChange],
-    results: Iterable[PastResult],
-    baselines: Mapping[_Series, _Baselines],
-) -> bool:
-    """Return whether a change is not over."""
-    same = [other for other in changes if (other.test, other.key) == (change.test, change.key)]
-    if change.key is None or not change.key.figure:
-        return _throughput_lasts(change, same[same.index(change) + 1 :])
-    series = (change.test or "", change.key)
-    points = [result for result in results if (result.test, result.key) == series and counts(result)]
-    return _figure_lasts(change, same[-1], points, _latest(baselines[series]))
-
-
-def _throughput_lasts(change: LastingChange, later: Sequence[LastingChange]) -> bool:
-    """Return whether later changes of the same throughput brought back too little."""
-    won = math.fsum(math.log1p(gain.size) for gain in later if gain.size > 0)
-    return won < -_RECOVERED_SHARE * math.log1p(change.size)
-
-
-def _figure_lasts(change: LastingChange, last: LastingChange, points: Sequence[PastResult], baseline: float) -> bool:
-    """Return whether a figure is still away from its level before a change.
-
-    Args:
-        change: the figure's change.
-        last: the latest change of the same figure, perhaps `change` itself.
-        points: the figure's results, oldest first.
-        baseline: its baseline now.
-    """
-    sessions = [point.session for point in points]
-    values = [point.value for point in points]
-    before = statistics.median(values[: sessions.index(change.session)][-LEVEL:])
-    # If a figure should stay the same, the change that brings it back is for the worse, too: its baseline tells them
-    # apart.
-    start = baseline if change.better is Better.SAME else before
-    away = statistics.median(values[sessions.index(last.last_session) :][-LEVEL:]) - start
-    return away * change.size > 0 and abs(away) > (1 - _RECOVERED_SHARE) * abs(change.size * before)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,8 @@ from pytest_tfperf.features import Feature
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.acknowledgement import Acknowledgement
+    from pytest_tfperf.core.baseline import Key
+    from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.past import LastingChange
     from pytest_tfperf.core.session_verdicts import SessionVerdict
 
@@ -36,9 +39,20 @@ def session_verdicts(context: SessionContext, machines: Sequence[str]) -> Iterat
     for machine in machines:
         results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
         known = [one for one in context.acknowledgements if one.days_left(today) >= 0]
-        losses = lasting_losses(results, context.id)
+        now = history.measurements(session=context.id, machine=machine)
+        losses = lasting_losses(results, context.id, _tolerances(now))
         if found := [loss for loss in losses if not any(_is_of(one, loss) for one in known)]:
             yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))
+
+
+def _tolerances(measurements: Iterable[Measurement]) -> dict[tuple[str, Key], float]:
+    """Return the slowdown that each test accepts, a positive fraction; inf where it accepts any."""
+    accepted = {}
+    for measurement in measurements:
+        if measurement.verdict is not None and (tolerance := measurement.verdict.tolerance) is not None:
+            lower = tolerance.lower
+            accepted[measurement.test, measurement.key] = math.inf if lower is None else -lower
+    return accepted
 
 
 def _is_of(one: Acknowledgement, loss: LastingChange) -> bool:

@@ -15,7 +15,7 @@ from pytest_tfperf.core.measurement import Measurement, compared_names
 from pytest_tfperf.core.past import LastingChange, PastResult, moment
 from pytest_tfperf.core.verdict import Outcome, worst
 from pytest_tfperf.features.page.curves import rounded
-from pytest_tfperf.judging.lasting_changes import LEVEL
+from pytest_tfperf.judging.change_points import LEVEL
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
 
 _Result = TypeVar("_Result", PastResult, Measurement)

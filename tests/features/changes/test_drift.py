@@ -6,6 +6,7 @@ The history is that of one real session, copied to many days.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.features.changes.plugin import session_verdicts
 from pytest_tfperf.reports.session_verdicts import text_of
 from pytest_tfperf.stores import acknowledgements
-from tests.helpers.inner import ANY_THROUGHPUT, Project
+from tests.helpers.inner import Project
 from tests.helpers.measurements import KEY, acknowledged, baseline, measurement, verdict
 
 TESTS = """
@@ -56,7 +57,7 @@ def on_day(day: int, measured: Measurement) -> Measurement:
 def slower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     with Project(tmp_path_factory.mktemp("drift"), trains=False) as project:
         project.tests(TESTS)
-        project.baseline("program", unit="examples", **ANY_THROUGHPUT)
+        project.baseline("program", unit="examples", value=9.0, upper=math.inf)
         project.run()
         measured = project.measured("test_program")
         (project.folder / ".tfperf" / "history.sqlite").unlink()
@@ -161,7 +162,12 @@ def test_an_acknowledgement_of_another_call_does_not_hide_it(slower: Project, ca
 
 
 def test_a_new_baseline_accepts_it(slower: Project) -> None:
-    slower.baseline("program", unit="examples", **ANY_THROUGHPUT | {"value": 900.0})
+    slower.baseline("program", unit="examples", value=8.9, upper=math.inf)
+    assert slower.run("--tfperf-fail-on-drift").status == GREEN
+
+
+def test_a_slowdown_within_the_tests_tolerance_fails_no_session(slower: Project) -> None:
+    slower.baseline("program", unit="examples", value=9.0, lower=-0.06, upper=math.inf)
     assert slower.run("--tfperf-fail-on-drift").status == GREEN
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytest_tfperf.core.figure import Figure
@@ -27,7 +30,7 @@ def log_rates(*steps: tuple[int, float]) -> NDArray[np.float64]:
 
 def sizes(results: list[PastResult], session: str = LAST) -> list[int]:
     """The losses, in whole percent."""
-    return [round(one.size * 100) for one in lasting_losses(results, session)]
+    return [round(one.size * 100) for one in lasting_losses(results, session, {})]
 
 
 def recorded_at(results: list[PastResult], session: int) -> list[PastResult]:
@@ -43,10 +46,30 @@ def recorded_at(results: list[PastResult], session: int) -> list[PastResult]:
         pytest.param([(AT, 0.03)], [], id="a speed-up"),
         pytest.param([(AT, -0.03), (65, 0.03)], [], id="fixed"),
         pytest.param([(AT, -0.06), (65, 0.02)], [-6], id="fixed by a third"),
+        pytest.param([(AT, -0.06), (SESSIONS - 5, 0.06)], [], id="fixed five sessions ago, which are no change yet"),
+        pytest.param([(AT, -0.015)], [], id="less than the tolerance"),
+        pytest.param([(20, -0.013), (AT, -0.013)], [-1], id="more than the tolerance in two steps"),
     ],
 )
 def test_a_slowdown_lasts_until_most_of_it_is_mended(steps: list[tuple[int, float]], slowdowns: list[int]) -> None:
     assert sizes(past_results({"test_0": log_rates(*steps)})) == slowdowns
+
+
+@pytest.mark.parametrize(("tolerance", "slowdowns"), [(0.01, [-3]), (0.05, []), (math.inf, [])])
+def test_a_slowdown_within_the_tests_own_tolerance_is_none(tolerance: float, slowdowns: list[int]) -> None:
+    results = past_results({"test_0": log_rates((AT, -0.03))})
+    accepted = {("test_0", results[0].key): tolerance}
+    assert [round(one.size * 100) for one in lasting_losses(results, LAST, accepted)] == slowdowns
+
+
+@given(st.sets(st.integers(10, SESSIONS - 1), max_size=10), st.floats(0.03, 0.2))
+@settings(max_examples=50, deadline=None)
+def test_days_of_load_are_no_slowdown(days: set[int], size: float) -> None:
+    apart = [day for day in days if day - 1 not in days and day - 2 not in days]  # at most two of five are slow
+    values = log_rates()
+    values[apart] -= size
+    for night in range(20, SESSIONS):
+        assert sizes(past_results({"test_0": values[: night + 1]}), f"s{night}") == []
 
 
 @pytest.mark.parametrize(("recorded", "slowdowns"), [(70, []), (30, [-3])], ids=["after it", "before it"])
@@ -70,7 +93,7 @@ def test_a_test_that_is_only_measured_by_now_is_left_out() -> None:
 
 def test_a_decline_that_goes_on_after_a_new_baseline_lasts() -> None:
     slope = -0.04 / 30 * np.maximum(np.arange(SESSIONS) - 20, 0)
-    assert lasting_losses(recorded_at(past_results({"test_0": log_rates() + slope}), 50), LAST)
+    assert lasting_losses(recorded_at(past_results({"test_0": log_rates() + slope}), 50), LAST, {})
 
 
 def test_a_test_that_the_session_did_not_measure_is_left_out() -> None:
