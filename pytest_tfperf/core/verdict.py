@@ -197,7 +197,7 @@ _WHY: Final = {
     Reason.WITHIN_NOISE: "within noise: {worse} by more than the tolerance, but not by more than noise explains",
     Reason.TOO_NOISY: "too noisy to judge: noise widens the threshold so far that a {too_much} would pass",
     Reason.WIDENED: (
-        "too noisy to judge: sessions differ so much that they have widened the threshold beyond 15 % since the "
+        "too noisy to judge: sessions differ so much that they have widened the threshold beyond 10 % since the "
         "baseline was recorded"
     ),
     Reason.OTHERS_TOO: (

@@ -54,7 +54,7 @@ from pytest_tfperf.judging.validity import invalid, unusable
 
 _RUNS_SHOWN, _PAIRS_SHOWN = (1, 3, 5, 8), (PAIRS_THAT_TELL, 10, MOST_PAIRS)
 _AS_RECORDED = 0.8  # of the threshold: one that was this low when its row was recorded has widened since
-_WIDEST = -math.log1p(-0.15)  # the threshold up to which what sessions taught may widen it and a test still pass
+_WIDEST = -math.log1p(-0.1)  # the threshold up to which what sessions taught may widen it and a test still pass
 _UNSURE = 2.0  # standard errors of a run's own windows: a run that is good even if slower by so much stops early
 _LIMIT_RUNS = RUN_STAGES[1]  # values of the current environment that confirm a value beyond a limit
 

@@ -407,6 +407,32 @@ def test_good_sessions_move_the_reference_of_rule_2_and_not_that_of_rule_1() -> 
     assert by_pairs(-0.04, past=history).outcome is Outcome.REGRESSED
 
 
+# Thresholds that sessions widen
+
+
+def of_sessions(sd: float) -> list[SessionChanges]:
+    """Sessions that differ by a standard deviation, and of which none was reported."""
+    draws = [-1.0, 1.2, 0.4, -0.7, 1.0, -1.3, 0.2, 0.9, -0.5, -0.1, 0.8, -0.9]
+    return [SessionChanges(str(number), (sd * draw,) * 3, Outcome.PASS) for number, draw in enumerate(draws)]
+
+
+@pytest.mark.parametrize(
+    ("sd", "outcome", "is_wider"),
+    [(0.002, Outcome.PASS, False), (0.035, Outcome.PASS, True), (0.06, Outcome.TOO_NOISY, True)],
+)
+def test_a_threshold_that_sessions_widened_is_told_and_beyond_10_per_cent_nothing_passes(
+    sd: float, outcome: Outcome, is_wider: bool
+) -> None:
+    past = of_sessions(sd)
+    found = verdict(0.0, past=past, tests=5, variance=session_variance([(ONE_PER_CENT, ROW.runs, past)], tests=5))
+    assert (found.outcome, found.threshold_recorded is not None) == (outcome, is_wider)
+    assert found.threshold_recorded is None or found.threshold_recorded == pytest.approx(0.045, abs=0.001)
+
+
+def test_without_earlier_sessions_the_threshold_is_as_recorded() -> None:
+    assert verdict(0.0, **FEW).threshold_recorded is None
+
+
 # The figures
 
 

@@ -52,8 +52,8 @@ def of_software(**more: Any) -> SessionVerdict:
     return SessionVerdict.of(replace(SLOWER_SOFTWARE, **more), "box", [NOW])
 
 
-def in_doubt(of: Callable[..., SessionVerdict], *doubt: Any, **more: Any) -> SessionVerdict:
-    return of(outcome=Outcome.INCONCLUSIVE, doubt=Doubt(*doubt), **more)
+def in_doubt(of: Callable[..., SessionVerdict], *doubt: Any, slow: tuple[str, ...] = (), **more: Any) -> SessionVerdict:
+    return of(outcome=Outcome.INCONCLUSIVE, doubt=Doubt(*doubt, tests=slow), **more)
 
 
 VERDICTS = {
@@ -63,6 +63,13 @@ VERDICTS = {
     "slower, nobody knows which, and busy": of_machine(busy=True),
     "a machine with few tests": in_doubt(of_machine, DoubtKind.FEW_TESTS, 3, 8, is_apart=True),
     "a machine with few pairs": in_doubt(of_machine, DoubtKind.FEW_WITH_PAIRS, 2, 4, is_apart=True),
+    "a machine that slows some tests down": in_doubt(
+        of_machine,
+        DoubtKind.SLOW_IN_PART,
+        is_apart=True,
+        change=-0.004,
+        slow=("a.py::test_gpu[1]", "a.py::test_gpu[3]"),
+    ),
     "slower software": of_software(),
     "software within noise": in_doubt(of_software, DoubtKind.WITHIN_NOISE),
     "undecided software": in_doubt(of_software, DoubtKind.UNDECIDED),

@@ -21,6 +21,7 @@ from pytest_tfperf.cli.history import by_workload
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement
 from pytest_tfperf.core.past import NotProvisional, PastResult, SessionChanges, not_provisional
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
@@ -273,6 +274,48 @@ def test_a_session_has_the_outcome_that_it_decided(history: History, outcome: Ou
 def test_only_decided_measurements_against_this_very_row_count(history: History, other: dict[str, Any]) -> None:
     history.append(judged(**other))
     assert past(history) == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "teaches"),
+    [
+        (session_verdict(), False),
+        (session_verdict(Outcome.INCONCLUSIVE), False),
+        (session_verdict(kind="software"), False),
+        (session_verdict(Outcome.PASS), True),
+        (session_verdict(machine="other"), True),
+        (session_verdict(kind="drift"), True),
+    ],
+    ids=["machine", "in doubt", "software", "as it was", "another machine", "drift"],
+)
+def test_a_session_in_which_all_tests_lost_something_says_nothing_of_their_noise(
+    history: History, lost: SessionVerdict, teaches: bool
+) -> None:
+    history.append(judged(900.0))
+    history.append_verdict(lost, session="monday", time=TIME)
+    assert bool(past(history)) is teaches
+
+
+@pytest.mark.parametrize(
+    ("commit", "environment", "is_same"),
+    [("abc1234", {"numpy": "2.0"}, True), ("abc1234", {"numpy": "2.1"}, False), ("def5678", {"numpy": "2.0"}, False)],
+    ids=["same", "another package", "another commit"],
+)
+def test_a_session_has_the_code_that_it_measured(
+    history: History, commit: str, environment: dict[str, str], is_same: bool
+) -> None:
+    history.append(judged(commit="abc1234", environment={"numpy": "2.0"}))
+    history.append(judged(commit=commit, environment=environment, session="tuesday"))
+    first, second = history.earlier.past_sessions_of_machine([baseline()], before="", least_tests=1)[KEY]
+    assert first.code
+    assert (first.code == second.code) is is_same
+
+
+@pytest.mark.parametrize("commit", ["", "abc1234-dirty"], ids=["no repository", "changes that are in no commit"])
+def test_code_that_is_in_no_commit_has_no_name(history: History, commit: str) -> None:
+    history.append(judged(commit=commit))
+    (session,) = history.earlier.past_sessions_of_machine([baseline()], before="", least_tests=1)[KEY]
+    assert session.code == ""
 
 
 def test_a_rerun_of_one_test_is_not_a_session_of_the_suite(history: History) -> None:
