@@ -103,10 +103,12 @@ def session_variance(
         tests: the number of the session's tests; if it is below `MIN_TESTS`, their common drift can't be taken out, and
             is part of the variance between sessions of each test.
     """
+    # Few tests show mostly what a session does to all of them: together they say as much as one of them, and a single
+    # session that differs is no variance yet.
+    are_few = tests < MIN_TESTS
     known = [(noise, baseline_runs, teaching(past)) for noise, baseline_runs, past in rows]
-    known = [row for row in known if row[2]]
-    # Few tests show mostly what a session does to all of them, so that together they say as much as one of them.
-    independent = 1.0 if tests >= MIN_TESTS else 1.0 / max(len(known), 1)
+    known = [row for row in known if len(row[2]) > (1 if are_few else 0)]
+    independent = 1.0 / max(len(known), 1) if are_few else 1.0
     log_weights = [_log_prior(sigma, tests) for sigma in GRID]
     for noise, baseline_runs, past in known:
         sessions = [(hodges_lehmann(s.changes), len(s.changes)) for s in past]
@@ -116,7 +118,7 @@ def session_variance(
                 log_weights[index] += independent * likelihood
     most = max(log_weights)
     weights = [math.exp(log_weight - most) for log_weight in log_weights]
-    return SessionVariance(tuple(weight / math.fsum(weights) for weight in weights), is_of_few=tests < MIN_TESTS)
+    return SessionVariance(tuple(weight / math.fsum(weights) for weight in weights), is_of_few=are_few)
 
 
 def teaching(past: Sequence[SessionChanges]) -> list[SessionChanges]:

@@ -111,6 +111,11 @@ def test_code_that_is_in_no_commit_is_never_the_same() -> None:
     assert teaching([*LOST, *GOOD]) == GOOD
 
 
+def test_the_first_session_that_differs_is_no_variance_yet() -> None:
+    rows = [(NOISE, RUNS, sessions(-0.05))] * 5
+    assert session_variance(rows, tests=5) == session_variance(tests=5)
+
+
 def test_what_a_session_does_to_all_of_few_tests_counts_once() -> None:
     """Five tests that lose something together are one fact, and not five."""
     slow = sessions(0.001, -0.02)
