@@ -224,7 +224,10 @@ class InvalidMeasurement(MeasurementError):
 UNSET_BY_DEFAULT = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
 """Names that an environment lacks unless the user sets them, so that their presence is a change."""
 
-OUTSIDE = {"driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_power_capped", "mig_neighbours"}
+MATMUL = "matmul"
+"""The name of the matmul rate among the facts that a row was recorded with: measured, so it differs in each session."""
+
+OUTSIDE = {MATMUL, "driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_power_capped", "mig_neighbours"}
 """Names in an environment that belong to the machine, which a reference environment does not restore."""
 
 
@@ -274,7 +277,7 @@ def compared_names(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]
 
     A version that only one of them has is left out; a setting that only one of them has is a change.
     """
-    names = then.keys() & now.keys()
+    names = (then.keys() & now.keys()) - {MATMUL}
     if then:
         names |= (then.keys() ^ now.keys()) & UNSET_BY_DEFAULT
     return sorted(names)

@@ -7,11 +7,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler
 from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.measurement import Measurement, recorded_with
+from pytest_tfperf.core.measurement import MATMUL, Measurement, recorded_with
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.workload import Workload
@@ -53,12 +52,7 @@ def breakdown(
     )
 
 
-MATMUL: Final = "matmul"
-"""The name of the matmul rate among the facts that a row was recorded with."""
-
-OTHER_MATMUL_RATE: Final = 0.2
-"""A change of the matmul rate that noise does not explain: on a machine of two cores with several other users, whose
-load average was 15, the rate of three sessions differed by 14 %."""
+_MATMUL_NOISE = 0.2  # a busy machine's sessions, on two cores with a load average of 15, differ by 14 %
 
 
 def matmul_rate(runs: Sequence[Run]) -> float | None:
@@ -76,7 +70,7 @@ def matmul_change(measurements: Iterable[Measurement]) -> float | None:
             if now is not None and row is not None and (then := recorded_with(row).get(MATMUL)):
                 changes.append(now / float(then) - 1)
     change = _median(changes)
-    return change if change is not None and abs(change) > OTHER_MATMUL_RATE else None
+    return change if change is not None and abs(change) > _MATMUL_NOISE else None
 
 
 def passes(workload: Workload) -> int:

@@ -78,7 +78,7 @@ class _Machine:
         return max(sum(not key.figure for _, key in self.results), 1)
 
     def add(self, result: PastResult) -> None:
-        # Also a session whose throughputs don't count: it may have figures, which are read after all throughputs.
+        # A session is noted even if this result does not count: its figures, which come after all throughputs, may.
         if result.session not in self._indices:
             self._indices[result.session] = len(self.sessions)
             self.sessions.append((result.session, _seconds(result), result.commit))
@@ -175,21 +175,20 @@ def _drifts(machine: _Machine, series: Mapping[_Series, _Points]) -> Values:
 
 
 def _moments(times: Sequence[float]) -> NDArray[np.int64]:
-    """Return the index of each session's moment: sessions within hours are one, because they share what is amiss."""
-    indices, start = np.zeros(len(times), dtype=np.int64), -math.inf
-    moment = -1
-    for index, time in enumerate(times):
+    """Return the number of each session's moment; sessions within hours share one, as they share a loaded machine."""
+    numbers, number, start = [], -1, -math.inf
+    for time in times:
         if abs(time - start) > _MOMENT:
-            moment, start = moment + 1, time
-        indices[index] = moment
-    return indices
+            number, start = number + 1, time
+        numbers.append(number)
+    return np.array(numbers, dtype=np.int64)
 
 
 def _medians_of(values: Values, starts: NDArray[np.int64]) -> Values:
     """Return the median of each moment's values, which begin at `starts`."""
-    counts = np.diff(starts, append=len(values))
-    ordered = values[np.lexsort((values, np.repeat(starts, counts)))]
-    medians: Values = (ordered[starts + (counts - 1) // 2] + ordered[starts + counts // 2]) / 2
+    lengths = np.diff(starts, append=len(values))
+    ordered = values[np.lexsort((values, np.repeat(starts, lengths)))]
+    medians: Values = (ordered[starts + (lengths - 1) // 2] + ordered[starts + lengths // 2]) / 2
     return medians
 
 
@@ -202,21 +201,23 @@ def _changes(
     times: Values | None = None,
     unit: float | None = None,
 ) -> Iterator[LastingChange]:
-    """Yield the changes of a series; of the whole machine without `series`.
+    """Yield the changes of a series.
 
     Args:
-        machine: whose results they are.
-        sessions, times: of the values; the times are those of the machine's sessions by default.
+        machine: the machine that measured it.
+        sessions: the index of each value's session among the machine's.
         values: logarithms, or multiples of `unit`.
-        moments: of all of the machine's sessions.
-        series: test and key.
+        moments: `_moments` of the machine's sessions.
+        series: test and key; None for the machine's common drift.
+        times: of the values; by default those of the sessions.
         unit: None for logarithms.
     """
+    test, key = series or (None, None)
     starts = np.flatnonzero(np.diff(moments[sessions], prepend=-1))
     points = _medians_of(values, starts)
     for shape in shapes(points, alarms(points, machine.tests)):
         index = int(starts[shape.first])
-        if not shape.is_slow:  # it may lie between two sessions of one moment
+        if not shape.is_slow:  # the step may lie between two sessions of one moment
             near = slice(int(starts[shape.first - 1]), (*starts, len(values))[shape.first + 1])
             index = near.start + split(values[near], shape.before, shape.before + shape.size)
         (first, time, commit), last = machine.sessions[sessions[index]], machine.sessions[sessions[index - 1]]
@@ -226,13 +227,13 @@ def _changes(
         if unit is None:
             before, now = math.exp(before), math.exp(now)
             size, low, high = math.expm1(size), math.expm1(low), math.expm1(high)
-        else:  # no logarithm of 0 or less; as a fraction of the level before
+        else:  # sizes become fractions of the level before
             size, low, high = (part / (abs(before) or 1) for part in (size, low, high))
             before, now = before * unit, now * unit
         yield LastingChange(
             machine=machine.name,
-            test=series[0] if series else None,
-            key=series[1] if series else None,
+            test=test,
+            key=key,
             kind=slow if shape.is_slow else ChangeKind.STEP,
             session=first,
             time=when.isoformat(),
@@ -249,8 +250,7 @@ def _changes(
         )
 
 
-_MOMENT = 18 * 3600.0
-"""Seconds from the first to the last session of one moment: nightly sessions remain apart."""
+_MOMENT = 18 * 3600.0  # seconds from a moment's first session to its last: nightly sessions remain apart
 
 _MEMORY = 30  # sessions whose median is a test's own level
 

@@ -12,12 +12,12 @@ from typing import Any
 from pytest_tfperf.core.baseline import READ, Baseline, Key, Provenance
 from pytest_tfperf.core.command import Command, parse_subject
 from pytest_tfperf.core.figure import LOSS, Figure, at_fixed_steps
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import MATMUL, Measurement
 from pytest_tfperf.core.throughput import RunValue, hodges_lehmann
 from pytest_tfperf.core.verdict import NOTHING, Tolerance, Want, Wants
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import BaselineError, BaselineRefused
-from pytest_tfperf.judging.breakdown import MATMUL, matmul_rate
+from pytest_tfperf.judging.breakdown import matmul_rate
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.noise import without_slow_runs
 from pytest_tfperf.judging.thresholds import (

@@ -21,16 +21,14 @@ OF_RATES = Scatter(2 * ASSUMED_BETWEEN_RUNS**2, EXPECTED_PAIRS)
 _OF_FIGURES = Scatter(0.0, 0.0)
 """Nothing is assumed for another figure: it may be the same in each run, and then a small change counts."""
 
-
-_FAULTS_THAT_TELL = 2
-"""Pairs in which b's value is no value before b is to blame, as for a program that fails."""
+_FAULTS_THAT_TELL = 2  # pairs in which b alone has no usable value, after which b is to blame, as where it crashes
 
 
 def judge_sides(evidence: Evidence) -> Verdict:
     """Judge a figure of side b against side a; a figure's limit holds for b.
 
-    A value that b alone lacks, or that is no number in b alone, fails as a loss does. Where a gave the value in some
-    runs only, the pairs that have both can show a loss, but can't clear b.
+    A value that only b lacks, or that is no finite number in b only, fails as a loss does. Where a gave the value in
+    some runs only, the pairs that have both values can show a loss, but can't clear b.
     """
     blank = Verdict(
         figure=evidence.figure,
@@ -68,9 +66,9 @@ def _fault(evidence: Evidence, run: Run) -> Reason | None:
 def _without_value(
     evidence: Evidence, verdict: Verdict, a: Sequence[Reason | None], b: Sequence[Reason | None]
 ) -> Verdict:
-    """Return the verdict where runs have no value that can be compared: REGRESSED where that is so of b alone, twice.
+    """Return the verdict where runs have no value that can be compared: REGRESSED if only b lacks it, in two pairs.
 
-    Where a measured figure is lacking, the system may not tell it, so b is not to blame.
+    The system may fail to give a figure that is measured, which is no fault of b's.
     """
     reasons = [reason for reason in (*b, *a) if reason is not None]
     reason = reasons[0]
@@ -80,11 +78,10 @@ def _without_value(
         target = statistics.median(known) if known else None
         value = None if reason is Reason.NOT_MEASURED else next(values)
         verdict = replace(verdict, value=value, confirmed_from=target)
-    if any(a) or (reason is Reason.NOT_MEASURED and evidence.figure.is_measured):
-        return replace(verdict, outcome=Outcome.INVALID, reason=reason, wants=NOTHING)
-    if len(reasons) >= _FAULTS_THAT_TELL:
+    is_of_b = not any(a) and not (reason is Reason.NOT_MEASURED and evidence.figure.is_measured)
+    if is_of_b and len(reasons) >= _FAULTS_THAT_TELL:
         return replace(verdict, outcome=Outcome.REGRESSED, reason=reason, wants=NOTHING)
-    if len(b) < min(MIN_PAIRS, evidence.most_pairs):
+    if is_of_b and len(b) < min(MIN_PAIRS, evidence.most_pairs):
         wants = Wants(Want.PAIRS, len(b) + 1)
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.SUSPECTED, wants=wants)
     return replace(verdict, outcome=Outcome.INVALID, reason=reason, wants=NOTHING)

@@ -22,7 +22,7 @@ from pytest_tfperf.core.trial import (
 
 _OF_SESSIONS: Final = 0.95  # the confidence of each bound
 _OF_LOSSES: Final = 0.975
-_ALIKE: Final = 0.05  # the correlation between sessions of what they find: they share the errors of their baselines
+_ALIKE: Final = 0.05  # the correlation between the sessions' findings: they share the errors of the baselines
 _LEAST_CHANGES: Final = 5  # of a test, before it has a tolerance that it can hold
 _WITHIN: Final = 0.99
 _OFTEN: Final = 0.25  # of a test's sessions
@@ -71,7 +71,8 @@ def answer(trial: Trial) -> TrialAnswer:
     tests = {name: _noise(trial, name) for name in names}
     others = Counter(test for session in trial.sessions for test in session.other_failures)
     unfit = [name for name, noise in tests.items() if noise.is_too_noisy]
-    unfit += [*trial.without_baseline, *(name for name in others if others[name] > MOST_FALSE * len(trial.sessions))]
+    failed = Counter(test for session in trial.sessions for test in session.failed)
+    unfit += [*trial.without_baseline, *(name for name in failed if failed[name] > MOST_FALSE * len(trial.sessions))]
     if unfit and gate is Gate.MAY_BLOCK:
         gate = Gate.WARN_ONLY
     return TrialAnswer(

@@ -69,7 +69,7 @@ def figure_fact(verdict: Verdict) -> str:
             return f"{name}: b does not give it, and a gives {written(figure, verdict.confirmed_from)}"
         return f"{name}: {_why_not_measured(figure)}"
     if verdict.reason is Reason.OTHER_PLACE:
-        return f"{name} was printed {' and '.join(verdict.places)}{_place_of(verdict.baseline)}"
+        return f"{name} was {READ}{' and '.join(verdict.places)}{_place_of(verdict.baseline)}"
     place = f" {verdict.places[0]}" if len(verdict.places) == 1 else ""
     text = f"{name} {written(figure, verdict.value)}{f' of {verdict.rank}' if verdict.rank else ''}{place}"
     if verdict.reason is Reason.OTHER_UNIT and verdict.baseline is not None:
@@ -97,10 +97,10 @@ def _change_in_words(verdict: Verdict) -> str:
         return f"{_compared(figure, confirmed, target)} than in the reference environment"
     if change is not None and verdict.baseline is not None:
         target, judged, expected = verdict.baseline.value, verdict.deciding_change, verdict.expected
-        text = f"{_compared(figure, change, target)} than {written(figure, target)}"
-        if judged is None or not expected or _compared(figure, judged, expected) == _compared(figure, change, target):
-            return text
-        return f"{text} ({_compared(figure, judged, expected)} than the {written(figure, expected)} expected)"
+        text = _compared(figure, change, target)
+        if judged is None or not expected or (of_judged := _compared(figure, judged, expected)) == text:
+            return f"{text} than {written(figure, target)}"
+        return f"{text} than {written(figure, target)} ({of_judged} than the {written(figure, expected)} expected)"
     return "without a baseline" if verdict.outcome is Outcome.NO_BASELINE else ""
 
 

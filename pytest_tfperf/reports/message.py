@@ -108,9 +108,10 @@ def headline(measurement: Measurement) -> str:
         return text
     if verdict.baseline is None or verdict.change is None:
         return f"{text}; {verdict.why}"
+    from_baseline = f"{compared(verdict.change)} {_target(verdict, verdict.baseline)}"
     if verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None:
-        text += f", {compared(verdict.confirmed_change)} the reference environment"
-    return f"{text}, {compared(verdict.change)} {_target(verdict, verdict.baseline)}{_judged(verdict)}"
+        return f"{text}, {compared(verdict.confirmed_change)} the reference environment, {from_baseline}"
+    return f"{text}, {from_baseline}{_judged(verdict)}"
 
 
 def _target(verdict: Verdict, row: Baseline, unit: str = "") -> str:
@@ -121,10 +122,9 @@ def _target(verdict: Verdict, row: Baseline, unit: str = "") -> str:
 
 
 def _judged(verdict: Verdict) -> str:
-    """Return the change that was judged, in brackets, where it does not read as the one from the baseline."""
+    """Return the change that was judged, in brackets; "" where it reads like the change from the baseline."""
     judged, expected = verdict.deciding_change, verdict.expected
-    is_of_environment = verdict.rule is Rule.REFERENCE_ENVIRONMENT and verdict.confirmed_change is not None
-    if judged is None or expected is None or is_of_environment or change(judged) == change(verdict.change or 0.0):
+    if judged is None or expected is None or change(judged) == change(verdict.change or 0.0):
         return ""
     return f" ({compared(judged)} the {rate(expected)} expected in this session)"
 

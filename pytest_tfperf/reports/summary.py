@@ -236,15 +236,16 @@ def _noise(measurements: Sequence[Measurement]) -> Iterator[str]:
 
 
 def _widened(measurements: Sequence[Measurement]) -> Iterator[str]:
-    """Yield a line about the tests whose thresholds are wider than when their baselines were recorded."""
+    """Yield a line about the tests whose thresholds are higher than when their baselines were recorded."""
     verdicts = [m.verdict for m in measurements if m.verdict]
     wider = [(v.threshold, v.threshold_recorded) for v in verdicts if v.threshold and v.threshold_recorded]
     if not wider:
         return
     now, recorded = max(wider)
     yield (
-        f"{counted(len(wider), 'test')} now fail only from a larger slowdown than when their baselines were recorded, "
-        f"up to {percent(now)} where it was {percent(recorded)}: their sessions differ, or the machine's speed does"
+        f"higher thresholds than when the baselines were recorded: {counted(len(wider), 'test')}, up to {percent(now)} "
+        f"where it was {percent(recorded)}, because sessions or the machine's speed differ. Next: judge by a reference "
+        "environment, which needs no history: tfperf reference create"
     )
 
 

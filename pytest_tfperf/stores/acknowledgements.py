@@ -32,7 +32,7 @@ VERSION: Final = 2
 _MOST_WORST: Final = 2
 """How many times the change its worse end may be: of a loss that was confirmed, it is always less."""
 
-_MEANT: Final = {
+_MEANING: Final = {
     "machine": "the name of its baselines file, without .csv",
     "test": "pytest's node id",
     "why": "the reason, for others",
@@ -95,19 +95,17 @@ def read(folder: Path) -> tuple[Acknowledgement, ...]:
     return tuple(found)
 
 
-def require_plausible(one: Acknowledgement, today: date | None = None) -> None:
-    """Check that an entry of the file means something, and covers no more than the loss that it names.
+def require_plausible(one: Acknowledgement) -> None:
+    """Check that an entry that was read or will be written makes sense, and covers no more than the loss that it names.
 
-    Args:
-        one: an entry that was read or will be written. Those of old sessions in a history are taken as they are.
-        today: the date; None for the system's.
+    Those of old sessions in a history are taken as they are.
 
     Raises:
         TfperfError: a value makes no sense; says what to write.
     """
-    for name in ("machine", "test", "why"):
+    for name, meaning in _MEANING.items():
         if not getattr(one, name).strip():
-            raise TfperfError(f"{name} is empty: write {_MEANT[name]}")
+            raise TfperfError(f"{name} is empty: write {meaning}")
     if bool(one.workload) != bool(one.topology):
         raise TfperfError("workload and topology name a call together: write both, as the baseline's row has them")
     if one.workload:
@@ -119,7 +117,7 @@ def require_plausible(one: Acknowledgement, today: date | None = None) -> None:
             f"worst {one.worst:g} is more than {_MOST_WORST} times change {one.change:g}, so that a further loss of "
             "that size would pass: write the worse end of the change's 95 % interval"
         )
-    today = today or datetime.now(UTC).date()
+    today = datetime.now(UTC).date()
     if one.days_left(today) > MOST_DAYS:
         raise TfperfError(
             f"until {one.until} is more than a year away (today is {today}), and a loss without an end is a lower "

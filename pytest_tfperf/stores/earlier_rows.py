@@ -103,7 +103,8 @@ class EarlierRows:
         """Return earlier sessions of each of a machine's rows, oldest first; rows without any are left out.
 
         Only the last decided measurement of a session counts, and only against the same row (value and date). Sessions
-        in which software or machine as a whole lost something are left out: that says nothing of their tests' noise.
+        in which the software or the machine as a whole was, or may have been, slower say nothing about the noise of
+        tests, and are left out.
 
         Args:
             rows: baselines of one machine.
@@ -115,14 +116,13 @@ class EarlierRows:
         with self._database.reading_if_exists() as connection:
 
             @cache
-            def counts(session: str, machine: str) -> bool:
-                whole = {"session": session, "machine": machine}
+            def counts(machine: str, session: str) -> bool:
                 if connection.scalar(queries.TESTS_OF, {"session": session}) < least_tests:
                     return False
-                return not connection.scalar(queries.LOST_AS_A_WHOLE, whole)
+                return not connection.scalar(queries.LOST_AS_A_WHOLE, {"session": session, "machine": machine})
 
             for row in rows if connection else ():
-                of_machine = partial(counts, machine=row.machine)
+                of_machine = partial(counts, row.machine)
                 first, last = (
                     _by_session(connection.execute(query, queries.of_row(row, before)), most // 2, of_machine)
                     for query in (queries.PAST_OLDEST_FIRST, queries.PAST_NEWEST_FIRST)

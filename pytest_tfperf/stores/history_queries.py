@@ -318,7 +318,7 @@ MEASURED_SINCE: Final = (
 )
 """The machines of the measurements of `test` since a time, beside another side or not, latest first.
 
-`made` alone would do, but after a session whose clock was ahead it is ahead for all that follow.
+Both columns are compared: a session whose clock was ahead puts `made` ahead for all that follow.
 """
 
 TESTS_OF: Final = select(func.count(distinct(_M.test))).where(_M.session == bindparam("session"))
@@ -330,7 +330,7 @@ LOST_AS_A_WHOLE: Final = select(func.count()).where(
     VERDICTS.c.kind != VerdictOn.DRIFT.value,
     VERDICTS.c.outcome.in_([outcome.value for outcome in LOSSES]),
 )
-"""The number of verdicts of `session` that the software or `machine` as a whole lost something."""
+"""The number of verdicts of `session` by which the software, or `machine` as a whole, is or may be slower."""
 
 FOR_PROVISIONAL: Final = (
     select(_M.id, _M.session, _M.time, _M.unit, _M.commit, _M.gpu, _M.run_values)

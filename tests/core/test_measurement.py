@@ -160,6 +160,7 @@ def test_a_missing_field_is_refused_unless_it_has_a_default() -> None:
             id="a setting of one side only was set or unset",
         ),
         pytest.param("", {"threads": "4"}, [], id="a row that recorded nothing"),
+        pytest.param("matmul=1e+11", {"matmul": "1.1e+11"}, [], id="a rate that was measured"),
         pytest.param("options=a=1", {"options": "a=2"}, ["options a=1 -> a=2"], id="an equals sign in a value"),
     ],
 )

@@ -110,6 +110,7 @@ def test_a_test_that_could_not_be_measured_once_is_named_and_keeps_no_gate_from_
 def test_the_status_of_a_session_counts_where_no_test_is_known_to_have_failed() -> None:
     found = answer(trial(*20 * [replace(GOOD, status=3)], *10 * [FOUND]))
     assert (found.gate, found.other_failures) == (Gate.WARN_ONLY, {"pytest's status 3": 20})
+    assert found.unfit == ()  # no test can be mended or left out for it
 
 
 def test_a_loss_that_was_found_is_no_other_failure() -> None:

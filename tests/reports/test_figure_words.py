@@ -197,16 +197,16 @@ def test_a_value_in_another_unit_than_its_row_names_both_and_the_next_step() -> 
         (
             ["at step 460"],
             "read at step 400",
-            "loss was printed at step 460, and its baseline is read at step 400",
+            "loss was read at step 460, and its baseline is read at step 400",
             "400",
         ),
         (
             ["at step 9", "at step 8"],
             "",
-            "loss was printed at step 9 and at step 8, and its baseline does not say",
+            "loss was read at step 9 and at step 8, and its baseline does not say",
             "9",
         ),
-        (["at the end"], "", "loss was printed at the end, and its baseline does not say where", ""),
+        (["at the end"], "", "loss was read at the end, and its baseline does not say where", ""),
     ],
     ids=["row", "runs", "unknown"],
 )

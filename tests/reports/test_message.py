@@ -101,7 +101,7 @@ MESSAGES = {
     "confirmed against the reference environment": CONFIRMED,
     "passed": judged(1600.0),
     "widened by noise": judged(1600.0, threshold=0.083),
-    "widened since it was recorded": judged(1600.0, threshold=0.151, threshold_recorded=0.051),
+    "widened since the recording": judged(1600.0, threshold=0.083, threshold_recorded=0.06),
     "common drift": judged(1600.0, common_drift=math.log(0.99)),
     "common drift too small to show": judged(1600.0, common_drift=-0.0005),
     "a floor": judged(1600.0, baseline=DOCUMENT, is_floor=True),

@@ -21,6 +21,7 @@ def judged(outcome: Outcome, change: float = 0.0, **more: Any) -> Measurement:
     return measurement(throughput(1000.0 * (1 + change)), verdict=verdict(outcome, change, **more))
 
 
+WIDENED = judged(Outcome.PASS, threshold=0.083, threshold_recorded=0.06)
 UNKNOWN = measurement(verdict=Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE))
 PASSED = judged(Outcome.PASS)
 
@@ -53,6 +54,16 @@ def test_what_is_said_before_the_first_test(same_texts: SameTexts) -> None:
 
 
 # After the last test
+
+
+def test_thresholds_that_widened_since_the_recording_are_counted_with_a_next_step() -> None:
+    more = judged(Outcome.PASS, threshold=0.12, threshold_recorded=0.05)
+    (line,) = (line for line in after(PASSED, WIDENED, more) if str(line).startswith("higher thresholds"))
+    assert line == (
+        "higher thresholds than when the baselines were recorded: 2 tests, up to 12.0 % where it was 5 %, because "
+        "sessions or the machine's speed differ. Next: judge by a reference environment, which needs no history: "
+        "tfperf reference create"
+    )
 
 
 def test_a_session_is_summarised() -> None:

@@ -24,10 +24,9 @@ def lasting_losses(
 ) -> list[LastingChange]:
     """Return the changes for the worse of tests in a session that are neither over nor accepted, oldest first.
 
-    A change within the tolerance is accepted, by a machine's most tests. A new baseline of a test after a change
-    accepts it; a change of the whole machine is accepted by new baselines of most tests. Only tests that the session
-    judged against a recorded baseline count: a slowdown of the others, as of `throughput.measure`, could never be
-    accepted.
+    A change is accepted if it is within the test's tolerance, or if the test has got a new baseline since; a change of
+    the whole machine, if that is so for most of its tests. Only tests that the session judged against a recorded
+    baseline count: a slowdown of the others, as of `throughput.measure`, could never be accepted.
 
     Args:
         results: throughputs and figures of one machine, each oldest first.

@@ -47,12 +47,8 @@ def session_verdicts(context: SessionContext, machines: Sequence[str]) -> Iterat
 
 def _tolerances(measurements: Iterable[Measurement]) -> dict[tuple[str, Key], float]:
     """Return the slowdown that each test accepts, a positive fraction; inf where it accepts any."""
-    accepted = {}
-    for measurement in measurements:
-        if measurement.verdict is not None and (tolerance := measurement.verdict.tolerance) is not None:
-            lower = tolerance.lower
-            accepted[measurement.test, measurement.key] = math.inf if lower is None else -lower
-    return accepted
+    given = {(m.test, m.key): m.verdict.tolerance for m in measurements if m.verdict and m.verdict.tolerance}
+    return {test: math.inf if tolerance.lower is None else -tolerance.lower for test, tolerance in given.items()}
 
 
 def _is_of(one: Acknowledgement, loss: LastingChange) -> bool:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.figure import BUILT_IN, THROUGHPUT, Better, Figure
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import Measurement, recorded_with
 from pytest_tfperf.core.verdict import Noise
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.noise import mean_square, noise_of, with_assumption
@@ -155,7 +155,7 @@ def values_of_rows(rows: Iterable[Baseline]) -> list[FigureValue]:
             log_value=math.log(row.value),
             runs=row.runs,
             noise=noise_of(row, alike[row.machine, row.key.figure]),
-            environment=dict(part.split("=", 1) for part in row.environment.split() if "=" in part),
+            environment=recorded_with(row),
             figure=_figure_of(row),
             place=row.place,
             has_direction=row.key.figure in ("", *BUILT_IN),

@@ -27,7 +27,7 @@ _JUDGED = (
     *("baseline", "expected", "change", "change_low", "change_high", "raw_change"),
     *("tolerance_low", "tolerance_high", "threshold", "detectable", "drift", "between_runs"),
 )
-DIGITS_OF_A_CHANGE = 9
+DIGITS_OF_A_CHANGE = 9  # with five, the page would round some changes twice, and show 18.6 % for a message's 18.5 %
 _LOAD_WORTH_SHOWING = DisturbanceLimits().other_cpu_fraction
 
 
@@ -112,10 +112,10 @@ def _acknowledged(m: Measurement, verdict: Verdict) -> dict[str, Any]:
 
 
 def _judged(m: Measurement) -> dict[str, Any]:
-    """Return the change that decided, with its interval and what it was judged against; None for each unknown value.
+    """Return the change that decided, its interval, and the facts that it was judged by; None for each unknown value.
 
-    `change` is from the value expected today, or relative to the reference environment, and the interval is the
-    verdict's. `raw_change` is relative to the baseline alone.
+    `change` is relative to the throughput expected today, or to the reference environment, and the interval is the
+    verdict's. `raw_change` is relative to the baseline.
     """
     verdict = m.verdict
     baseline = verdict.baseline if verdict else None
@@ -123,15 +123,13 @@ def _judged(m: Measurement) -> dict[str, Any]:
     if verdict is None or baseline is None or verdict.change is None:
         return facts
     tolerance = verdict.tolerance
-    # With five digits the page would round some changes once more, and show 18.6 % beside a message's 18.5 %.
-    low, high = (rounded(end, DIGITS_OF_A_CHANGE) for end in verdict.interval or (None, None))
-    is_known = low is not None and high is not None
+    low, high = verdict.interval or (None, None)
     return {
         "baseline": rounded(baseline.value),
         "expected": rounded(verdict.expected),
         "change": rounded(verdict.deciding_change, DIGITS_OF_A_CHANGE),
-        "change_low": low if is_known else None,
-        "change_high": high if is_known else None,
+        "change_low": rounded(low, DIGITS_OF_A_CHANGE),
+        "change_high": rounded(high, DIGITS_OF_A_CHANGE),
         "raw_change": rounded(verdict.change, DIGITS_OF_A_CHANGE),
         "tolerance_low": tolerance.lower if tolerance else None,
         "tolerance_high": tolerance.upper if tolerance else None,

@@ -137,7 +137,7 @@ def series_facts(series: Sequence[PastResult], sessions: Mapping[str, int]) -> d
 
 
 def spell(series: Sequence[PastResult], baseline: float) -> Sequence[PastResult]:
-    """Return the latest results in a row that are nearer to the last one than to `reference`; at least the last."""
+    """Return the latest results in a row that are nearer to the last one than to `baseline`; at least the last."""
     now = math.log(series[-1].value)
     middle = (now + math.log(baseline)) / 2
     start = len(series) - 1
@@ -173,7 +173,7 @@ def machine_changes(changes: Sequence[LastingChange], machines: Collection[str])
 
 
 def since(changes: Sequence[Mapping[str, Any]], series: Sequence[PastResult], baseline: float) -> dict[str, Any] | None:
-    """Return when a series became slower or faster than `reference`: at its last change, or when its spell began.
+    """Return when a series became slower or faster than `baseline`: at its last change, or when its spell began.
 
     A change counts only if it has the same direction and lies in the spell; the effect of an earlier change had ended.
     """

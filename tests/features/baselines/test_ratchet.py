@@ -17,6 +17,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.features.baselines.ratchet import improved, ratchet
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -125,6 +126,17 @@ def test_a_row_names_the_lock_of_the_packages_that_it_was_measured_with(
     tfperf()
     assert place.row().lock == lock
     assert [path.name for path in place.store.folder.glob("*.lock.txt")] == ([lock] if lock else [])
+
+
+def test_a_row_keeps_its_lock_where_only_the_machines_speed_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = Place(tmp_path, replace(ROW, environment=f"matmul=1e+11 {ENVIRONMENT}"))
+    profile = StepProfile(input=Input.RESIDENT, products_multiply_adds_per_sec=1.1e11)
+    place.measured(*(replace(one, runs=tuple(replace(run, step_profile=profile) for run in one.runs)) for one in THREE))
+    tfperf()
+    assert (place.row().lock, place.row().environment) == (LOCK, f"matmul=1.1e+11 {ENVIRONMENT}")
 
 
 def test_packages_that_are_installed_here_get_a_lock(place: Place) -> None:
