@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,6 +67,7 @@ def run_pytest(
 def _no_reports(arguments: Sequence[str], outputs: Collection[Setting[Any]]) -> list[str]:
     """Options that win over those of the command line and of the ini file's `addopts`."""
     ini = ini_file(Path.cwd())
-    given = " ".join([*arguments, os.environ.get("PYTEST_ADDOPTS", ""), *(ini.values.values() if ini else ())])
-    of_others = [f"{option}=" for option in _OF_OTHERS if option in given]
+    given = " ".join([*arguments, os.environ.get("PYTEST_ADDOPTS", ""), ini.values.get("addopts", "") if ini else ""])
+    names = re.findall(r"--[\w-]+", given)  # a plugin that is not installed must not get its option
+    of_others = [f"{option}=" for option in _OF_OTHERS if option in names]
     return [*of_others, *(f"{setting.spelled}={DEFAULT}" for setting in outputs if setting.is_option)]

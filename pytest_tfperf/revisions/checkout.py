@@ -20,6 +20,7 @@ ENDS_PATH: Final = r"""\s:;,'"`=|&<>()\[\]{}"""
 _LIBRARIES = ("site-packages", "dist-packages")
 _HERE = os.path.realpath(sys.prefix)
 _MARKS_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+_OF_PYTHON = re.compile(r"/lib/python3|/(site|dist)-packages/")  # its own modules, which a home may hold, and packages
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib64", "opt", "nix", "snap")
 
 
@@ -106,7 +107,7 @@ def _tree_of(path: Path, trees: Sequence[Path]) -> Path | None:
 
 def is_installed(file: Path) -> bool:
     """Whether a file outside of the repository is of the system, of a Python, or of one of its environments."""
-    if file.parts[1] in _SYSTEM or any(part in file.parts for part in _LIBRARIES):
+    if file.parts[1] in _SYSTEM or _OF_PYTHON.search(str(file)):
         return True
     is_beside_a_python = file.parent.name == "bin" and any((file.parent.parent / "lib").glob("python3.*"))
     return is_beside_a_python or any(map(_is_environment, file.parents))

@@ -186,6 +186,15 @@ def test_installed_programs_and_packages_leave_no_doubt(sides: Sides) -> None:
     assert sides.doubt("-c", f"{runs}; import pytest, numpy") == ""
 
 
+def test_a_module_of_the_standard_library_that_runs_a_script_leaves_no_doubt(sides: Sides, tmp_path: Path) -> None:
+    # A Python in a home, such as those of pyenv and uv, is no less installed than the system's.
+    library = tmp_path / "python" / "lib" / "python3.11"
+    library.mkdir(parents=True)
+    (library / "profiler.py").write_text(READS)
+    assert sides.doubt(str(library / "profiler.py")) == ""
+    assert sides.doubt("-m", "timeit", "-n1", READS) == ""
+
+
 def test_a_program_among_a_runs_own_temporary_files_leaves_no_doubt(sides: Sides) -> None:
     makes = "import cost, shutil, subprocess, tempfile; path = shutil.copy('/bin/sleep', tempfile.mkdtemp())"
     assert sides.doubt("-c", f"{makes}; subprocess.run([path, '0.3'])") == ""

@@ -166,13 +166,15 @@ class Runner:
             raise KeyboardInterrupt
         require_same_code(self._trial, self._code())
         newest = self._newest_session()
-        if newest and before and newest != before:
-            self._require_same_environment(before, newest)
-        return ended, newest if newest != before else ""
+        if newest == before:
+            return ended, ""
+        self._require_same_environment(newest)
+        return ended, newest
 
-    def _require_same_environment(self, before: str, now: str) -> None:
-        then = {m.test: m.environment for m in self._history.measurements(session=before)}
-        for measurement in self._history.measurements(session=now):
+    def _require_same_environment(self, session: str) -> None:
+        *_, (first, _) = self._history.newest_sessions()  # the latest may be one that this has refused
+        then = {m.test: m.environment for m in self._history.measurements(session=first)}
+        for measurement in self._history.measurements(session=session):
             environments = (then.get(measurement.test, {}), measurement.environment)
             kept = [{name: e[name] for name in e if name not in _OF_A_SESSION} for e in environments]
             if changes := environment_changes(*kept):
@@ -246,7 +248,8 @@ def require_same_code(trial: Trial, code: Mapping[str, str]) -> None:
 def _of_other_code(fact: str) -> TfperfError:
     return TfperfError(
         f"{fact} since the trial began, and all of its sessions must run the same code",
-        next_step="Begin anew with --again; or put it back, and the same command goes on",
+        next_step="Begin anew with --again; or put it back, and the same command goes on. If the sessions themselves "
+        "write it, let them write elsewhere",
     )
 
 

@@ -190,6 +190,15 @@ def test_a_session_of_other_code_does_not_count_and_ends_the_trial(
     assert len(kept.sessions) == 1
 
 
+def test_a_session_of_another_environment_is_refused_until_that_is_put_back(ran: Ran) -> None:
+    ran.sessions.ends[3] = changes(ran, tensorflow="2.22.0")
+    for _ in range(2):
+        with pytest.raises(TfperfError, match=r"2\.21\.0 -> 2\.22\.0"):
+            ran.run()
+    ran.sessions.environment["tensorflow"] = "2.21.0"
+    assert len(ran.run().sessions) == 6
+
+
 def test_a_new_file_is_no_change_of_the_code(ran: Ran) -> None:
     ran.code = {**ran.code, "lightning_logs/version_1/hparams.yaml": "3"}
     assert len(ran.run().sessions) == 6
