@@ -76,9 +76,8 @@ def named(text: str, tests: Iterable[str]) -> list[str]:
 
 
 def _ends(test: str) -> list[str]:
-    """Return the ends of an id. Parameters may hold all of "/", "::" and "[", so they are what follows the first "["
-    behind the file, in which neither a class nor a function has one.
-    """
+    """Return the ends of an id, each without and with the parameters."""
+    # Parameters may hold "/", "::" and "[". They begin at the first "[" behind the file: no class or function has one.
     path, separator, names = test.partition("::")
     function, bracket, parameters = names.partition("[")
     folders, classes = path.split("/"), function.split("::")

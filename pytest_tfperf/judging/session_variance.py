@@ -32,7 +32,7 @@ _UPPER_OF_FEW_TESTS = 0.5
 _UPPER_OF_SHARED = 0.9  # for a test that is as slow as the others: the session is the likely cause
 
 _SESSIONS_NOT_LEARNT = 3  # the latest sessions may hold the very loss to be detected
-_MOST_ERRORS = 2.0  # of the row: the most that its sessions may correct it by
+_MOST_ERRORS = 1.5  # of the row: the most that its sessions may correct it by
 _SESSIONS_LEARNT = 10  # then the baseline is frozen, so that it does not follow a slow decline
 
 

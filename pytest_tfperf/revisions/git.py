@@ -105,12 +105,15 @@ def ignored(files: Iterable[Path]) -> frozenset[Path]:
 
     git is asked once for each repository, of which a submodule is another: programs read tens of thousands of files.
     """
-    by_root: defaultdict[Path | None, list[Path]] = defaultdict(list)
+    found, by_root = set[Path](), defaultdict[Path, list[Path]](list)
     for file in files:
-        by_root[file if _is_root(file) else _root_above(file.parent)].append(file)
-    found = set(by_root.pop(None, ()))
+        root = file if _is_root(file) else _root_above(file.parent)
+        if root is None:
+            found.add(file)
+        else:
+            by_root[root].append(file)
     for root, inside in by_root.items():
-        listed = run_git(root, "check-ignore", "--stdin", "-z", paths=inside).stdout if root is not None else ""
+        listed = run_git(root, "check-ignore", "--stdin", "-z", paths=inside).stdout
         found |= {Path(name) for name in listed.split("\0") if name}
     return frozenset(found)
 

@@ -219,27 +219,19 @@ class OwnCode:
 
     def _look_for_lacking(self, subject: str, ignored: Iterable[Path], code: frozenset[Path]) -> TfperfError | None:
         """Refuse code that git ignores and the other side's checkout lacks; return what any other such file means."""
-        other = self._lacking
-        lacking = [] if other is None else sorted(filter(other.lacks, ignored))
-        built = [file for file in lacking if file in code]
-        if other is None or not lacking:
+        if self._lacking is None or not (lacking := sorted(filter(self._lacking.lacks, ignored))):
             return None
-        there = f"which git ignores, and {other.name} has nothing there"
-        if built:
+        there = f"which git ignores, and {self._lacking._checkout.name} has nothing there"
+        if built := [file for file in lacking if file in code]:
             raise TfperfError(
                 f"{subject}: it runs {_shown(built)}, {there}, so it may do the same work in a slower way",
-                next_step="Let the command build it in the folder where it runs, as in ['bash', '-c', 'make && ...'], "
-                "or commit it",
+                next_step="Commit it, or remove it here, too. A program may build it in the folder where it runs, as "
+                "in ['bash', '-c', 'make && ...']",
             )
         return TfperfError(
             f"{subject}: it reads {_shown(lacking)}, {there}: that may set the two sides apart",
             next_step="Name it in an argument by its absolute path to give it to both, or remove it",
         )
-
-    @property
-    def name(self) -> str:
-        """The side's name."""
-        return self._checkout.name
 
     def lacks(self, file: Path) -> bool:
         """Whether this side lacks a file of the user's own folder, and did not read that file there."""

@@ -124,13 +124,15 @@ class CallRunner:
     def _require_one_acknowledged(self, task: Task) -> None:
         """Refuse a second call for an acknowledgement that names none: it would hide a loss that nobody knows of."""
         key = Key(task.workload.id, task.topology.shape)
-        judged = {RATE, *(figure.name for figure in task.plan.also)}
-        for one in (one for name, one in task.acknowledged.items() if name in judged):
-            first = self._session.acknowledged_calls.setdefault(one.key, key)
-            if not one.workload and first != key:
+        for name in (RATE, *(figure.name for figure in task.plan.also)):
+            known = task.acknowledged.get(name)
+            if known is None or known.workload:
+                continue
+            first = self._session.acknowledged_calls.setdefault(known.key, key)
+            if first != key:
                 raise TfperfError(
-                    f"{one.test} makes several calls, and its acknowledgement until {one.until} does not say which of "
-                    f"them: {first.workload} on {first.topology} or {key.workload} on {key.topology}",
+                    f"{known.test} makes several calls, and its acknowledgement until {known.until} does not say which "
+                    f"of them: {first.workload} on {first.topology} or {key.workload} on {key.topology}",
                     next_step="In acknowledged.toml, add workload, topology and, above all entries, version = 2: "
                     f"workload = {json.dumps(first.workload)}, topology = {json.dumps(first.topology)}",
                 )

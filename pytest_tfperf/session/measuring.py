@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from operator import attrgetter
 
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.controls import Controls
@@ -14,7 +14,6 @@ from pytest_tfperf.bench.other_side import OtherSide
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.bench.task import Task
-from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.run import Plan
@@ -176,12 +175,12 @@ class Measuring:
             provisional=self.earlier.provisional_baselines(topology) if is_provisional else {},
         )
         # A comparison measures alone what the other side lacks; an end that has come must not fail that.
-        known: Sequence[Acknowledgement] = () if self.launchers.other_side else self._context.acknowledgements
+        known = () if self.launchers.other_side else self._context.acknowledgements
         may_move = not isinstance(workload, Command) or workload.runs_this_python
         may_move = may_move and target.is_own_row
         other = references.launcher_for(target.baseline) if references and may_move else None
         # Entries that name no call come first, so that one of this very call replaces them.
-        known = sorted((one for one in known if one.is_of(topology.machine, test, key)), key=lambda one: one.workload)
+        losses = [loss for loss in known if loss.is_of(topology.machine, test, key)]
         return Task(
             test=test,
             index=index,
@@ -191,5 +190,5 @@ class Measuring:
             reference_environment=None if other is None else Side(workload=workload, launcher=other, name=name),
             target=target,
             tolerance=target.tolerance(tolerance, Tolerance.of(settings.tolerance)),
-            acknowledged={one.figure: one for one in known},
+            acknowledged={loss.figure: loss for loss in sorted(losses, key=attrgetter("workload"))},
         )

@@ -242,8 +242,8 @@ class Session:
         lines = [line for remark in hooks for line in remark(self.settings, self.left_out, in_brief)]
         if in_brief:
             return lines
-        compared = ((result.test, result.other) for result in self.results)
-        lines += [f"{test}: {other.doubt}" for test, other in compared if other is not None and other.doubt]
+        doubts = (f"{m.test}: {m.other.doubt}" for m in self.results if m.other is not None and m.other.doubt)
+        lines += dict.fromkeys(doubts)  # a test may measure one program several times
         alone = [(test, why) for test, reasons in self.measured_alone.items() for why in reasons]
         lines += [f"{test}: measured, not compared: {why}" for test, why in alone]
         return [*lines, "NOTHING WAS COMPARED, so the session does not pass"] if self.compared_nothing else lines

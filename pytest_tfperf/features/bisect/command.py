@@ -91,8 +91,9 @@ def _test(arguments: argparse.Namespace) -> str:
     """
     from pytest_tfperf.stores.history import History
 
-    text, history = arguments.test, History(arguments.dir / "history.sqlite")
+    text, history = str(arguments.test), History(arguments.dir / "history.sqlite")
     is_id = Path(text.partition("::")[0]).is_file()
-    is_known = history.database.exists and not (is_id and arguments.good)
-    results = history.latest() if is_known else []
+    if is_id and arguments.good:  # nothing is asked of the history
+        return text
+    results = history.latest() if history.database.exists else []
     return text if is_id and not named(text, (r.test for r in results)) else wanted_test(results, text)[0]

@@ -6,6 +6,7 @@ import html
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from pytest_tfperf.core.measurement import Measurement
@@ -22,6 +23,8 @@ from pytest_tfperf.reports.numbers import change, counted
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 
 Row = dict[str, str | None]
+
+FAILED: Final = "FAILED"
 
 _MOST_CHARACTERS = 200  # of a test's id, which may have ten thousand, and of other short texts
 _MOST_BYTES = 500_000  # in all messages; GitHub drops a summary of more than 1 MiB
@@ -65,11 +68,19 @@ def markdown(
     blocks += [_table(rows) for rows in tables if rows]
     bad = [m for m in ordered if m.is_decided and m.outcome in BAD_NEWS and m.test not in failed]
     messages = [(outcome(m), m.test, plain(message(m, rerun))) for m in bad]
-    for test, error in failed.items():
-        messages.append(("FAILED" if isinstance(error, FailsHereOnly) else "NOT MEASURED", test, str(error)))
-    messages += [("REFUSED", test, str(error)) for test, error in (refused or {}).items()]
+    messages += [(word, test, str(error)) for word, test, error in without_result(failed, refused or {})]
     blocks += _folded(messages)
     return "\n\n".join(blocks) + "\n"
+
+
+def without_result(
+    not_measured: Mapping[str, TfperfError], refused: Mapping[str, TfperfError]
+) -> Iterator[tuple[str, str, TfperfError]]:
+    """Yield a word in place of an outcome, the test and its error, for each test without a result."""
+    for test, error in not_measured.items():
+        yield FAILED if isinstance(error, FailsHereOnly) else "NOT MEASURED", test, error
+    for test, error in refused.items():
+        yield "REFUSED", test, error
 
 
 def _bold(clauses: Sequence[str]) -> str:
@@ -173,10 +184,8 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
     if len(moved) > _MOST_ROWS:
         blocks.append(f"and {len(moved) - _MOST_ROWS} more: the job's summary has all of them.")
     blocks += [as_text(_short(remark)) for remark in record.remarks]
-    for otherwise, errors in (("could not be measured", record.not_measured), ("baseline refused", record.refused)):
-        for test, error in list(errors.items())[:_MOST_ROWS]:
-            word = "failed" if isinstance(error, FailsHereOnly) else otherwise
-            blocks.append(f"{word}: {as_text(_short(test))}: {as_text(_short(error.headline))}")
+    for word, test, error in islice(without_result(record.not_measured, record.refused), _MOST_ROWS):
+        blocks.append(f"{word}: {as_text(_short(test))}: {as_text(_short(error.headline))}")
     if moved:
         command = _one_line(rerun.of(moved[0].test)).replace("`", "'")  # a code span notifies nobody
         blocks.append(f"Again: `{command}`")

@@ -10,8 +10,7 @@ from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.session_verdicts import SessionRecord
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Consequence, Outcome
-from pytest_tfperf.errors import FailsHereOnly
-from pytest_tfperf.features.ci.markdown import comment, markdown
+from pytest_tfperf.features.ci.markdown import FAILED, comment, markdown, without_result
 from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.lines import Line, LineKind, plain, printable
 from pytest_tfperf.reports.figures import figure_properties
@@ -77,11 +76,10 @@ def _github_annotations(settings: Settings, record: SessionRecord) -> list[Line]
             title = f"{result.outcome}: {result.test}"
             file, line = _source(settings, record, result.test)
             lines.append(annotation(_LEVELS[follows], text, title=title, file=file, line=line))
-    for why, errors in (("not measured", record.not_measured), ("baseline refused", record.refused)):
-        for test, error in errors.items():
-            file, line = _source(settings, record, test)
-            level = "error" if isinstance(error, FailsHereOnly) else "warning"
-            lines.append(annotation(level, str(error), title=f"{why}: {test}", file=file, line=line))
+    for word, test, error in without_result(record.not_measured, record.refused):
+        file, line = _source(settings, record, test)
+        level = "error" if word == FAILED else "warning"
+        lines.append(annotation(level, str(error), title=f"{word}: {test}", file=file, line=line))
     lines += [
         annotation("error", text_of(verdict), title=f"{verdict.kind} on {verdict.machine}")
         for verdict in record.verdicts

@@ -22,9 +22,7 @@ from pytest_tfperf.features.notify.channels import channels
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history_queries import Filters
 
-_CLOCKS_DIFFER: Final = timedelta(
-    hours=1
-)  # of two machines, before a measurement of one lies ahead of the other's clock
+_CLOCKS_DIFFER: Final = timedelta(hours=1)  # of two machines; a measurement is ahead of the clock by more
 
 
 def add_to(commands: Commands) -> None:

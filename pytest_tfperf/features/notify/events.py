@@ -161,9 +161,8 @@ def pulse(machine: str, last: str | None, now: datetime, most_seconds: float, ah
     age = inf if last is None else max(0.0, (now - moment(last)).total_seconds())
     text = "never measured at a time before now" if last is None else f"last measured {_utc(last)}, {duration(age)} ago"
     if ahead:
-        text += (
-            f"; a measurement of {_utc(ahead)} does not count: the clock was ahead when it was made, or is behind now"
-        )
+        why = "the clock was ahead when it was made, or is behind now"
+        text += f"; a measurement of {_utc(ahead)} does not count: {why}"
     return Event(
         kind=EventKind.SILENT if age > most_seconds else EventKind.RECOVERED,
         machine=machine,

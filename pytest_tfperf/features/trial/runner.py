@@ -253,9 +253,9 @@ def _of_other_code(fact: str) -> TfperfError:
     )
 
 
-def _listed(tests: Sequence[str]) -> str:
-    more = len(tests) - _LISTED
-    return ", ".join(tests[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _last_lines(ended: Ended) -> list[Line]:

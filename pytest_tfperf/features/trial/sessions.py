@@ -27,6 +27,9 @@ from pytest_tfperf.revisions.git import run_git
 _BLOCK: Final = 3  # sessions of which one has losses: an interrupted trial has both kinds
 _SLOWED_SHARE: Final = 0.2  # of the tests, so that the others show the common drift
 _HEADER: Final = "tfperf: "
+_CODE: Final = (".py", ".so", ".sh", ".toml", ".yaml", ".yml", ".ini", ".cfg")
+_NO_CODE: Final = ("pyvenv.cfg", "conda-meta")  # marks of a Python environment, whose versions sessions compare
+_MOST_BYTES: Final = 10_000_000  # a larger file is data, and is taken for the same while its size and time are
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,6 @@ class Ended:
     seconds: float
     text: str
 
-
-_CODE: Final = (".py", ".so", ".sh", ".toml", ".yaml", ".yml", ".ini", ".cfg")
-_NO_CODE: Final = ("pyvenv.cfg", "conda-meta")  # marks of a Python environment, whose versions sessions compare
-_MOST_BYTES: Final = 10_000_000  # a larger file is data, and is taken for the same while its size and time are
 
 Start = Callable[[Sequence[str], Mapping[str, str]], Ended]
 """Starts a session with further arguments and environment variables, and waits for its end."""

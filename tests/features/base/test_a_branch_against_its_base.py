@@ -190,11 +190,13 @@ def test_a_branch_that_alone_gives_no_figure_or_crashes_late_fails_its_test(
     repository.project.tests(tests, "perf_tests/test_it.py")
     repository.commit("it evaluates")
     repository.project.write("loop.py", loop + line)
-    session = repository.project.run("perf_tests", "--tfperf-base=main", "--tfperf-json=r.json", "-o", "tfperf_steps=3")
+    options = ("--tfperf-base=main", "--tfperf-json=r.json", "-o", "tfperf_steps=3")
+    session = repository.project.run("perf_tests", *options, GITHUB_ACTIONS="true")
     assert (session.kinds, session.status) == ({"test_loop": "failure"}, 1), session.text
     (told,) = json.loads((repository.folder / "r.json").read_text())["not_measured"]
     assert (told["test"], told["effect"]) == ("perf_tests/test_it.py::test_loop", "fails")
     assert f": {fact}" in told["fact"]
+    assert ",title=FAILED%3A perf_tests/test_it.py%3A%3Atest_loop::" in session.text
 
 
 def test_a_program_that_fails_once_by_chance_is_nobodys_fault(repository: Repository) -> None:
@@ -280,7 +282,8 @@ def outcomes(session: Finished) -> dict[str, object]:
 
 TWO_TESTS = """
 def test_again(throughput, on):
-    run(throughput, on, "build/app")
+    for _ in range(2):
+        run(throughput, on, "build/app")
 """
 
 
@@ -298,7 +301,8 @@ def test_each_test_of_a_program_that_both_sides_share_is_inconclusive_and_says_w
     session = repository.project.run(*BASE, TFPERF_MARKDOWN="summary.md")
     assert outcomes(session) == {"test_loop": "INCONCLUSIVE", "test_again": "INCONCLUSIVE"}, session.text
     for test in ("test_loop", "test_again"):
-        assert f"::{test}: loop: both sides run {repository.folder}/build/app, which is in no commit" in session.text
+        doubt = f"::{test}: loop: both sides run {repository.folder}/build/app, which is in no commit"
+        assert session.text.count(doubt) == 1
     assert (
         "not proved that each side ran its own code in 3 fresh pairs" in (repository.folder / "summary.md").read_text()
     )

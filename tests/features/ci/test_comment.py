@@ -48,7 +48,7 @@ def test_it_begins_with_what_all_tests_have_in_common() -> None:
 
 def test_a_baseline_that_was_refused_is_said() -> None:
     record = SessionRecord(refused={"a.py::test": TfperfError("too noisy")})
-    assert "baseline refused: a.py::test" in comment(record, RERUN)
+    assert "REFUSED: a.py::test" in comment(record, RERUN)
 
 
 def test_what_was_not_compared_is_said() -> None:
@@ -56,8 +56,8 @@ def test_what_was_not_compared_is_said() -> None:
     record = SessionRecord(remarks=["test_new: measured, not compared: NEW"], not_measured=errors)
     text = comment(record, RERUN)
     assert "test\\_new: measured, not compared: NEW" in text
-    assert "could not be measured: a.py::test: it died" in text
-    assert "\n\nfailed: a.py::other: the loss is NaN" in text
+    assert "NOT MEASURED: a.py::test: it died" in text
+    assert "\n\nFAILED: a.py::other: the loss is NaN" in text
     assert text.startswith("**1 of 2 throughput tests failed on one side only; 1 could not be measured.**")
 
 
