@@ -17,13 +17,12 @@ ENDS_SOON_DAYS: Final = 14
 MOST_DAYS: Final = 366
 """The most days until the end of an acknowledgement: a year."""
 
-
 WORSE_FROM: Final = 1.3
 """How far a change must be beyond the acknowledged one to be worse, in half widths of the 95 % interval of their
-difference: more than one, because an acknowledgement is held against many sessions."""
+difference: more than one, because an acknowledgement is compared with many sessions."""
 
 RECOVERED_FROM: Final = 1.5
-"""The same for a change that is better: more, because a loss that was picked as it was red seems larger than it is.
+"""The same for a change that is better: more, because a loss seems larger than it is in a session that is red for it.
 
 benchmarks/acknowledged.py counts how often either is wrong.
 """
@@ -87,7 +86,7 @@ class Acknowledgement:
         return f"{self.workload} on {self.topology}" if self.workload else ""
 
     def is_of(self, machine: str, test: str, key: Key) -> bool:
-        """Whether it is about a figure of this call; an entry that names no call is about any of the test's calls."""
+        """Whether it is about a figure of this call; one that names no call is about any of the test's calls."""
         call = self.workload, self.topology
         return (self.machine, self.test) == (machine, test) and call in (("", ""), key[:2])
 
@@ -110,8 +109,8 @@ class Acknowledgement:
     def _excess(self, interval: tuple[float, float]) -> float:
         """Return how much worse a change is than the acknowledged one, in half widths of their difference's interval.
 
-        Both were measured with noise. Their variances add up, as those of independent values do: to demand that the
-        intervals are apart would add the standard deviations, and let a further loss of half a threshold pass for ever.
+        Both were measured with noise, and the variances of independent values add up. To wait until the intervals no
+        longer overlap would add standard deviations, and let a further loss of half a threshold pass for ever.
         """
         better, worse = sorted(map(self._loss, interval))
         known = self._loss(self.change)

@@ -59,7 +59,7 @@ class TrialSession:
         seconds: its duration; 0 where it is not known.
         tests: the result of each test, by pytest's node id.
         failing: the subjects of its own verdicts that were REGRESSED, as the machine's.
-        failed: the tests that failed or were errors for another reason than a loss, as a crash or an assert.
+        failed: the tests that failed or were errors for another reason than a loss, such as a crash.
     """
 
     slowed: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class TrialSession:
 
     @property
     def failed_falsely(self) -> bool:
-        """Whether it would block somebody though nothing is slower: by a false verdict, or by another test's failure.
+        """Whether it would block somebody though nothing is slower: by a false verdict, or because a test failed.
 
         A machine that is slower than when its baselines were recorded has a status of its own, and so has a session
         that could not measure all of its tests: they are no failures.

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,9 +73,9 @@ class _Machine:
         self._indices: dict[str, int] = {}
         self._units: dict[tuple[str, str], int] = {}
 
-    @property
+    @cached_property
     def tests(self) -> int:
-        """The number of its throughputs, at least 1."""
+        """The number of its throughputs when all results are added, at least 1."""
         return max(sum(not key.figure for _, key in self.results), 1)
 
     def add(self, result: PastResult) -> None:

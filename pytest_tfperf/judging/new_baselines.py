@@ -32,7 +32,6 @@ from pytest_tfperf.judging.thresholds import (
 CONTROLS = 3
 """Other recorded workloads that run before each round of a recording of few rows, and after the last round."""
 
-
 MOST_REFUSED = 0.25
 """The share of a time's or a rate's rows that a recording may refuse before it refuses all.
 
@@ -236,19 +235,20 @@ def figure_baseline(measurement: Measurement, figure: Figure) -> Baseline:
 
 
 def _kept(figure: Figure, values: Sequence[float]) -> list[float]:
-    """Leave out values from slow periods of the machine, which a time may have as well as a rate.
+    """Leave out values from slow periods of the machine, of a time or a rate.
 
-    Times differ more than rates. Without the slowest of runs that differ anyway, a row would be too fast, and calm by
-    luck, so only a run that is far from all others is left out.
+    They differ more than throughputs. Without the slowest of runs that differ much, a row would be too fast and calm by
+    luck, so only runs that are far from all others are left out.
     """
     sign = figure.with_speed
     if not sign or min(values) <= 0:
         return list(values)
-    rates = {sign * math.log(value): value for value in values}
-    kept = without_slow_runs([sign * math.log(value) for value in values])
+    rates = [sign * math.log(value) for value in values]
+    kept = without_slow_runs(rates)
     slow = [rate for rate in rates if rate not in kept]
-    is_far = bool(slow) and min(kept) - max(slow) >= _FAR * statistics.stdev(kept)
-    return [rates[rate] for rate in kept] if is_far else list(values)
+    if not slow or min(kept) - max(slow) < _FAR * statistics.stdev(kept):
+        return list(values)
+    return [value for value, rate in zip(values, rates, strict=True) if rate in kept]
 
 
 def _too_noisy(measurement: Measurement, figure: Figure, values: Sequence[float]) -> BaselineRefused | None:

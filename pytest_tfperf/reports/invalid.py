@@ -26,16 +26,16 @@ def invalid_measurement(m: Measurement, verdict: Verdict) -> str:
 
 
 def invalid_interleaved(b: Measurement, a: MeasuredSide) -> str:
-    """Return the outcome without a ratio and its reason: the loss of a side, or the disturbance of the last pair."""
-    disturbance = b.discarded_pairs[-1].disturbance if b.discarded_pairs else None
-    by_loss = b.verdicts[0].reason is Reason.DIVERGED
-    diverged = [(name, side) for name, side in (("a", a), ("b", b)) if by_loss and side.throughput.is_diverged]
-    losses = [f"{name}'s {loss_fact(side.throughput, side.workload)}" for name, side in diverged]
-    if losses:
-        why = losses[0]
-    else:
-        why = disturbance_fact(disturbance) if disturbance else Verdict(reason=Reason.DISTURBED).why
-    return "; ".join(filter(None, (f"{b.verdicts[0].outcome}: {why}", fallback_fact(a))))
+    """Return the outcome of a comparison without a ratio, and why: a side's loss, or the last pair's disturbance."""
+    verdict = b.verdicts[0]
+    diverged = [(name, side) for name, side in (("a", a), ("b", b)) if side.throughput.is_diverged]
+    why = Verdict(reason=Reason.DISTURBED).why
+    if verdict.reason is Reason.DIVERGED and diverged:
+        name, side = diverged[0]
+        why = f"{name}'s {loss_fact(side.throughput, side.workload)}"
+    elif b.discarded_pairs and (disturbance := b.discarded_pairs[-1].disturbance):
+        why = disturbance_fact(disturbance)
+    return "; ".join(filter(None, (f"{verdict.outcome}: {why}", fallback_fact(a))))
 
 
 def fallback_fact(a: MeasuredSide) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import tomllib
 from dataclasses import fields
@@ -127,12 +126,12 @@ def require_plausible(one: Acknowledgement) -> None:
 
 def _require_loss(one: Acknowledgement) -> None:
     """Check that the change is a loss of its figure, and of a throughput a fraction."""
-    if one.figure != RATE and not is_figure_name(one.figure):
+    if not is_figure_name(one.figure):
         raise TfperfError(one_of("figure", one.figure, (RATE, *BUILT_IN)))
-    sign = -1 if one.figure == RATE else 1
-    signs = {-sign for sign in Figure(one.figure).signs} if one.figure in (RATE, *BUILT_IN) else {1, -1}
-    if math.copysign(1, one.change) not in signs:
-        raise TfperfError(f"change {one.change:g} is no loss of {one.figure}: write {sign * abs(one.change):g}")
+    figure = Figure(one.figure)  # of a user's own, the file does not say which direction is better
+    if figure.is_built_in and not any(sign * one.change < 0 for sign in figure.signs):
+        loss = -figure.signs[0] * abs(one.change)
+        raise TfperfError(f"change {one.change:g} is no loss of {one.figure}: write {loss:g}")
     if one.figure == RATE:
         for name in ("change", "worst"):
             if (change := getattr(one, name)) <= -1:

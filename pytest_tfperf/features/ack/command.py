@@ -135,7 +135,7 @@ def _today() -> date:
 
 
 def _new(arguments: argparse.Namespace) -> tuple[list[Acknowledgement], str]:
-    """Return the acknowledgements of the calls that lost something in a test's measurement, and its time and commit.
+    """Return an acknowledgement for each call that lost something in a test's session, and the session in words.
 
     Raises:
         TfperfError: the history has no such test, machine or session, the measurement is of other code than HEAD's, or
@@ -149,14 +149,15 @@ def _new(arguments: argparse.Namespace) -> tuple[list[Acknowledgement], str]:
     test, session = wanted_test(results, arguments.test, asked)
     calls = list(history.measurements(session=session, test=test, machine=machine, is_interleaved=False))
     judged = [(m, verdict) for m in calls for verdict in m.verdicts if m.is_decided]
-    if figure not in (names := {verdict.figure.name: verdict.outcome for _, verdict in judged}):
-        raise TfperfError(f"{test}: {one_of('figure', figure, names)}")
+    outcomes = {verdict.figure.name: verdict.outcome for _, verdict in judged}
+    if figure not in outcomes:
+        raise TfperfError(f"{test}: {one_of('figure', figure, outcomes)}")
     regressed = [(m, verdict) for m, verdict in judged if verdict.outcome is Outcome.REGRESSED]
     of_figure = [(m, verdict) for m, verdict in regressed if verdict.figure.name == figure]
     if not of_figure:
         others = [f"--figure {verdict.figure.name}" for _, verdict in regressed]
         raise TfperfError(
-            f"{test}: its {shown_name(figure)} is {names[figure] or 'not judged'} in session {session}"
+            f"{test}: its {shown_name(figure)} is {outcomes[figure] or 'not judged'} in session {session}"
             f"{'' if asked else ', the last'}: there is nothing to acknowledge",
             next_step=f"Another figure is REGRESSED: {others[0]}" if others else "",
         )
@@ -230,7 +231,7 @@ def _sessions_of_head(arguments: argparse.Namespace, history: History, test: str
 
 
 def _measured(time: str, commit: str) -> str:
-    """Write when and of which commit something was measured: "2026-11-28 03:00 UTC, 5 h 2 min ago, at 1f2e3d4c5b6a"."""
+    """Write when and at which commit something was measured: "2026-11-28 03:00 UTC, 5 h 2 min ago, at 1f2e3d4c5b6a"."""
     then = moment(time)
     seconds = max(0.0, (datetime.now(UTC) - then).total_seconds())
     age = duration(seconds) if seconds < 2 * _A_DAY else f"{seconds // _A_DAY:.0f} days"
@@ -238,10 +239,10 @@ def _measured(time: str, commit: str) -> str:
 
 
 def _of_call(arguments: argparse.Namespace, known: Sequence[Acknowledgement]) -> list[Acknowledgement]:
-    """Return those of the call that the option names.
+    """Return the acknowledgements of the call that `--call` names; without it, of those without a call, or of all.
 
     Raises:
-        TfperfError: none is.
+        TfperfError: there is no such call.
     """
     call = arguments.call or ""
     like = [one for one in known if one.call == call] or [one for one in known if call in one.call]

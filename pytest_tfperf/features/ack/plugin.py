@@ -29,7 +29,7 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
     folder = f" --baselines {quote(str(context.settings.baselines))}"
     options = folder if "--tfperf-baselines" in context.settings.rerun.options else ""
     machines = {m.machine for m, _ in judged}  # a test may have other parameters on another machine
-    whole = {(m.test, m.machine) for m, _ in judged if m.test not in record.not_measured}
+    whole = [m for m, _ in judged if m.test not in record.not_measured]
     for one in sorted((one for one in context.acknowledgements if one.machine in machines), key=lambda one: one.key):
         figure = "" if one.figure == RATE else f" --figure {one.figure}"
         test = acknowledged_test(one, context.acknowledgements)
@@ -39,10 +39,13 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
             yield _line(one, test, calls, command)
         elif _is_gone(one.test, context):
             yield f"stale: {test} is acknowledged, and no longer exists. Remove it: {command} --remove"
-        elif (one.test, one.machine) in whole:
-            of_call = f", {one.call}," if one.call else ""
-            name = shown_name(one.figure)
+        elif any(one.is_of(m.machine, m.test, m.key) for m in whole):
+            of_call, name = f", {one.call}," if one.call else "", shown_name(one.figure)
             yield f"stale: {one.test}{of_call} is not judged by its {name} any more. Remove it: {command} --remove"
+        elif any((m.test, m.machine) == (one.test, one.machine) for m in whole):
+            # It may have ended before this call, as by an assert.
+            fact = f"stale: {one.test} did not make the acknowledged call {one.call}"
+            yield f"{fact}. If it does not make it any more, remove it: {command} --remove"
 
 
 def _line(one: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, Verdict]], command: str) -> str:

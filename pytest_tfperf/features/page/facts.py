@@ -144,6 +144,9 @@ def _facts(source: ReportSource) -> dict[str, Any]:
     }
 
 
+_JUDGED: Final = ("regressed", "in_doubt", "not_judged", "passed")  # the worst first
+
+
 def _judged(source: ReportSource) -> dict[str, int]:
     """Count the throughput tests, those that were judged, and what was found, each test by its worst call.
 
@@ -155,9 +158,6 @@ def _judged(source: ReportSource) -> dict[str, int]:
     count = Counter(words.values())
     judged = {word: count[word] for word in _JUDGED if word != "not_judged"}
     return {"of": len(words), "tests": sum(judged.values()), **judged}
-
-
-_JUDGED: Final = ("regressed", "in_doubt", "not_judged", "passed")
 
 
 def _word(m: Measurement) -> str:

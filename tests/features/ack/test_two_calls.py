@@ -84,10 +84,22 @@ def test_the_summary_names_each_call_where_both_are_acknowledged(project: Projec
     ]
 
 
-def test_an_entry_of_a_call_that_is_no_longer_made_is_stale(project: Project) -> None:
+def test_an_entry_of_a_call_that_was_not_made_is_named_and_removed_only_on_a_condition(project: Project) -> None:
+    """The test may have ended before the call, as by an assert."""
     known(project, "third")
+    assert lines(at(project, 1000, 1000), "stale: ") == [
+        f"stale: {TEST} did not make the acknowledged call third on 1x1. If it does not make it any more, remove it: "
+        f"tfperf ack {TEST} --machine box --remove"
+    ]
+
+
+def test_a_call_that_is_no_longer_judged_by_a_figure_is_stale(project: Project) -> None:
+    entry = acknowledged(
+        test=TEST, workload="first", topology="1x1", figure="loss", change=0.2, worst=0.3, until=A_MONTH
+    )
+    acknowledgements.write(project.folder / "baselines", [entry])
     (line,) = lines(at(project, 1000, 1000), "stale: ")
-    assert line.startswith(f"stale: {TEST}, third on 1x1, is not judged by its throughput any more.")
+    assert line.startswith(f"stale: {TEST}, first on 1x1, is not judged by its loss any more. Remove it: ")
 
 
 def test_an_entry_that_names_no_call_is_refused_where_there_are_two(project: Project) -> None:
