@@ -67,7 +67,7 @@ class Situation:
 
     Args:
         name: in words.
-        between_runs: standard deviation between fresh workers; `mixed`: drawn for each test around 1.2 %.
+        between_runs: standard deviation between fresh workers; `mixed`: of each test, drawn around it.
         tests: in a session.
         session_sd: what a session does to all tests alike.
         own_sd: what a session does to each test by itself.
@@ -153,7 +153,9 @@ QUIET = [
         is_heavy_tailed=True,
         sessions=4,
     ),
-    Situation(name="36 tests of mixed noise, sb 1.2 % in the median", tests=36, mixed=True, sessions=4),
+    Situation(
+        name="36 tests of mixed noise, sb 1.2 % in the median", tests=36, mixed=True, between_runs=0.012, sessions=4
+    ),
     Situation(name="sb 1.0 %, and spells of the machine of 4 %", spell_sd=0.04, sessions=4),
     *(
         Situation(
@@ -408,7 +410,7 @@ class Machine:
             Key(f"trivial-b{number}-replicated-device", "1x1") for number in range(1, self.situation.tests + 1)
         ]
         self.between_runs = {
-            key: 0.012 * math.exp(draw.gauss(0, 0.5)) if self.situation.mixed else sb for key in self.keys
+            key: sb * math.exp(draw.gauss(0, 0.5)) if self.situation.mixed else sb for key in self.keys
         }
         self.felt = {key: draw.uniform(*self.situation.felt) for key in self.keys}
 

@@ -166,7 +166,7 @@ def test_a_reference_environment_that_would_run_the_current_code_clears_nothing(
     where.write_text(str(project.folder))
     finished = project.run(reference, *SHORT, WHERE=str(where))
     assert finished.kinds == {"test_it": "failure"}, finished.text
-    assert "both sides would run the same code: at the reference environment" in finished.text
+    assert f"both sides run {project.folder / 'factor.py'}, which is in no commit" in finished.text
 
 
 SHELL = """
