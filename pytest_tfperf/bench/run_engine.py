@@ -156,12 +156,10 @@ class RunEngine:
 
     @contextmanager
     def _proved(self, proof: AbstractContextManager[None]) -> Iterator[None]:
-        with ExitStack() as opened:
-            opened.enter_context(proof)
+        with proof:
             yield
             began = time.monotonic()
-            opened.close()
-            self.proof_seconds += time.monotonic() - began
+        self.proof_seconds += time.monotonic() - began
 
     def pair(
         self,

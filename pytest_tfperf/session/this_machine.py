@@ -69,12 +69,10 @@ class ThisMachine:
     @property
     def renamed(self) -> list[tuple[str, str]]:
         """The earlier and the present name of each machine whose rows are still in the file of the earlier name."""
-        folder, pairs = self._context.baselines.folder, set[tuple[str, str]]()
-        for cpu, gpu in self._selection.marks:
-            there = self.topology_for(cpu=cpu, gpu=gpu)
-            pairs.add((there.machine_before, there.machine))
-        old = [(before, now) for before, now in sorted(pairs) if before != now and (folder / f"{before}.csv").exists()]
-        return [(before, now) for before, now in old if not (folder / f"{now}.csv").exists()]
+        rows = {path.stem for path in self._context.baselines.folder.glob("*.csv")}
+        used = (self.topology_for(cpu=cpu, gpu=gpu) for cpu, gpu in self._selection.marks)
+        names = {(topology.machine_before, topology.machine) for topology in used}
+        return [(before, now) for before, now in sorted(names) if before in rows and now not in rows]
 
     @property
     def names_of_all(self) -> set[str]:
