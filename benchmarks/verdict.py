@@ -274,8 +274,19 @@ HARD = [
 
 LOSING = [
     *(
-        Situation(name=f"5 of 50 tests of mixed noise lose 5 %{when}", mixed=True, losing=5, loss=0.05, before=before)
-        for when, before in ((", first session", 0), (", after ten", 10))
+        Situation(
+            name=f"5 of 50 tests of mixed noise, sb {_percent(sb)} in the median, lose 5 %{when}",
+            between_runs=sb,
+            mixed=True,
+            losing=5,
+            loss=0.05,
+            before=before,
+        )
+        for sb, when, before in (
+            (0.006, ", first session", 0),
+            (0.012, ", first session", 0),
+            (0.012, ", after ten", 10),
+        )
     ),
     Situation(name="5 of 50 tests lose 5 %, first session, heavy tails", is_heavy_tailed=True, losing=5, loss=0.05),
     Situation(
