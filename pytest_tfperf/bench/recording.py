@@ -39,7 +39,6 @@ class BaselineRecorder:
         self.warnings: dict[str, None] = {}
         self.controlled: dict[str, ControlledRecording] = {}
         self._recorded: list[tuple[Measurement, str]] = []
-        self._refused: Counter[tuple[str, str]] = Counter()
 
     def record(self, measurement: Measurement, load: str = "", controls: ControlledRecording | None = None) -> None:
         """Record a measurement as its machine's baselines; bounds that a user wrote into the old row are kept.
@@ -67,9 +66,6 @@ class BaselineRecorder:
                 completed.append(row)
             except BaselineError as error:
                 refusals.append(error.of_type(BaselineRefused).at(" ".join(filter(None, row.key))))
-        names = {row.key.figure for row in completed}
-        times = [verdict.figure for verdict in measurement.figures if verdict.figure.with_speed]
-        self._refused += Counter((machine, figure.name) for figure in times if figure.name not in names)
         self._recorded.append((measurement, load))
         if completed:  # else the files stay as they are
             self._write(machine, completed)
@@ -86,7 +82,6 @@ class BaselineRecorder:
         self.controlled[machine] = controls
         old_rows = {(update.new.machine, update.new.key): update.old for update in self.changes}
         again = [(measurement, load) for measurement, load in self._recorded if measurement.machine == machine]
-        self._refused = Counter({key: count for key, count in self._refused.items() if key[0] != machine})
         self._recorded, self.changes = [], [update for update in self.changes if update.new.machine != machine]
         for measurement, load in again:
             with suppress(BaselineRefused):  # reported when the row was recorded
@@ -102,16 +97,18 @@ class BaselineRecorder:
         Raises:
             BaselineError: the file can't be read whole or written.
         """
-        lines = []
-        for (machine, name), refused in self._refused.items():
+        lines, recorded = [], (measurement for measurement, _ in self._recorded)
+        times = Counter((m.machine, v.figure.name) for m in recorded for v in m.figures if v.figure.with_speed)
+        for (machine, name), count in times.items():
             rows = [update for update in self.changes if (update.new.machine, update.new.key.figure) == (machine, name)]
-            if not rows or refused <= MOST_REFUSED * (refused + len(rows)):
+            refused = count - len(rows)
+            if not rows or refused <= MOST_REFUSED * count:
                 continue
             old = {update.new.key: update.old for update in rows if update.old is not None}
             self._store.update(machine, old, without=[update.new.key for update in rows])
             self.changes = [update for update in self.changes if update not in rows]
             lines.append(
-                f"{name} on {machine}: {refused} of {counted(refused + len(rows), 'row')} were refused as too noisy, "
+                f"{name} on {machine}: {refused} of {counted(count, 'row')} were refused as too noisy, "
                 f"so the other {len(rows)} are not kept: where runs differ so much, calm ones are luck. Free the "
                 "machine of other work, or give a larger tolerance, and record again"
             )

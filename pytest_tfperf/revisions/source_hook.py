@@ -44,8 +44,9 @@ def watch(report: str, trees: Sequence[str], moved: Mapping[str, str]) -> None:
         reporter = _Reporter(report, trees)
         reporter.say("python", image_of(), sys.executable)
         sys.addaudithook(reporter.hear)
-        for module in {*sys.modules.values()} - {sys.modules[__name__]}:  # .pth files have imported some
-            reporter.hear("import", ("", getattr(module, "__file__", None)))
+        for name, module in [*sys.modules.items()]:  # .pth files have imported some; an entry may be any object
+            if name != __name__:
+                reporter.hear("import", ("", getattr(module, "__file__", None)))
     _run_hidden()
 
 

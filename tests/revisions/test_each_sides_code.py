@@ -95,6 +95,14 @@ def test_a_sitecustomize_of_the_users_still_runs(sides: Sides, tmp_path: Path) -
     assert sides.run("-c", USES_COST, PYTHONPATH=str(tmp_path)).split("\n")[0] == "of the user"
 
 
+def test_a_python_that_has_loaded_something_odd_runs_as_without_the_hook(sides: Sides, tmp_path: Path) -> None:
+    venv.create(tmp_path / "environment")
+    (packages,) = (tmp_path / "environment" / "lib").glob("python*/site-packages")
+    (packages / "odd.pth").write_text("import sys; sys.modules['odd'] = {}\n")
+    printed = sides.run("-c", USES_COST, program=str(tmp_path / "environment" / "bin" / "python"))
+    assert printed == f"{sides.there}/cost.py 0.01\n"
+
+
 def test_a_python_of_an_environment_in_the_repository_runs_each_sides_own_code(sides: Sides) -> None:
     venv.create(sides.here / ".venv")
     for side, cost in ((sides.base, "0.01"), (sides.current, "0.02")):
