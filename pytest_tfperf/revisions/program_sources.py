@@ -77,7 +77,7 @@ class SourceWatch:
         self._programs: set[Path] = set()
         self._must_report: Counter[tuple[str, str]] = Counter()  # by image and command line
         self._of_others: set[str] = set()
-        self._not_python = ""
+        self._work: dict[int, tuple[str, float]] = {}  # by process: command line, "" for a Python, and seconds
         self._ended = threading.Event()
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
@@ -120,8 +120,20 @@ class SourceWatch:
             began=self._began,
             has_python=bool(reported),
             unwatched=next(iter([*silent, *sorted(self._of_others)]), ""),
-            not_python=self._not_python,
+            not_python=self._not_python(),
         )
+
+    def _not_python(self) -> str:
+        """The command line of the process that is no Python and works most; "" where Pythons do nearly all the work.
+
+        A process that has ended counts as far as it was seen: Python may go on alone after the work is done.
+        """
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for command, taken in self._work.values():
+            seconds[command] += taken
+        total, of_pythons = math.fsum(seconds.values()), seconds.pop("", 0.0)
+        is_helped = total <= _SOME_SECONDS or of_pythons > (1 - _MUCH) * total
+        return "" if is_helped else max(seconds, key=seconds.__getitem__)
 
     def _reported(self) -> Iterator[tuple[str, str, str]]:
         with suppress(OSError):
@@ -138,7 +150,6 @@ class SourceWatch:
         self._look(parent)
 
     def _look(self, parent: int) -> None:
-        seconds: defaultdict[str, float] = defaultdict(float)  # by command line; "" for all Pythons
         for pid in _below(parent):
             process = Path(f"/proc/{pid}")
             program, arguments = _target(process / "exe"), _arguments(process)
@@ -155,15 +166,12 @@ class SourceWatch:
                 named = list(_named(process, arguments))
                 files += named
                 loaded |= {*named[:1]} if program.endswith(_SHELL) else set()
-            seconds["" if is_python else " ".join(arguments)] += _seconds_of(process)
+            if arguments:  # not of a process that has ended; what was seen of it before still counts
+                self._work[pid] = "" if is_python else " ".join(arguments), _seconds_of(process)
             if _is_of_another_user(process):
                 self._of_others.add(" ".join(arguments))
             self._code |= {Path(path) for path in self._ours(loaded)}
             self._seen |= {Path(path): Path(path) for path in self._ours([*files, *loaded])}
-        total, of_pythons = math.fsum(seconds.values()), seconds.pop("", 0.0)
-        if total > _SOME_SECONDS:
-            is_helped = of_pythons > (1 - _MUCH) * total
-            self._not_python = "" if is_helped else max(seconds, key=seconds.__getitem__)
 
     def _ours(self, paths: Iterable[str]) -> Iterator[str]:
         return (path for path in paths if any(path.startswith(os.path.join(tree, "")) for tree in self._trees))  # noqa: PTH118

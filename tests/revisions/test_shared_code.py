@@ -236,6 +236,13 @@ def test_a_program_that_works_below_a_python_and_is_none_leaves_doubt(sides: Sid
     assert "nothing tells which files it reads: not Python but this process does the work: bash -c for" in doubt
 
 
+def test_a_python_that_goes_on_alone_hides_no_other_programs_work(sides: Sides) -> None:
+    works = ["bash", "-c", "for ((i = 0; i < 300000; i++)); do :; done; sleep 0.3; true"]
+    after = "end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    doubt = sides.doubt("-c", f"import cost, subprocess, time; subprocess.run({works!r})\n{after}")
+    assert "not Python but this process does the work: bash -c for" in doubt
+
+
 def test_a_doubt_stands_for_every_run_of_the_program(sides: Sides) -> None:
     app = built(sides, text=READS)
     assert sides.doubt(app) == sides.doubt(app) != ""
