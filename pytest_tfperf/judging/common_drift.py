@@ -37,7 +37,8 @@ class CommonDrift:
         log: the median over tests, in log throughput; 0 where it isn't known.
         tests: the number of the session's tests.
         error: the median's standard error, from the scatter of the tests around it.
-        growth: how many times as much the tests scatter around it as their noise explains; 1 if about as much.
+        growth: how many times as much runs differ as when the baselines were recorded, by the scatter of the tests
+            around the drift; 1 if about as much.
     """
 
     log: float = 0.0
@@ -61,7 +62,31 @@ def first_windows(run: Run) -> Run:
     return replace(run, windows=run.windows[:FIRST_WINDOWS], stated_examples_per_sec=None)
 
 
-def common_drift(changes: Collection[float], noise: float = math.inf) -> CommonDrift:
+@dataclass(frozen=True, slots=True)
+class NoiseOfChanges:
+    """The standard deviations of a test's change by noise alone, the common drift taken out.
+
+    Args:
+        of_runs: by the differences between fresh runs, of the session and of the baseline.
+        others: by a run's windows, and by what a session does to a single test.
+    """
+
+    of_runs: float
+    others: float
+
+    @property
+    def total(self) -> float:
+        """Both together."""
+        return math.hypot(self.of_runs, self.others)
+
+    def growth(self, scatter: float) -> float:
+        """Return how many times as much runs differ where tests scatter by this; 1 if noise explains it."""
+        if scatter <= _GROWN * self.total:
+            return 1.0
+        return math.sqrt(scatter**2 - self.others**2) / self.of_runs
+
+
+def common_drift(changes: Collection[float], noise: NoiseOfChanges | None = None) -> CommonDrift:
     """Return the drift of a session, which is the median of its tests, or of one of two groups of them.
 
     A change of the code that slows half of the tests down leaves two groups. The drift is then that of the group nearer
@@ -69,14 +94,14 @@ def common_drift(changes: Collection[float], noise: float = math.inf) -> CommonD
 
     Args:
         changes: of the tests' first windows against their baselines.
-        noise: the standard deviation of a change by noise alone (`noise_of_changes`).
+        noise: of a change; None takes all tests for one group.
     """
     if len(changes) < MIN_TESTS:
         return CommonDrift(tests=len(changes))
-    alike = _nearer_group(sorted(changes), _APART * noise)
+    alike = _nearer_group(sorted(changes), math.inf if noise is None else _APART * noise.total)
     seen = scatter(alike)
     error = seen * math.sqrt(math.pi / 2 / len(alike))
-    growth = seen / noise if seen > _GROWN * noise else 1.0
+    growth = 1.0 if noise is None else noise.growth(seen)
     return CommonDrift(statistics.median(alike), len(changes), error, growth)
 
 
@@ -90,8 +115,10 @@ def _nearer_group(changes: Sequence[float], apart: float) -> Sequence[float]:
     return min(changes[:cut], changes[cut:], key=lambda group: abs(statistics.median(group)))
 
 
-def noise_of_changes(rows: Iterable[tuple[Noise, int]], *, within_runs: float, between_sessions: float) -> float:
-    """Return the standard deviation of a test's change by noise alone, the common drift taken out.
+def noise_of_changes(
+    rows: Iterable[tuple[Noise, int]], *, within_runs: float, between_sessions: float
+) -> NoiseOfChanges:
+    """Return the noise of a change, in the median over tests.
 
     Args:
         rows: the noise of each test's baseline, and the number of its runs.
@@ -99,7 +126,7 @@ def noise_of_changes(rows: Iterable[tuple[Noise, int]], *, within_runs: float, b
         between_sessions: the standard deviation between a test's sessions.
     """
     of_runs = statistics.median(noise.between_runs**2 * (1 + baseline_variance(runs)) for noise, runs in rows)
-    return math.sqrt(of_runs + within_runs**2 + between_sessions**2)
+    return NoiseOfChanges(math.sqrt(of_runs), math.hypot(within_runs, between_sessions))
 
 
 def change_of_others(changes: Collection[float]) -> float | None:

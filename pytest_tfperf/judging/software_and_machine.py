@@ -196,10 +196,10 @@ def _has_other_software(test: ReferencePairs) -> bool:
 def _is_slow_apart(test: ReferencePairs, drift: CommonDrift, between_sessions: float, tests: int) -> bool:
     """Whether a test is slower in both environments than the machine's drift explains, as on one throttled GPU.
 
-    The first run and the pairs must both show it: a neighbour of the one or of the other time does not last so long.
+    The first run and the pairs' runs in either environment must all show it: slow workers and neighbours do not last.
     """
-    first = test.first_change - _software_change(test)  # of the reference environment, had it run then
-    change = max(_machine_change(test), first) - drift.log
+    current = hodges_lehmann([run_value(pair.b).log_rate for pair in test.pairs]) - math.log(test.baseline.value)
+    change = max(test.first_change, _machine_change(test), current) - drift.log
     error = math.sqrt(_machine_variance(test) + 2 * between_sessions**2)
     explained = quantile(test.noise.degrees_of_freedom, FALSE_ALARMS / tests) * error
     return len(test.pairs) > 1 and change < -max(explained, accepted_slowdown(MACHINE_TOLERANCE))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pytest_tfperf.judging.common_drift import (
     FIRST_WINDOWS,
     MIN_TESTS,
+    NoiseOfChanges,
     change_of_others,
     common_drift,
     first_windows_change,
@@ -52,26 +53,33 @@ def test_what_happens_to_all_tests_moves_the_drift_by_as_much(changes: list[floa
 @pytest.mark.parametrize("count", [8, 20, 50])
 def test_where_half_of_the_tests_lost_something_the_drift_is_that_of_the_others(count: int) -> None:
     around = [(-1) ** number * 0.004 for number in range(count // 2)]
-    found = common_drift([*around, *(change - 0.1 for change in around)], noise=0.012)
+    found = common_drift([*around, *(change - 0.1 for change in around)], noise=NoiseOfChanges(0.012, 0.0))
     assert found.log == pytest.approx(0.0, abs=0.005)
     assert (found.tests, found.growth) == (count, 1.0)
 
 
 def test_of_two_groups_the_one_nearer_to_the_baselines_counts() -> None:
     gained, slower = [0.06] * 10, [-0.02] * 10
-    assert common_drift(gained + slower, noise=0.01).log == -0.02
+    assert common_drift(gained + slower, noise=NoiseOfChanges(0.01, 0.0)).log == -0.02
 
 
 def test_a_machine_that_slows_tests_down_more_or_less_has_one_drift() -> None:
     changes = [-0.08 * (0.3 + 0.9 * number / 23) for number in range(24)]
-    assert common_drift(changes, noise=0.012).log == pytest.approx(-0.06, abs=0.001)
+    assert common_drift(changes, noise=NoiseOfChanges(0.012, 0.0)).log == pytest.approx(-0.06, abs=0.001)
 
 
 @pytest.mark.parametrize(("times", "growth"), [(1.0, 1.0), (1.4, 1.0), (5.0, 5.0)])
 def test_tests_that_scatter_more_than_their_noise_explains_show_its_growth(times: float, growth: float) -> None:
     noise = 0.01
     spread = [times * noise * quantile for quantile in (-1.5, -0.9, -0.6745, -0.2, 0.2, 0.6745, 0.9, 1.5)]
-    assert common_drift(spread, noise).growth == pytest.approx(growth, rel=0.25)
+    assert common_drift(spread, NoiseOfChanges(noise, 0.0)).growth == pytest.approx(growth, rel=0.25)
+
+
+def test_only_what_runs_do_grows_and_not_what_windows_leave_uncertain() -> None:
+    noise = NoiseOfChanges(of_runs=0.01, others=0.01)
+    scattered = (0.01**2 + (5 * 0.01) ** 2) ** 0.5
+    assert noise.growth(scattered) == pytest.approx(5)
+    assert noise.growth(noise.total) == 1
 
 
 def test_four_times_as_many_tests_halve_the_error_of_the_drift() -> None:
