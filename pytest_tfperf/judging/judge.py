@@ -253,7 +253,8 @@ class _Case:
         confirmation, value = self.confirmation, self.baseline.value
         if self.evidence.scale.is_blind(confirmation.hidden_by_noise, confirmation.accepted, value):
             return self.verdict(Outcome.TOO_NOISY, Reason.TOO_NOISY)
-        if self.threshold_recorded is not None and self.without_drift.threshold > _WIDEST:
+        learnt = self.without_drift
+        if learnt.threshold > _WIDEST and learnt.threshold_recorded is not None:
             return self.verdict(Outcome.TOO_NOISY, Reason.WIDENED)
         return self.verdict(outcome, reason)
 

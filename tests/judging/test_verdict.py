@@ -429,6 +429,14 @@ def test_a_threshold_that_sessions_widened_is_told_and_beyond_10_per_cent_nothin
     assert found.threshold_recorded is None or found.threshold_recorded == pytest.approx(0.045, abs=0.001)
 
 
+def test_a_drift_that_widens_a_noisy_tests_threshold_is_not_laid_to_its_sessions() -> None:
+    """A threshold of 11 % when it was recorded, and of 16 % in a session that is a fifth slower."""
+    noisy = Noise(between_runs=0.05, degrees_of_freedom=200, rows=50)
+    found = verdict(-0.2, noise=noisy, tests=9, drift=CommonDrift(math.log(0.8), 9, 0.001))
+    assert found.outcome is Outcome.PASS
+    assert found.threshold_recorded == pytest.approx(0.11, abs=0.005)
+
+
 def test_without_earlier_sessions_the_threshold_is_as_recorded() -> None:
     assert verdict(0.0, **FEW).threshold_recorded is None
 
