@@ -294,6 +294,7 @@ def environment(worker: Mapping[str, str], topology: Topology, inject_slowdown: 
     """Return name -> value without blanks: the worker's software, the driver, the host's settings and the commit."""
     facts = host_facts() | {
         "driver": topology.driver_version,
+        "gpu_links": topology.slowest_link,
         "commit": commit,
         "injected_slowdown": str(inject_slowdown or ""),  # so that it is not taken for a real slowdown
     }

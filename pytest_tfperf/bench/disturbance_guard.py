@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
-from pytest_tfperf.core.telemetry import Telemetry, Throttle
+from pytest_tfperf.core.telemetry import Telemetry, Throttle, least_share
 from pytest_tfperf.hardware.sampler import Sampler
 from pytest_tfperf.judging.validity import busiest, disturbance_in
 
@@ -41,10 +41,13 @@ class Observation:
 
     def temperatures(self) -> list[int] | None:
         """Return the GPUs' degrees Celsius now; empty if a driver does not tell, None before the first sample."""
-        if (now := self.latest()) is None:
-            return None
-        celsius = [gpu.temperature_celsius_max for gpu in now.gpus]
-        return [] if None in celsius else [value for value in celsius if value is not None]
+        return None if (now := self.latest()) is None else temperatures(now)
+
+
+def temperatures(telemetry: Telemetry) -> list[int]:
+    """Return the GPUs' degrees Celsius; empty if a driver does not tell."""
+    celsius = [gpu.temperature_celsius_max for gpu in telemetry.gpus]
+    return [] if None in celsius else [value for value in celsius if value is not None]
 
 
 class DisturbanceGuard:
@@ -118,8 +121,9 @@ def power_facts(telemetry: Telemetry, limits: DisturbanceLimits) -> dict[str, st
     watts = {gpu.power_limit_watts_max for gpu in telemetry.gpus if gpu.power_limit_watts_max is not None}
     if watts:
         facts["gpu_power_limit"] = "+".join(f"{limit}W" for limit in sorted(watts))
+    over = least_share(limits.gpu_samples_fraction, telemetry.seconds)
     capped = [
-        gpu.throttled_fractions.get(Throttle.POWER_CAP, 0.0) > limits.gpu_samples_fraction
+        gpu.throttled_fractions.get(Throttle.POWER_CAP, 0.0) > over
         for gpu in telemetry.gpus
         if gpu.throttled_fractions is not None
     ]

@@ -1,10 +1,14 @@
-"""Brings GPUs to a steady temperature before the first timed run: a cold GPU has higher clocks, and becomes slower."""
+"""Brings GPUs to a steady temperature before the first timed run: a cold GPU has higher clocks, and becomes slower.
+
+A worker's warm-up goes on until its GPUs are warm. A program does not wait, and may end before that; so its first run
+is thrown away if the GPUs were cold, and taken again. That has never run on a GPU.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 STEADY_SECONDS = 10.0
 """GPUs are warm if no temperature rose by more than `STEADY_CELSIUS` during this time."""
@@ -36,7 +40,7 @@ Temperatures = Callable[[], Sequence[int] | None]
 
 
 class GpuWarmUp:
-    """Warms up each GPU once in a session: the warm-up of its first run goes on until the GPU is warm.
+    """Warms up each GPU once in a session, before or by its first run.
 
     Args:
         most_seconds: when to go on although the GPUs still get warmer; 0 for no warm-up.
@@ -50,6 +54,7 @@ class GpuWarmUp:
         self._most_seconds = most_seconds
         self._clock = clock
         self._warm: set[str] = set()
+        self._cold_runs: dict[tuple[str, ...], Warmed] = {}
         self.done: list[Warmed] = []
 
     def of(self, uuids: Sequence[str], temperatures: Temperatures, phase: Callable[[str], None]) -> Callable[[], bool]:
@@ -78,6 +83,30 @@ class GpuWarmUp:
             return True
 
         return is_warm
+
+    def was_cold(self, uuids: Sequence[str], celsius: Sequence[int], seconds: float) -> bool:
+        """Return whether the GPUs were cold in a program's run, so that later runs will be slower than this one.
+
+        They are warm if the run has ended no warmer than the one before it, which each later run will then do, too: a
+        GPU cools down while a program starts. A run of `most_seconds` counts in any case. So this costs no more time
+        than the warm-up of a worker, and mostly one run in a session.
+
+        Args:
+            uuids: of the GPUs.
+            celsius: the warmest GPU's temperature in each second that was timed; empty if no driver gives it.
+            seconds: how long the run took with its start.
+        """
+        if self._most_seconds == 0 or not celsius or self._warm.issuperset(uuids):
+            return False
+        before = self._cold_runs.get(tuple(uuids), Warmed(0.0, celsius[0], celsius[0], is_steady=False))
+        is_steady = celsius[-1] - before.after <= STEADY_CELSIUS
+        if not is_steady and before.seconds + seconds < self._most_seconds:
+            self._cold_runs[tuple(uuids)] = replace(before, seconds=before.seconds + seconds, after=celsius[-1])
+            return True
+        self._warm.update(uuids)
+        if before.seconds:
+            self.done.append(replace(before, is_steady=is_steady))
+        return False
 
 
 def _is_steady(readings: Sequence[tuple[float, Sequence[int]]]) -> bool:

@@ -13,7 +13,7 @@ from pytest_tfperf.core.run import Pair, Plan
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.unevenness import are_alike, tells_nothing, unevenness
-from pytest_tfperf.workers.failures import had_less_memory
+from pytest_tfperf.workers.failures import LITTLE_MEMORY, log_warnings
 
 
 class PairSource:
@@ -108,7 +108,7 @@ class PairSource:
             self.fallback = f"both at once failed: {error.brief}"
             return self._runs(b_first)
         # The worker that starts second finds less memory, and may choose a slower algorithm than it would by itself.
-        if self._taken == 1 and any(run.log and had_less_memory(run.log) for run in (pair.a, pair.b)):
+        if self._taken == 1 and any(LITTLE_MEMORY in log_warnings(run.log) for run in (pair.a, pair.b)):
             self.interleaving = Interleaving.RUNS
             self.fallback = "both at once left TensorFlow too little memory to try its fastest algorithms"
             return self._runs(b_first)

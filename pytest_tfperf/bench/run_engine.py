@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation
+from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation, temperatures
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.supported import require_memory, require_supported
@@ -29,6 +29,7 @@ from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import CommandWindows
 from pytest_tfperf.workers import catalogue
+from pytest_tfperf.workers.failures import log_warnings
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.training_run import TrainingRun
 
@@ -101,7 +102,7 @@ class RunEngine:
             MeasurementError: the worker died, hung or raised; OutOfMemory if memory was short.
         """
         if isinstance(side.workload, Command):
-            return self._run_of_command(side, side.workload, topology, plan, label, enough)
+            return self._warm_run_of_command(side, side.workload, topology, plan, label, enough)
         job = self._job(side, topology, plan)
         self._observer.begin(label)
         before = self._before(job.devices)
@@ -112,6 +113,19 @@ class RunEngine:
             if run.disturbance is None and self._sampled:
                 run = self._profiled(side, training, job, run)
             return self._observed(run, observation, before)
+
+    def _warm_run_of_command(
+        self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
+    ) -> Run:
+        """Take runs of a user's command until one was not faster because the GPUs were cold."""
+        uuids = topology.devices.gpu_uuids if topology.devices else ()
+        while True:
+            began = time.monotonic()
+            run = self._run_of_command(side, command, topology, plan, label, enough)
+            celsius = [max(known) for poll in run.polls if (known := temperatures(poll))]
+            if not self.warm_up.was_cold(uuids, celsius, time.monotonic() - began):
+                return run
+            label = f"GPU warm-up, {celsius[-1]} C"
 
     def _run_of_command(
         self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
@@ -286,9 +300,11 @@ class RunEngine:
         disturbance = run.disturbance or observation.disturbance or before
         if disturbance is not None:
             self._observer.disturbed(disturbance)
+        on_gpus = observation.telemetry is not None and observation.telemetry.gpus
+        warned = {"log_warnings": log_warnings(run.log)} if on_gpus else {}
         return replace(
             run,
-            environment={**run.environment, **observation.environment},
+            environment={**run.environment, **observation.environment, **warned},
             telemetry=observation.telemetry,
             polls=observation.polls,
             disturbance=disturbance,

@@ -227,7 +227,10 @@ UNSET_BY_DEFAULT = {"threads", "tf32", "xla_flags", "variables", "injected_slowd
 MATMUL = "matmul"
 """The name of the matmul rate among the facts that a row was recorded with: measured, so it differs in each session."""
 
-OUTSIDE = {MATMUL, "driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_power_capped", "mig_neighbours"}
+OF_A_RUN = {"gpu_power_capped", "mig_neighbours", "log_warnings"}
+"""Names in an environment that the machine's state decides, and that may change from run to run."""
+
+OUTSIDE = {MATMUL, "driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_links", *OF_A_RUN}
 """Names in an environment that belong to the machine, which a reference environment does not restore."""
 
 

@@ -79,6 +79,23 @@ class GpuTelemetry:
         return next((reason for reason in SLOWDOWNS if fractions.get(reason, 0.0) > over), None)
 
 
+_MORE_THAN_ONE_POLL_SECONDS: Final = 1.5
+_NEARLY_ALWAYS: Final = 0.99
+
+
+def least_share(limit: float, seconds: float) -> float:
+    """Return the share of the time above which a state counts that polls read at a moment, as throttle reasons are.
+
+    A poll stands for a second, and one poll of a run of three seconds is a third of it, though the state may have held
+    for a millisecond. So it must show in more than one poll, or in all of a run that has only one.
+
+    Args:
+        limit: the share that counts in a long run.
+        seconds: of the run.
+    """
+    return max(limit, min(_MORE_THAN_ONE_POLL_SECONDS / seconds, _NEARLY_ALWAYS))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
     """The state of the host and of the GPUs in use; None where the machine does not report the fact.

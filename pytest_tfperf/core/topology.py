@@ -325,6 +325,12 @@ class Topology:
         return f"{self.node_count}x{count or max(1, len(self.gpus))}"
 
     @property
+    def slowest_link(self) -> str:
+        """The worst link between two of its GPUs, "NV12"; "" for a single GPU. It changes if NVLinks fail."""
+        known = [link for row in self.links for link in row if link is not None]
+        return str(min(known, key=lambda link: link.quality)) if known else ""
+
+    @property
     def is_taken(self) -> bool:
         """Whether `take` has set the number of devices."""
         return self.devices is not None and self.devices.count > 0

@@ -6,9 +6,11 @@ NVML opens no CUDA context, so asking leaves the GPUs as they are.
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -139,20 +141,42 @@ def driver_hangs(root: Path = ROOT, answer_seconds: float = WAKE_SECONDS) -> boo
     """
     if not (root / "dev/nvidiactl").exists():
         return False
-    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([sys.executable, "-c", _TOUCH_ALL], **quiet)
-    try:
-        process.wait(answer_seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(1.0)  # no longer: inside a hung driver it may never end
-        return True
-    return False
+    return answer_of(_TOUCH_ALL, seconds=answer_seconds) is None
 
 
-# The far end of an NVLink that is no GPU's index.
-_SWITCH = -1
+def answer_of(
+    code: str, *arguments: str, seconds: float, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """The end of Python code in a process of its own, and what it printed; None if it did not end within `seconds`.
+
+    A call into a driver that hangs never returns, and frameworks that see GPUs keep memory on them until they end.
+
+    Args:
+        code: what to run.
+        arguments: its `sys.argv[1:]`.
+        seconds: how long it may take.
+        environ: variables to add.
+    """
+    given: dict[str, Any] = {"env": os.environ | (environ or {}), "stdin": subprocess.DEVNULL, "text": True}
+    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as log:
+        # Files and no pipes, which a process that it leaves behind would hold open.
+        process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=out, stderr=log, **given)
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)  # no longer: inside a hung driver it may never end
+            return None
+        out.seek(0)
+        log.seek(0)
+        return subprocess.CompletedProcess(process.args, status, out.read(), log.read())
+
+
+SWITCH = -1
+"""The far end of an NVLink that is a switch, as on an HGX."""
+ELSEWHERE = -2
+"""One that is no GPU of those asked for, as in a container that was given some of them."""
 
 
 def pci_address(pci: Any) -> tuple[int, int, int]:
@@ -164,13 +188,13 @@ def read_links(nvml: Any, handles: Sequence[Any]) -> Matrix:
     """Row i, column j: the best path between GPUs i and j."""
     infos = [ask(nvml, "nvmlDeviceGetPciInfo", handle) for handle in handles]
     indices = {pci_address(info): i for i, info in enumerate(infos) if info}
-    ends = [_nvlink_ends(nvml, handle, indices) for handle in handles]
+    ends = [nvlink_ends(nvml, handle, indices) for handle in handles]
 
     def link(i: int, j: int) -> Link:
         # One end may not report a link that the other end reports.
         direct = max(ends[i].count(j), ends[j].count(i))
         # All GPUs on the switches reach each other with all the links that they have to them.
-        switched = min(ends[i].count(_SWITCH), ends[j].count(_SWITCH))
+        switched = min(ends[i].count(SWITCH), ends[j].count(SWITCH))
         if direct + switched:
             return Link(LinkKind.NVLINK, direct + switched)
         # Asked in one order only, so that the matrix is symmetric whatever the driver answers.
@@ -192,8 +216,14 @@ def _pcie_path(nvml: Any, handle: Any, other: Any) -> LinkKind:
     return paths.get(ask(nvml, "nvmlDeviceGetTopologyCommonAncestor", handle, other), LinkKind.UNKNOWN)
 
 
-def _nvlink_ends(nvml: Any, handle: Any, indices: dict[tuple[int, int, int], int]) -> list[int]:
-    """The far end of each active NVLink of a GPU: the index of another GPU, or a switch."""
+def nvlink_ends(nvml: Any, handle: Any, indices: Mapping[tuple[int, int, int], int]) -> list[int]:
+    """The far end of each active NVLink of a GPU: the index of another GPU, a switch, or something else.
+
+    Args:
+        nvml: pynvml, initialised.
+        handle: of the GPU.
+        indices: the GPUs by `pci_address`.
+    """
     # Virtual machines hide the switches, so an end of unknown kind counts as a switch, as in NCCL.
     switches = (nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, nvml.NVML_NVLINK_DEVICE_TYPE_UNKNOWN)
     ends = []
@@ -204,5 +234,7 @@ def _nvlink_ends(nvml: Any, handle: Any, indices: dict[tuple[int, int, int], int
         if remote and pci_address(remote) in indices:
             ends.append(indices[pci_address(remote)])
         elif ask(nvml, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, number) in switches:
-            ends.append(_SWITCH)
+            ends.append(SWITCH)
+        else:
+            ends.append(ELSEWHERE)
     return ends

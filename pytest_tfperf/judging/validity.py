@@ -13,7 +13,7 @@ from typing import overload
 
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.run import Run
-from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, least_share
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 
@@ -48,7 +48,7 @@ def disturbance_in(telemetry: Telemetry, limits: DisturbanceLimits) -> Disturban
 
     Smaller disturbances show in the spread of windows and of repeated runs.
     """
-    on_gpus = [_gpu_disturbance(gpu, limits) for gpu in telemetry.gpus]
+    on_gpus = [_gpu_disturbance(gpu, telemetry.seconds, limits) for gpu in telemetry.gpus]
     return next(filter(None, on_gpus), None) or _host_disturbance(telemetry, limits)
 
 
@@ -63,8 +63,8 @@ def busiest(shares: Mapping[str, float] | None) -> tuple[str, float]:
     return max((shares or {}).items(), key=lambda item: item[1], default=("", 0.0))
 
 
-def _gpu_disturbance(gpu: GpuTelemetry, limits: DisturbanceLimits) -> Disturbance | None:
-    if (throttle := gpu.slowed_down_by(limits.gpu_samples_fraction)) is not None:
+def _gpu_disturbance(gpu: GpuTelemetry, seconds: float, limits: DisturbanceLimits) -> Disturbance | None:
+    if (throttle := gpu.slowed_down_by(least_share(limits.gpu_samples_fraction, seconds))) is not None:
         return Disturbance(
             DisturbanceKind.GPU_SLOWED_DOWN, gpu=gpu.uuid, throttle=throttle, celsius=gpu.temperature_celsius_max
         )

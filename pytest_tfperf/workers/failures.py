@@ -37,8 +37,21 @@ _NATIVE_OUT_OF_MEMORY = re.compile(
     r"std::bad_alloc|out of memory(?!.*not a failure)|RESOURCE_EXHAUSTED|_ALLOC_FAILED", re.IGNORECASE
 )
 
-# TensorFlow writes this if it lacked the memory for a faster algorithm, and went on without it.
-_LESS_MEMORY = "this may mean that there could be performance gains if more memory were available"
+LITTLE_MEMORY: Final = "little_memory"
+
+# Lines of a log with which training goes on, perhaps slower: by a name without blanks, for a run's environment.
+_WARNINGS = {
+    # TensorFlow's and XLA's allocators, and CUDA's words in a data loader's thread that pins memory.
+    "no_pinned_memory": r"could not allocate pinned host memory|failed to alloc(ate)? \d+ bytes on host|"
+    r"pin memory thread.*CUDA error",
+    # XLA: the times by which it chose its algorithms were inexact, so the next worker may choose others.
+    "inexact_autotuning": r"sub-optimal accuracy|None of the algorithms provided by \w+ heuristics worked",
+    # TensorFlow lacked the memory for a faster algorithm.
+    LITTLE_MEMORY: r"this may mean that there could be performance gains if more memory were available",
+    # PyTorch and JAX, of a program that then trains on the CPU.
+    "no_cuda": r"CUDA initialization: |no accelerator is found|An NVIDIA GPU may be present on this machine, but",
+}
+_BEGIN_BYTES = 2**20
 
 # A pattern in an error's text or at a log's end, and the likely cause. The first match counts.
 _HINTS = (
@@ -59,7 +72,14 @@ _HINTS = (
         "A CUDA library has no code for this GPU: `tfperf doctor` says whether it is cuDNN",
     ),
     (
-        r"uncorrectable ECC|ECC_UNCORRECTABLE|fallen off the bus|SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH",
+        # cuInit's codes 802, 803, 804 and 999, and PyTorch's words for them and for a driver that is too old.
+        r"SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH|COMPAT_NOT_SUPPORTED|system not yet initialized|"
+        r"unsupported display driver|forward compatibility was attempted|CUDA unknown error|"
+        r"NVIDIA driver on your system is too old",
+        "CUDA does not start on this machine: `tfperf doctor` says why, and what to do",
+    ),
+    (
+        r"uncorrectable ECC|ECC_UNCORRECTABLE|fallen off the bus",
         "The GPU or its driver is at fault: sudo dmesg | grep -i xid, and nvidia-smi -q -d ECC, say more",
     ),
     (
@@ -218,9 +238,14 @@ class Failures:
         return [Line(f"the end of its log ({self._log}):"), *last_lines(read_end(self._log), on_cpus=self._on_cpus)]
 
 
-def had_less_memory(log: str) -> bool:
-    """Whether a worker's log says that TensorFlow would have been faster with more of the GPU's memory."""
-    return _LESS_MEMORY in read_end(Path(log))
+def log_warnings(log: str) -> str:
+    """The names of the warnings in the first MiB of a log, "no_pinned_memory+no_cuda"; "none" without any."""
+    try:
+        with Path(log).open("rb") as file:
+            text = file.read(_BEGIN_BYTES).decode(errors="replace")
+    except OSError:
+        return "none"
+    return "+".join(name for name, pattern in _WARNINGS.items() if re.search(pattern, text)) or "none"
 
 
 def of_program(output: str) -> tuple[type[MeasurementError], str]:

@@ -270,6 +270,12 @@ SCENARIOS: Mapping[str, Scenario] = {
     "k80_470": replace(R470, cards=(K80, replace(K80, pci="0:1c:0"))),
     "p100_535": replace(R535, cards=(P100,)),
     "dgx_a100": replace(R550, cards=tuple(replace(A100, pci=f"0:{bus}:0", nvlinks=_TO_SWITCHES) for bus in _DGX_A100)),
+    "dgx_a100_links_down": replace(
+        R550,
+        cards=tuple(
+            replace(A100, pci=f"0:{bus}:0", nvlinks=_TO_SWITCHES[: 10 if bus == "4e" else 12]) for bus in _DGX_A100
+        ),
+    ),
     "dgx_a100_mig": replace(
         R550,
         cards=tuple(

@@ -41,8 +41,8 @@ def add_to(commands: Commands) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.doctor.fitness import host_findings, observe
-    from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
-    from pytest_tfperf.features.doctor.tensorflow_fitness import installed
+    from pytest_tfperf.features.doctor.framework_fitness import gpus_seen_by, installed
+    from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings, start_of_cuda
     from pytest_tfperf.hardware.host import read_host
     from pytest_tfperf.hardware.host_usage import process_name
     from pytest_tfperf.hardware.nvml import gives_our_pids
@@ -51,7 +51,12 @@ def _run(arguments: argparse.Namespace) -> int:
         raise TfperfError(f"--seconds={arguments.seconds:g}: give 0.1 to 3600, as the kernel counts ticks of 10 ms")
     host, observed = read_host(), observe(arguments.seconds)
     findings = host_findings(observed, arguments.dir, free_bytes=_free_bytes(arguments.dir))
-    findings += gpu_findings(other_process=process_name if gives_our_pids() else None, find_tensorflow=installed)
+    findings += gpu_findings(
+        other_process=process_name if gives_our_pids() else None,
+        starts=start_of_cuda,
+        find_frameworks=installed,
+        sees=gpus_seen_by,
+    )
     is_fit = all(finding.level is not Level.UNFIT for finding in findings)
     if arguments.json:
         facts = [plain(finding) | {"why": WHY[finding.subject]} for finding in findings]
@@ -94,7 +99,8 @@ WHY = {
     Check.DISK: "a measurement that can't be written is lost",
     Check.FILE_SYSTEM: "SQLite's locks are not reliable on many network file systems",
     Check.DRIVER: "without its driver no GPU can be used, and a call into a hung one never returns",
-    Check.TENSORFLOW: "a build for CPUs, or for a newer CUDA than the driver's, trains on no GPU",
+    Check.CUDA: "where CUDA does not start, no program sees a GPU, and many go on with the CPU",
+    Check.FRAMEWORK: "a build for CPUs, or for a newer CUDA than the driver's, trains on no GPU",
     Check.CUDA_LIBRARIES: "TensorFlow ignores all GPUs if it can't load one of them",
     Check.GPU_CODE: "TensorFlow holds code for some GPUs only; for newer ones the driver compiles it, if it can",
     Check.COMPUTE_MODE: "a comparison runs two workers on a GPU at once, and a GPU may admit only one",
@@ -103,6 +109,8 @@ WHY = {
     Check.GPU_CLOCKS: "lower clocks make each step slower, and heat makes them change",
     Check.GPU_PROCESSES: "they take time and memory of the GPU, and the run is discarded as disturbed",
     Check.ECC: "results may be wrong, and the GPU may fail or retire memory",
+    Check.NVLINKS: "GPUs exchange gradients by the slowest path, and the machine's name, with its baselines, stays",
+    Check.NUMA: "a run whose threads or memory lie on the other socket is slower, so runs have two speeds",
 }
 """Why each subject matters to a measurement."""
 

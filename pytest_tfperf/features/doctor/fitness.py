@@ -41,7 +41,8 @@ class Check(StrEnum):
     DISK = "disk space"
     FILE_SYSTEM = "file system"
     DRIVER = "NVIDIA driver"
-    TENSORFLOW = "TensorFlow's build"
+    CUDA = "CUDA"
+    FRAMEWORK = "framework"
     CUDA_LIBRARIES = "CUDA libraries"
     GPU_CODE = "code for the GPU"
     COMPUTE_MODE = "compute mode"
@@ -50,6 +51,8 @@ class Check(StrEnum):
     GPU_CLOCKS = "GPU clocks"
     GPU_PROCESSES = "GPU processes"
     ECC = "GPU memory errors"
+    NVLINKS = "NVLinks"
+    NUMA = "NUMA node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,7 @@ def _quota(quota: float | None, cpus: int, throttled: int) -> Finding:
 def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Finding:
     """Other processes on our cores' second threads slow a run, although our CPUs look idle."""
     folder = root / "sys/devices/system/cpu"
-    shared = {cpu: _cpu_list(text_of(folder / f"cpu{cpu}/topology/thread_siblings_list")) for cpu in cpus}
+    shared = {cpu: cpu_list(text_of(folder / f"cpu{cpu}/topology/thread_siblings_list")) for cpu in cpus}
     if not any(shared.values()):
         return Finding(Check.SIBLINGS, Level.UNKNOWN, "the kernel does not report which CPUs share a core")
     foreign = sorted({sibling for threads in shared.values() for sibling in threads} - set(cpus))
@@ -277,7 +280,7 @@ def _mounted(path: Path, mounts: str) -> tuple[str, str]:
     return nearest
 
 
-def _cpu_list(text: str) -> list[int]:
+def cpu_list(text: str) -> list[int]:
     """The numbers of "0,32" or "0-1"."""
     numbers: list[int] = []
     for part in filter(None, text.split(",")):

@@ -4,23 +4,62 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import GpuTelemetry
-from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
-from pytest_tfperf.features.doctor.tensorflow_fitness import Installed, build_findings, code_findings
+from pytest_tfperf.core.topology import Gpu
+from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, cpu_list
+from pytest_tfperf.features.doctor.framework_fitness import Framework, code_findings, framework_findings
 from pytest_tfperf.hardware.discovery import Card, read_cards, visible_gpus
 from pytest_tfperf.hardware.host import ROOT
 from pytest_tfperf.hardware.host_usage import pid_in, process_name
-from pytest_tfperf.hardware.nvml import NvmlError, ask, driver_hangs, session
+from pytest_tfperf.hardware.nvml import SWITCH, NvmlError, answer_of, ask, driver_hangs, nvlink_ends, session
 from pytest_tfperf.hardware.sampler import handles_of, read_gpus
 from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.telemetry import slowed_down
 
 _LIMITS = DisturbanceLimits()
+
+# NVML does not call CUDA, and answers where CUDA does not start.
+_STARTS_CUDA = """
+import ctypes
+print(ctypes.CDLL("libcuda.so.1").cuInit(0))
+"""
+_SECONDS_TO_START = 60.0
+
+# The codes of cuInit: their names in CUDA's header cuda.h, what they mean here, and the next step.
+_CUDA_FAILS = {
+    34: ("CUDA_ERROR_STUB_LIBRARY", "the toolkit's stub is found first", "take its folder `stubs` off LD_LIBRARY_PATH"),
+    100: (
+        "CUDA_ERROR_NO_DEVICE",
+        "CUDA finds no GPU, and NVML does",
+        "ls -l /dev/nvidia*   # a container needs each GPU's own file; and see what CUDA_VISIBLE_DEVICES names",
+    ),
+    101: ("CUDA_ERROR_INVALID_DEVICE", "a GPU that it finds can't be used", "sudo dmesg | grep -i nvrm"),
+    802: (
+        "CUDA_ERROR_SYSTEM_NOT_READY",
+        "the fabric manager does not run, or has not yet connected the NVSwitches",
+        "sudo systemctl restart nvidia-fabricmanager   # its version must be the driver's",
+    ),
+    803: (
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        "libcuda.so.1 and the kernel module have different versions",
+        "reboot, or reload the module, after a driver's update; in a container, take cuda-compat off LD_LIBRARY_PATH",
+    ),
+    804: (
+        "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+        "cuda-compat, for newer CUDA on older drivers, does not work on this GPU",
+        "take cuda-compat off LD_LIBRARY_PATH, and install a newer NVIDIA driver",
+    ),
+    999: (
+        "CUDA_ERROR_UNKNOWN",
+        "mostly nvidia_uvm is not loaded, or /dev/nvidia-uvm can't be opened",
+        "sudo nvidia-modprobe -u -c=0   # then, as after a suspend: sudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm",
+    ),
+}
 
 
 def gpu_findings(
@@ -28,8 +67,11 @@ def gpu_findings(
     nvml: Any = None,
     other_process: Callable[[int], str | None] | None = process_name,
     environ: Mapping[str, str] = os.environ,
-    find_tensorflow: Callable[[], Installed | None] = lambda: None,
+    starts: Callable[[], Finding | None] = lambda: None,
+    find_frameworks: Callable[[], Sequence[Framework]] = tuple,
+    sees: Callable[[Framework], int | str] = lambda _: "",
     settle_seconds: float = 1.5,
+    cpus: Collection[int] = (),
 ) -> list[Finding]:
     """All findings about the driver and the visible GPUs; facts that the driver does not report are left out.
 
@@ -40,8 +82,12 @@ def gpu_findings(
             not valid.
         environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter; CUDA_CACHE_PATH and HOME lead to
             the driver's compiled code.
-        find_tensorflow: called where there are GPUs; returns None where TensorFlow is not installed.
-        settle_seconds: the wait before a second look at a GPU that seems to be in use by processes that can't be seen.
+        starts: returns whether CUDA starts; called where there are visible GPUs, as the next two are.
+        find_frameworks: returns the installed frameworks; not called where CUDA does not start.
+        sees: returns how many GPUs a framework sees, or why it does not say.
+        settle_seconds: the wait before a second look at a GPU that seems to be slowed down, or in use by processes that
+            can't be seen.
+        cpus: those that this process may run on; none given asks the kernel.
     """
     if driver_hangs(root):
         fact = "it does not answer"
@@ -55,19 +101,81 @@ def gpu_findings(
             visible = visible_gpus(cards, environ)
             number = ask(opened, "nvmlSystemGetCudaDriverVersion")
             cuda = (number // 1000, number % 1000 // 10) if number else None
-            tensorflow = find_tensorflow() if visible else None
-            if tensorflow is not None:
-                findings += build_findings(tensorflow, version, cuda)
+            start = starts() if visible else None
+            findings += [start] if start is not None else []
+            frameworks = find_frameworks() if visible and (start is None or start.level is Level.OK) else ()
+            usable = 1 if any(gpu.mig for gpu in visible) else len(visible)  # CUDA gives a process one MIG device
+            findings += framework_findings(frameworks, version, cuda, usable, sees)
             for card in cards:
                 if shown := [gpu.uuid for gpu in card.usable if gpu in visible]:
-                    if tensorflow is not None:
-                        findings += code_findings(card.gpu, tensorflow, cuda, environ)
+                    for framework in frameworks:
+                        findings += code_findings(card.gpu, framework, cuda, environ)
                     findings += _of_card(opened, card, _states(opened, shown, other_process, settle_seconds))
+            findings += _nvlinks(opened, cards)
+            findings += _numa_nodes(visible, cpus or os.sched_getaffinity(0))
             return findings
     except NvmlError as error:
         if error.fault:
             return [Finding(Check.DRIVER, Level.UNFIT, str(error), "nvidia-smi")]
         return [Finding(Check.DRIVER, Level.ABSENT, f"tests run on CPUs only: {error}")]
+
+
+def start_of_cuda() -> Finding:
+    """Whether CUDA starts, tried in a process of its own."""
+    answer = answer_of(_STARTS_CUDA, seconds=_SECONDS_TO_START)
+    if answer is None:
+        fact, fix = f"cuInit did not return within {_SECONDS_TO_START:g} s", "sudo dmesg | grep -i xid   # then reboot"
+        return Finding(Check.CUDA, Level.UNFIT, fact, fix)
+    code = answer.stdout.strip()
+    if code == "0":
+        return Finding(Check.CUDA, Level.OK, "cuInit succeeds")
+    if not code.isdecimal():
+        fact = next(iter(answer.stderr.strip().splitlines()[-1:]), f"cuInit ended with status {answer.returncode}")
+        fix = "libcuda.so.1 comes with the driver; a container needs NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        return Finding(Check.CUDA, Level.UNFIT, fact, fix)
+    unknown = ("", "CUDA does not start", "look for the code in cuda.h, and see: sudo dmesg | grep -i nvrm")
+    name, meaning, fix = _CUDA_FAILS.get(int(code), unknown)
+    return Finding(Check.CUDA, Level.UNFIT, f"cuInit fails with {code} {name}".rstrip() + f": {meaning}", fix)
+
+
+def _nvlinks(nvml: Any, cards: Sequence[Card]) -> Iterator[Finding]:
+    """Whether GPUs of a kind have equally many active NVLinks; GPUs in MIG mode have none.
+
+    Without switches, a GPU that has none may have no bridge.
+    """
+    ends = {card.gpu: nvlink_ends(nvml, card.handle, {}) for card in cards if card.usable == (card.gpu,)}
+    has_switches = any(SWITCH in own for own in ends.values())
+    for gpu, own in ends.items():
+        most = max(len(of_other) for other, of_other in ends.items() if other.name == gpu.name)
+        if len(own) < most and (own or has_switches):
+            fact = f"GPU {gpu.index}: {len(own)} are active, and {most} of others of its kind"
+            fix = f"nvidia-smi nvlink -s -i {gpu.index}; sudo dmesg | grep -i xid   # a reboot may bring them back"
+            yield Finding(Check.NVLINKS, Level.UNFIT, fact, fix)
+        elif own:
+            yield Finding(Check.NVLINKS, Level.OK, f"GPU {gpu.index}: {len(own)} are active")
+
+
+def _numa_nodes(gpus: Sequence[Gpu], cpus: Collection[int]) -> Iterator[Finding]:
+    """Whether this process may run on CPUs that are far from a GPU: no worker and no program is bound to the near ones.
+
+    Binding would take cores from the input pipeline, and with them the machine's name, so it is the user's choice.
+    """
+    near: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        if gpu.cpu_affinity:
+            near.setdefault(gpu.cpu_affinity, []).append(gpu)
+    for listed, equal in near.items():
+        far = set(cpus) - set(cpu_list(listed))
+        names = ", ".join(dict.fromkeys(str(gpu.index) for gpu in equal))
+        whose = f"GPU {names}" if len(equal) == 1 else f"GPUs {names}"
+        if not far:
+            yield Finding(Check.NUMA, Level.OK, f"{whose}: all usable CPUs are near")
+            continue
+        fact = f"{whose}: near CPUs {listed}, and runs may use {counted(len(far), 'CPU')} of another socket"
+        fix = (
+            f"taskset -c {listed} pytest ...   # for tests of these GPUs alone; the machine's name has fewer cores then"
+        )
+        yield Finding(Check.NUMA, Level.WARNING, fact, fix)
 
 
 def _states(
@@ -76,8 +184,9 @@ def _states(
     """The state of a GPU, or of its MIG devices."""
     handles = handles_of(nvml, uuids)
     states = read_gpus(nvml, handles, other_process)
-    if any(now.use_by_unknown > _LIMITS.gpu_utilisation_fraction for now in states):
-        # Without persistence mode this query wakes it, and it seems to be in use for a moment.
+    if any(now.use_by_unknown > _LIMITS.gpu_utilisation_fraction or now.slowed_down_by() for now in states):
+        # Without persistence mode this query wakes it, and it seems to be in use for a moment. A throttle reason may
+        # last a millisecond.
         time.sleep(settle_seconds)
         states = read_gpus(nvml, handles, other_process)
     return states

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from pytest_tfperf.core.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
-from pytest_tfperf.core.measurement import environment_changes
+from pytest_tfperf.core.measurement import OF_A_RUN, environment_changes
 from pytest_tfperf.core.trial import Trial, TrialSession
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
@@ -31,7 +31,7 @@ _LAST_LINES: Final = 15
 _NO_TESTS: Final = 5  # pytest's status where it collected none
 _COLLECTION: Final = "during collection"  # in pytest's last line, with the status of Ctrl-C
 _LISTED: Final = 3
-_OF_A_SESSION: Final = ("commit", "injected_slowdown")  # in an environment
+_OF_A_SESSION: Final = {"commit", "injected_slowdown", *OF_A_RUN}  # in an environment
 
 
 @final

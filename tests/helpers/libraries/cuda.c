@@ -1,7 +1,8 @@
 /* A stand-in for libcuda.so.1 without a GPU. CUDA_LOG names a file, to which each load and call adds a line:
- * the pid and the function. */
+ * the pid and the function. FAKE_CUINIT is what cuInit returns, or "hang". */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { SUCCESS = 0, NO_DEVICE = 100 };
@@ -19,7 +20,9 @@ __attribute__((constructor)) static void loaded(void) { note("loaded"); }
 int cuInit(unsigned int flags) {
     (void)flags;
     note("cuInit");
-    return NO_DEVICE;
+    const char *wanted = getenv("FAKE_CUINIT");
+    while (wanted && !strcmp(wanted, "hang")) pause();
+    return wanted ? atoi(wanted) : NO_DEVICE;
 }
 
 int cuDriverGetVersion(int *version) {

@@ -1,4 +1,4 @@
-"""Can the installed TensorFlow use the GPUs? Its build, CUDA's libraries, and their code for each GPU."""
+"""Can the installed frameworks use the GPUs? Their builds, CUDA's libraries, and TensorFlow's code for each GPU."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import ast
 import os
 import platform
 import re
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,8 @@ from pathlib import Path
 from pytest_tfperf.core.topology import Gpu
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
 from pytest_tfperf.hardware.host import text_of
+from pytest_tfperf.hardware.nvml import answer_of
+from pytest_tfperf.reports.numbers import counted
 
 Version = tuple[int, int]
 
@@ -51,15 +52,22 @@ class Libraries:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
-    """The TensorFlow of this Python.
+class Framework:
+    """A framework of this Python.
 
     Args:
-        build: None for a build without NVIDIA's GPUs.
-        libraries: None where they were not looked for.
+        name: "PyTorch".
+        cuda: the version of CUDA that it was built for; None for a build without NVIDIA's GPUs.
+        install: the command that installs a build for GPUs.
+        counts: Python code that prints how many GPUs it sees; "" for TensorFlow, whose libraries are tried instead.
+        build, libraries: of TensorFlow; None where they are not known.
     """
 
-    build: Build | None
+    name: str
+    cuda: Version | None
+    install: str = ""
+    counts: str = ""
+    build: Build | None = None
     libraries: Libraries | None = None
 
 
@@ -73,32 +81,88 @@ _BLACKWELL, _CUDA_OF_BLACKWELL = (10, 0), (12, 8)
 _CUDNN_WITHOUT_VOLTA, _TURING = (9, 11), (7, 5)
 
 _INSTALL = "pip install 'tensorflow[and-cuda]'"
+_PYTORCH = "install a build of https://pytorch.org/get-started/locally for the driver's CUDA"
+_COUNT_OF_PYTORCH = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
+_COUNT_OF_JAX = "import jax; print(len(jax.devices('gpu')))"
 
 
-def build_findings(tensorflow: Installed, driver: str, cuda: Version | None, machine: str = "") -> Iterator[Finding]:
-    """Whether TensorFlow can use any GPU here.
+def framework_findings(
+    frameworks: Sequence[Framework],
+    driver: str,
+    cuda: Version | None,
+    gpus: int,
+    sees: Callable[[Framework], int | str],
+    machine: str = "",
+) -> Iterator[Finding]:
+    """Whether the installed frameworks can use the GPUs here.
+
+    One that was built for CPUs is in order beside one for GPUs: PyTorch's users install tensorflow-cpu for TensorBoard.
 
     Args:
-        tensorflow: the installed one.
+        frameworks: the installed ones.
         driver: its version, "550.90.07".
         cuda: the newest that the driver knows.
+        gpus: how many GPUs a process can use.
+        sees: returns how many GPUs a framework sees, or why it does not say.
         machine: the kind of CPU; "" asks the kernel.
     """
-    build, libraries = tensorflow.build, tensorflow.libraries
-    if build is None:
-        arm = (machine or platform.machine()) == "aarch64"
-        fix = "PyPI has no TensorFlow for GPUs on ARM: take NVIDIA's container or another build" if arm else _INSTALL
-        yield Finding(Check.TENSORFLOW, Level.UNFIT, "the installed TensorFlow is built without CUDA, for CPUs", fix)
-        return
-    wanted = f"the installed TensorFlow was built for CUDA {_dotted(build.cuda)}"
-    if cuda is not None and cuda[0] < build.cuda[0]:
+    for_gpus = [framework.name for framework in frameworks if framework.cuda]
+    for framework in frameworks:
+        if framework.cuda is None:
+            yield _of_build_for_cpus(framework, for_gpus, machine or platform.machine())
+        else:
+            yield _of_build_for_gpus(framework, framework.cuda, driver, cuda, gpus, sees)
+        if framework.libraries is not None:
+            yield _libraries(framework.libraries)
+
+
+def _of_build_for_cpus(framework: Framework, for_gpus: Sequence[str], machine: str) -> Finding:
+    fact = f"the installed {framework.name} is built without CUDA, for CPUs"
+    if for_gpus:
+        return Finding(Check.FRAMEWORK, Level.OK, f"{fact}; for GPUs there is {' and '.join(for_gpus)}")
+    fix = framework.install
+    if fix == _INSTALL and machine == "aarch64":
+        fix = "PyPI has no TensorFlow for GPUs on ARM: take NVIDIA's container or another build"
+    return Finding(Check.FRAMEWORK, Level.UNFIT, fact, fix)
+
+
+def _of_build_for_gpus(
+    framework: Framework,
+    built_for: Version,
+    driver: str,
+    cuda: Version | None,
+    gpus: int,
+    sees: Callable[[Framework], int | str],
+) -> Finding:
+    name, wanted = framework.name, f"the installed {framework.name} was built for CUDA {_dotted(built_for)}"
+    if cuda is not None and cuda[0] < built_for[0]:
         fact = f"{wanted}, and the driver {driver} knows CUDA {_dotted(cuda)} at most"
-        first = _FIRST_DRIVERS.get(build.cuda[0], f"one of CUDA {build.cuda[0]}.0")
-        yield Finding(Check.TENSORFLOW, Level.UNFIT, fact, f"install a newer NVIDIA driver, {first} or newer")
-    else:
-        yield Finding(Check.TENSORFLOW, Level.OK, wanted)
-    if libraries is not None:
-        yield _libraries(libraries)
+        first = _FIRST_DRIVERS.get(built_for[0], f"one of CUDA {built_for[0]}.0")
+        other = f", or a {name} for CUDA {cuda[0]}" if cuda >= (12, 0) else ""  # no supported one is older
+        fix = f"install a newer NVIDIA driver, {first} or newer{other}"
+        return Finding(Check.FRAMEWORK, Level.UNFIT, fact, fix)
+    if not framework.counts:
+        return Finding(Check.FRAMEWORK, Level.OK, wanted)
+    seen = sees(framework)
+    if isinstance(seen, str):
+        return Finding(Check.FRAMEWORK, Level.UNFIT, f"{wanted}, and sees no GPU: {seen}", framework.install)
+    level = Level.OK if seen == gpus else Level.WARNING if seen else Level.UNFIT
+    fix = "" if level is Level.OK else f"{Path(sys.executable).name} -c {framework.counts!r}   # its log may say why"
+    return Finding(Check.FRAMEWORK, level, f"{wanted}, and sees {seen} of {counted(gpus, 'GPU')}", fix)
+
+
+def gpus_seen_by(framework: Framework) -> int | str:
+    """How many GPUs a framework sees, asked in a process of its own, or why it does not say."""
+    # JAX would take three quarters of each GPU's memory.
+    answer = answer_of(framework.counts, seconds=_SECONDS_OF_IMPORT, environ={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
+    if answer is None:
+        return f"it did not answer within {_SECONDS_OF_IMPORT:g} s"
+    said, log = (text.strip().splitlines() or [""] for text in (answer.stdout, answer.stderr))
+    if answer.returncode == 0 and said[-1].isdecimal():
+        warnings = [line.partition("Warning: ")[2] for line in log if "Warning: CUDA" in line]
+        return int(said[-1]) or "; ".join(warnings)[:_COLUMNS] or "it gives no reason"
+    unindented = [line for line in log if line[:1].strip()]
+    return (unindented or [f"it ended with status {answer.returncode}"])[-1][:_COLUMNS]
 
 
 def _libraries(libraries: Libraries) -> Finding:
@@ -121,7 +185,7 @@ def _libraries(libraries: Libraries) -> Finding:
 
 
 def code_findings(
-    gpu: Gpu, tensorflow: Installed, cuda: Version | None, environ: Mapping[str, str]
+    gpu: Gpu, tensorflow: Framework, cuda: Version | None, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Whether TensorFlow and cuDNN have code for a GPU.
 
@@ -174,13 +238,37 @@ def _dotted(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def installed() -> Installed | None:
-    """This Python's TensorFlow, without the seconds of an import; None where it is not installed."""
-    spec = find_spec("tensorflow")
-    for folder in map(Path, (spec.submodule_search_locations if spec is not None else None) or ()):
+def installed() -> list[Framework]:
+    """This Python's frameworks, without the seconds of their imports."""
+    return [*_tensorflow(), *_pytorch(), *_jax()]
+
+
+def _tensorflow() -> Iterator[Framework]:
+    for folder in _folders("tensorflow"):
         build = parsed_build(text_of(folder / "python/platform/build_info.py"))
-        return Installed(build, cuda_libraries(folder) if build is not None else None)
-    return None
+        libraries = cuda_libraries(folder) if build is not None else None
+        yield Framework("TensorFlow", build.cuda if build else None, _INSTALL, "", build, libraries)
+
+
+def _pytorch() -> Iterator[Framework]:
+    for folder in _folders("torch"):
+        built_for = re.search(r"^cuda\b.*= '(\d+)\.(\d+)", text_of(folder / "version.py"), re.MULTILINE)
+        cuda = (int(built_for[1]), int(built_for[2])) if built_for else None
+        yield Framework("PyTorch", cuda, _PYTORCH, _COUNT_OF_PYTORCH)
+
+
+def _jax() -> Iterator[Framework]:
+    if not _folders("jax"):
+        return
+    # One package for each version of CUDA.
+    cuda = max((major for major in range(12, 20) if _folders(f"jax_cuda{major}_plugin")), default=None)
+    yield Framework("JAX", None if cuda is None else (cuda, 0), "pip install 'jax[cuda12]'", _COUNT_OF_JAX)
+
+
+def _folders(module: str) -> list[Path]:
+    """The folder of an installed package."""
+    spec = find_spec(module)
+    return [Path(folder) for folder in (spec.submodule_search_locations if spec is not None else None) or ()][:1]
 
 
 def parsed_build(text: str) -> Build | None:
@@ -208,6 +296,8 @@ cudnn = ctypes.CDLL("libcudnn.so.9")
 print(cudnn.cudnnGetVersion())
 """
 _SECONDS = 30.0
+_SECONDS_OF_IMPORT = 90.0  # of PyTorch from a network file system, with a cold cache
+_COLUMNS = 200
 _NOT_LOADED = re.compile(r"Could not load dynamic library '([^']+)'")
 
 
@@ -218,15 +308,9 @@ def cuda_libraries(folder: Path) -> Libraries | None:
     """
     if platform.machine() != "x86_64":
         return None
-    command = [sys.executable, "-c", _LOADS_ALL, str(folder / "libtensorflow_framework.so.2")]
     logs = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
-    try:
-        tried = subprocess.run(
-            command, env=os.environ | logs, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    if not tried.stdout.startswith("tried"):
+    tried = answer_of(_LOADS_ALL, str(folder / "libtensorflow_framework.so.2"), seconds=_SECONDS, environ=logs)
+    if tried is None or not tried.stdout.startswith("tried"):
         return None
     missing = tuple(_NOT_LOADED.findall(tried.stderr))
     found = {name: path.parent for name in missing for path in folder.parent.glob(f"nvidia/*/lib/{name}")}

@@ -1,4 +1,4 @@
-"""What `tfperf doctor` finds of the installed TensorFlow, of CUDA's libraries, and of their code for a GPU."""
+"""What `tfperf doctor` finds of the installed frameworks, of CUDA's libraries, and of their code for a GPU."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.core.topology import Gpu
+from pytest_tfperf.features.doctor import framework_fitness
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level
-from pytest_tfperf.features.doctor.tensorflow_fitness import (
+from pytest_tfperf.features.doctor.framework_fitness import (
     Build,
-    Installed,
+    Framework,
     Libraries,
-    build_findings,
     code_findings,
     cuda_libraries,
+    framework_findings,
+    gpus_seen_by,
     installed,
     parsed_build,
 )
@@ -29,6 +31,11 @@ TF_NEXT = Build((12, 8), ((8, 0), (9, 0)), ((12, 0),))
 CPU_BUILD = "build_info = collections.OrderedDict([('cpu_compiler', 'clang'), ('is_cuda_build', False)])"
 
 
+def tensorflow(build: Build | None, libraries: Libraries | None = None) -> Framework:
+    install = "pip install 'tensorflow[and-cuda]'"
+    return Framework("TensorFlow", build.cuda if build else None, install, "", build, libraries)
+
+
 def of_code(
     capability: tuple[int, int],
     cuda: tuple[int, int] = (12, 8),
@@ -37,7 +44,7 @@ def of_code(
     environ: Mapping[str, str] | None = None,
 ) -> Finding:
     gpu = Gpu(index=0, uuid="GPU-0", name="a GPU", compute_capability=capability)
-    (finding,) = code_findings(gpu, Installed(build, libraries), cuda, environ or {"HOME": "/none"})
+    (finding,) = code_findings(gpu, tensorflow(build, libraries), cuda, environ or {"HOME": "/none"})
     return finding
 
 
@@ -83,8 +90,18 @@ def test_a_gpu_before_turing_needs_a_cudnn_before_9_11(
     assert of_code(capability, libraries=Libraries(cudnn=cudnn)).level is level
 
 
+def found_of(
+    *frameworks: Framework,
+    cuda: tuple[int, int] | None = (12, 8),
+    machine: str = "x86_64",
+    gpus: int = 1,
+    sees: int | str = 1,
+) -> list[Finding]:
+    return list(framework_findings(frameworks, "470.256.02", cuda, gpus, lambda _: sees, machine))
+
+
 def of_build(build: Build | None, cuda: tuple[int, int] | None = (12, 8), machine: str = "x86_64") -> Finding:
-    (finding,) = build_findings(Installed(build), "470.256.02", cuda, machine)
+    (finding,) = found_of(tensorflow(build), cuda=cuda, machine=machine)
     return finding
 
 
@@ -110,6 +127,104 @@ def test_a_driver_that_is_too_old_is_named_with_the_first_that_is_not() -> None:
 def test_a_tensorflow_for_cpus_beside_a_gpu_is_unfit(machine: str, fix: str) -> None:
     finding = of_build(parsed_build(CPU_BUILD), machine=machine)
     assert (finding.level, finding.fix.startswith(fix)) == (Level.UNFIT, True)
+
+
+PYTORCH = Framework("PyTorch", (13, 0), "install a build", "import torch; print(1)")
+
+
+def test_a_pytorch_for_cuda_13_beside_an_older_driver_is_unfit() -> None:
+    (finding,) = found_of(PYTORCH, cuda=(12, 8))
+    assert finding == Finding(
+        Check.FRAMEWORK,
+        Level.UNFIT,
+        "the installed PyTorch was built for CUDA 13.0, and the driver 470.256.02 knows CUDA 12.8 at most",
+        "install a newer NVIDIA driver, R580 or newer, or a PyTorch for CUDA 12",
+    )
+
+
+@pytest.mark.parametrize(
+    ("sees", "level", "fact"),
+    [
+        (2, Level.OK, "sees 2 of 2 GPUs"),
+        (1, Level.WARNING, "sees 1 of 2 GPUs"),
+        (0, Level.UNFIT, "sees 0 of 2 GPUs"),
+        ("CUDA initialization: unknown error", Level.UNFIT, "sees no GPU: CUDA initialization: unknown error"),
+    ],
+)
+def test_a_framework_for_gpus_says_itself_how_many_it_sees(sees: int | str, level: Level, fact: str) -> None:
+    (finding,) = found_of(PYTORCH, cuda=(13, 0), gpus=2, sees=sees)
+    assert (finding.level, finding.fact) == (level, f"the installed PyTorch was built for CUDA 13.0, and {fact}")
+
+
+def test_a_tensorflow_for_cpus_is_in_order_beside_a_pytorch_for_gpus() -> None:
+    """TensorBoard needs it."""
+    on_cpus, on_gpus = found_of(tensorflow(None), PYTORCH, cuda=(13, 0))
+    assert (on_cpus.level, on_gpus.level) == (Level.OK, Level.OK)
+    assert on_cpus.fact == "the installed TensorFlow is built without CUDA, for CPUs; for GPUs there is PyTorch"
+
+
+def test_frameworks_for_cpus_alone_are_unfit() -> None:
+    findings = found_of(tensorflow(None), Framework("JAX", None, "pip install 'jax[cuda12]'"))
+    assert [(finding.level, finding.fix) for finding in findings] == [
+        (Level.UNFIT, "pip install 'tensorflow[and-cuda]'"),
+        (Level.UNFIT, "pip install 'jax[cuda12]'"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("print('log'); print(8)", 8),
+        (
+            "import warnings; warnings.warn('CUDA initialization: The NVIDIA driver is too old'); print(0)",
+            "CUDA initialization: The NVIDIA driver is too old",
+        ),
+        ("print(0)", "it gives no reason"),
+        (
+            "raise RuntimeError('no platforms that are instances of gpu')",
+            "RuntimeError: no platforms that are instances",
+        ),
+        ("import os; os._exit(3)", "it ended with status 3"),
+    ],
+    ids=["sees", "warns", "is silent", "raises", "dies"],
+)
+def test_the_answer_of_a_framework_is_a_number_or_the_reason_that_it_gives(code: str, said: int | str) -> None:
+    answer = gpus_seen_by(Framework("JAX", (12, 0), "", code))
+    assert answer == said if isinstance(said, int) else str(answer).startswith(said)
+
+
+def test_a_framework_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framework_fitness, "_SECONDS_OF_IMPORT", 0.1)
+    hangs = Framework("JAX", (12, 0), "", "import time; time.sleep(60)")
+    assert gpus_seen_by(hangs) == "it did not answer within 0.1 s"
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in which this Python finds packages, and no others."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"torch/version.py": "__version__ = '2.11.0'\ncuda: Optional[str] = '13.0'\n"}, [("PyTorch", (13, 0))]),
+        ({"torch/version.py": "__version__ = '2.11.0+cpu'\ncuda: Optional[str] = None\n"}, [("PyTorch", None)]),
+        ({"jax/__init__.py": "", "jax_cuda13_plugin/__init__.py": ""}, [("JAX", (13, 0))]),
+        ({"jax/__init__.py": ""}, [("JAX", None)]),
+        ({}, []),
+    ],
+    ids=["PyTorch", "PyTorch for CPUs", "JAX", "JAX for CPUs", "none"],
+)
+def test_pytorch_and_jax_are_read_without_an_import(
+    packages: Path, files: dict[str, str], expected: list[tuple[str, tuple[int, int] | None]]
+) -> None:
+    for name, text in files.items():
+        (packages / name).parent.mkdir(exist_ok=True)
+        (packages / name).with_name("__init__.py").write_text("raise ImportError")
+        (packages / name).write_text(text or "raise ImportError")
+    assert [(framework.name, framework.cuda) for framework in installed()] == expected
 
 
 CUSOLVER = {"libcusolver.so.11": Path("/site/nvidia/cusolver/lib")}
@@ -145,13 +260,12 @@ CUDNN = {"libcudnn.so.9": Path("/site/nvidia/cudnn/lib")}
 def test_libraries_that_tensorflow_can_not_load_are_named(
     libraries: Libraries, level: Level, fact: str, fix: str
 ) -> None:
-    _, finding = build_findings(Installed(TF_2_21, libraries), "570.86.15", (12, 8))
+    _, finding = found_of(tensorflow(TF_2_21, libraries))
     assert finding == Finding(Check.CUDA_LIBRARIES, level, fact, fix)
 
 
 def test_the_installed_tensorflow_says_what_it_is_made_of_without_an_import() -> None:
-    found = installed()
-    assert found is not None
+    (found,) = (framework for framework in installed() if framework.name == "TensorFlow")
     assert found.build is not None
     assert found.build.cuda >= (12, 3)
     assert (9, 0) in found.build.compiled_by_drivers + found.build.targets
@@ -175,7 +289,7 @@ def test_tensorflow_says_itself_which_libraries_it_can_not_load(
 
 def test_the_trial_of_libraries_touches_no_gpu(driver_libraries: Path, tmp_path: Path) -> None:
     """A GPU in exclusive mode, or one that hangs, must not hinder it."""
-    code = "from pytest_tfperf.features.doctor.tensorflow_fitness import installed; print(installed())"
+    code = "from pytest_tfperf.features.doctor.framework_fitness import installed; print(installed())"
     log = tmp_path / "cuda.log"
     environment = {"LD_LIBRARY_PATH": str(driver_libraries), "CUDA_LOG": str(log), "PATH": "/usr/bin:/bin"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
