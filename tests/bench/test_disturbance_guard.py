@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard, power_facts
 from pytest_tfperf.core.disturbance import DisturbanceKind, DisturbanceLimits
-from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle
+from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.judging.validity import disturbance_in
 from pytest_tfperf.reports.invalid import disturbance_fact
 
@@ -26,7 +26,7 @@ ALL_ALLOWED = DisturbanceLimits(
 
 
 def host(**facts: object) -> Telemetry:
-    return Telemetry(seconds=1.0, usable_cores=2, **facts)
+    return Telemetry(seconds=10.0, usable_cores=2, **facts)
 
 
 def gpu(**facts: object) -> GpuTelemetry:
@@ -102,6 +102,31 @@ def test_a_disturbance_has_a_kind_and_names_the_culprit(telemetry, kind, fact):
 )
 def test_what_is_below_the_limits_or_not_known_is_no_disturbance(telemetry):
     assert disturbance_in(telemetry, DEFAULTS) is None
+
+
+@pytest.mark.parametrize(
+    ("hot", "polls", "is_disturbed"),
+    [
+        (1, 3, False),
+        (2, 3, True),
+        (1, 4, False),
+        (2, 4, True),
+        (1, 1, True),
+        (2, 8, False),
+        (3, 8, True),
+        (5, 20, False),
+    ],
+)
+def test_heat_that_one_poll_shows_disturbs_no_run_of_several(hot: int, polls: int, is_disturbed: bool) -> None:
+    each = [gpu(throttled_fractions={Throttle.SW_THERMAL: 1.0} if number < hot else {}) for number in range(polls)]
+    run = merged([Telemetry(seconds=1.0, gpus=(now,)) for now in each])
+    assert (disturbance_in(run, DEFAULTS) is not None) is is_disturbed
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1.0, 3.0, 100.0])
+def test_a_limit_that_accepts_all_heat_accepts_it_in_each_run(seconds: float) -> None:
+    always = gpu(throttled_fractions={Throttle.HW_THERMAL: 1.0})
+    assert disturbance_in(Telemetry(seconds=seconds, gpus=(always,)), ALL_ALLOWED) is None
 
 
 def test_idle_cores_excuse_nobody_where_the_limit_says_so():
