@@ -72,10 +72,10 @@ _HINTS = (
         "A CUDA library has no code for this GPU: `tfperf doctor` says whether it is cuDNN",
     ),
     (
-        # cuInit's codes 802, 803, 804 and 999, and PyTorch's words for them and for a driver that is too old.
-        r"SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH|COMPAT_NOT_SUPPORTED|system not yet initialized|"
-        r"unsupported display driver|forward compatibility was attempted|CUDA unknown error|"
-        r"NVIDIA driver on your system is too old",
+        # cuInit's codes 802 to 804, and PyTorch's errors for these, 999, and a driver that is too old. It also warns of
+        # them, and then the program trains on the CPU.
+        r"SYSTEM_NOT_READY|SYSTEM_DRIVER_MISMATCH|COMPAT_NOT_SUPPORTED|(?<!CUDA initialization: )"
+        r"(Unexpected error from cudaGetDeviceCount|CUDA unknown error|The NVIDIA driver on your system is too old)",
         "CUDA does not start on this machine: `tfperf doctor` says why, and what to do",
     ),
     (

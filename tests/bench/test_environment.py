@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pytest_tfperf.bench.bench import environment
 from tests.helpers.machines import load
 
@@ -19,3 +21,8 @@ def test_worker_driver_commit_and_a_slowdown_on_purpose_are_recorded_without_bla
 def test_what_is_not_known_is_left_out() -> None:
     found = environment({}, replace(H200, driver_version=""), 0.0, "")
     assert not {"commit", "driver", "injected_slowdown"} & found.keys()
+
+
+@pytest.mark.parametrize(("gpus", "links"), [(1, None), (2, "NV1"), (8, "SYS")])
+def test_the_slowest_link_between_gpus_is_recorded(gpus: int, links: str | None) -> None:
+    assert environment({}, load("dgx1-p100").take(gpus), 0.0, "").get("gpu_links") == links

@@ -21,6 +21,8 @@ from pytest_tfperf.workers.failures import (
     describe_exit,
     first_line,
     last_lines,
+    log_warnings,
+    of_program,
     read_end,
     user_frames,
 )
@@ -144,6 +146,7 @@ TOO_FEW = error("TensorFlow sees 0 GPU(s), and 1 are needed", ours=True, type="N
         pytest.param(error("CUDNN_STATUS_NOT_INITIALIZED"), DeviceFailed, id="cuDNN"),
         pytest.param(error("CUDA driver version is insufficient for CUDA runtime"), DeviceFailed, id="driver"),
         pytest.param(error("CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error"), DeviceFailed, id="memory error"),
+        pytest.param(error("CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized"), DeviceFailed, id="no start"),
         pytest.param(error("CUDA_ERROR_INVALID_PTX", hint=". Is the GPU newer"), DeviceFailed, id="no code"),
         pytest.param(error("CUDNN_STATUS_EXECUTION_FAILED"), DeviceFailed, id="a status of cuDNN"),
         pytest.param(error("failed: CUDA_ERROR_ILLEGAL_ADDRESS"), DeviceFailed, id="a status of CUDA"),
@@ -364,3 +367,44 @@ def test_the_users_code_is_distinguished_from_libraries(file: str, users: bool) 
 )
 def test_an_exit_status_is_described(status: int, text: str) -> None:
     assert describe_exit(status) == text
+
+
+# Warnings, with which training goes on
+
+PINNED = "W0000 gpu_host_allocator.h:46] could not allocate pinned host memory of size: 2147483648"
+AUTOTUNING = "W0000 redzone_allocator.cc:102] Delay kernel timed out: measured time has sub-optimal accuracy."
+NO_CUDA = "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 12040)."
+NO_JAXLIB = "An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed."
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([PINNED], "no_pinned_memory"),
+        ([AUTOTUNING, PINNED], "no_pinned_memory+inexact_autotuning"),
+        ([ONLY_WARNED.replace("gains", "gains if more memory were available")], "little_memory"),
+        ([NO_CUDA], "no_cuda"),
+        ([NO_JAXLIB], "no_cuda"),
+        (["step 1 of 100", "loss 2.3"], "none"),
+        ([], "none"),
+    ],
+)
+def test_warnings_of_a_log_have_names(lines: list[str], expected: str, tmp_path: Path) -> None:
+    (tmp_path / "worker.log").write_text("\n".join([*lines, "x" * 300_000]))
+    assert log_warnings(str(tmp_path / "worker.log")) == expected
+
+
+def test_a_log_that_can_not_be_read_has_no_warnings(tmp_path: Path) -> None:
+    assert log_warnings(str(tmp_path / "none.log")) == "none"
+
+
+@pytest.mark.parametrize(
+    ("output", "kind"),
+    [
+        (f"{NO_CUDA}\nValueError: shapes do not fit", UserCodeFailed),
+        ("RuntimeError: The NVIDIA driver on your system is too old (found version 12040).", DeviceFailed),
+        ("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet", DeviceFailed),
+    ],
+)
+def test_a_program_that_only_warned_of_cuda_failed_by_itself(output: str, kind: type[MeasurementError]) -> None:
+    assert of_program(output)[0] is kind
