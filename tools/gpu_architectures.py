@@ -2,6 +2,7 @@
 
     python -m tools.gpu_architectures            # what changed in constraints.txt, written to tests/data/gpu_code.json
     python -m tools.gpu_architectures FILE...    # what wheels and libraries have, printed
+    python -m tools.gpu_architectures --keep=90 LIBRARY   # zeroes all other code in it, so that it is packed small
 
 For each `nvidia-*-cu12` that constraints.txt pins and the file does not know in that version, it downloads the wheel
 and scans the libraries in it: 3 GB and two minutes for all of them, nothing where the file is complete. A test holds
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +41,18 @@ Code = dict[str, list[int]]
 """Kind -> compute capabilities, as 90 for 9.0."""
 
 
-def entries(data: bytes | mmap.mmap) -> Iterator[tuple[str, int]]:
-    """The kind and compute capability of each entry of all fat binaries in a library."""
+@dataclass(frozen=True)
+class Entry:
+    """The code of a kind for a compute capability, 90 for 9.0, which begins at an offset and has this size."""
+
+    kind: str
+    capability: int
+    offset: int
+    size: int
+
+
+def entries(data: bytes | mmap.mmap) -> Iterator[Entry]:
+    """Each entry of all fat binaries in a library."""
     at = data.find(_MAGIC)
     while at >= 0:
         after = at + len(_MAGIC)  # the magic may be a constant in the library's own code
@@ -52,12 +64,13 @@ def entries(data: bytes | mmap.mmap) -> Iterator[tuple[str, int]]:
         at = data.find(_MAGIC, after)
 
 
-def _in_fat_binary(data: bytes | mmap.mmap, begin: int, end: int) -> Iterator[tuple[str, int]]:
+def _in_fat_binary(data: bytes | mmap.mmap, begin: int, end: int) -> Iterator[Entry]:
     while begin + _CAPABILITY_AT + 4 <= end:
         kind, _, header, size = _ENTRY.unpack_from(data, begin)
         if kind not in _KINDS or not _CAPABILITY_AT + 4 <= header <= 4096:
             return
-        yield _KINDS[kind], struct.unpack_from("<I", data, begin + _CAPABILITY_AT)[0]
+        capability = struct.unpack_from("<I", data, begin + _CAPABILITY_AT)[0]
+        yield Entry(_KINDS[kind], capability, begin + header, size)
         begin += header + size
 
 
@@ -66,8 +79,19 @@ def code_of(library: Path) -> Code:
     if not library.stat().st_size:
         return {}
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found = set(entries(data))
+        found = {(entry.kind, entry.capability) for entry in entries(data)}
     return {kind: sorted(number for of, number in found if of == kind) for kind in sorted({of for of, _ in found})}
+
+
+def keep_only(capability: int, library: Path) -> int:
+    """Zero the code for all other GPUs in a library; returns how many bytes that were."""
+    zeroed = 0
+    with library.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        for entry in entries(data):
+            if entry.capability != capability:
+                data[entry.offset : entry.offset + entry.size] = bytes(entry.size)
+                zeroed += entry.size
+    return zeroed
 
 
 def code_of_wheel(wheel: Path) -> dict[str, Code]:
@@ -114,7 +138,10 @@ def update() -> None:
 
 
 def main(files: list[str]) -> None:
-    """Print the code of wheels and libraries; without any, update the record."""
+    """Print the code of wheels and libraries, or keep a part of it; without any, update the record."""
+    if files and files[0].startswith("--keep="):
+        print(f"{keep_only(int(files[0].partition('=')[2]), Path(files[1])):,} bytes zeroed")
+        return
     if not files:
         update()
     for path in map(Path, files):

@@ -1,43 +1,41 @@
-"""Measurements for a first day on a GPU that no test makes; each prints one line with what it found.
+"""What one GPU tells in a few minutes, and no test of the project; each probe prints one line, or FAILED.
 
+    python tools/gpu_probes.py facts         # versions, libraries, the namespace of process ids
     python tools/gpu_probes.py record FILE   # all that NVML answers, as the stand-in of the tests reads it
-    python tools/gpu_probes.py cadence       # how often NVML renews its figures, and how long use shows after its end
-    python tools/gpu_probes.py release       # how long a killed process's memory stays counted
+    python tools/gpu_probes.py cold          # the rate of a loop from a cold GPU on
+    python tools/gpu_probes.py own           # how often NVML renews its figures, and how long use shows after its end
+    python tools/gpu_probes.py foreign       # what NVML lists of a process that uses the GPU
+    python tools/gpu_probes.py held          # how long a killed process's memory stays counted
+    python tools/gpu_probes.py running X     # how many gpu_loop.py with this argument run
+    python tools/gpu_probes.py kernels       # TensorFlow's kernels, the first and the second time
     python tools/gpu_probes.py sync          # whether a window's time contains all of its work, and its closing costs
     python tools/gpu_probes.py alloc         # whether autotuning's scratch hides the training's own peak of memory
     python tools/gpu_probes.py copies        # how much of the copies to the GPU the steps hide
 
-`sync` and `copies` run on a CPU, too. A file of `record` in FAKE_NVML makes libraries/nvml.c of the tests play the
-machine.
+The last four need TensorFlow, and run on a CPU, too. A file of `record` in FAKE_NVML makes libraries/nvml.c of the
+tests play the machine.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import platform
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 MIB: Final = 2**20
-BUSY: Final = """
-import sys, time
-import tensorflow as tf
-for gpu in tf.config.list_physical_devices("GPU"):
-    tf.config.experimental.set_memory_growth(gpu, True)  # otherwise nobody else gets memory
-a, end = tf.random.normal((4096, 4096)), time.time() + float(sys.argv[1])
-print("busy", flush=True)
-while time.time() < end:
-    for _ in range(20):
-        a = tf.linalg.l2_normalize(a @ a)
-    a[0, 0].numpy()
-"""
-"""A program that keeps a GPU, or a CPU, in use for as many seconds as its argument says."""
+SCALE: Final = float(os.environ.get("SCALE", "1"))
+"""A factor for the times of `cold` and `own`: tests have none to spend."""
 
 
 # The answers of NVML
@@ -174,12 +172,19 @@ def record(file: str) -> str:
 
 @contextmanager
 def busy(seconds: float) -> Iterator[subprocess.Popen[str]]:
-    """A process that uses the GPU from now on."""
-    with subprocess.Popen([sys.executable, "-c", BUSY, str(seconds)], stdout=subprocess.PIPE, text=True) as process:
+    """A process that uses the GPU from now on; a process that died must never look like a quiet GPU."""
+    command = [sys.executable, str(Path(__file__).with_name("gpu_loop.py")), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None, "it is a pipe"
-        process.stdout.readline()
+        first = process.stdout.readline()
+        if first.strip() != "busy cuda" and not (first.strip() == "busy sleep" and os.environ.get("STAND_IN")):
+            if first.startswith("busy"):
+                process.kill()
+            sys.exit(f"FAILED: the process that should use the GPU said: {first}{process.stdout.read()}")
         try:
             yield process
+            if process.poll() not in (None, 0, -signal.SIGKILL):
+                sys.exit(f"FAILED: the process that used the GPU ended with status {process.returncode}")
         finally:
             process.kill()
 
@@ -192,34 +197,69 @@ def first_gpu() -> Any:
     return pynvml.nvmlDeviceGetHandleByIndex(0)
 
 
-def cadence() -> str:
-    """Watch NVML's figures while a process uses the GPU for 6 s, and for 4 s after its end."""
+def state(gpu: Any) -> tuple[int | None, Any, Any, Any]:
+    """Per cent in use, MHz, milliwatts and degrees Celsius now."""
+    rates, clock = ask("nvmlDeviceGetUtilizationRates", gpu), ask("nvmlDeviceGetClockInfo", gpu, 1)
+    power, celsius = ask("nvmlDeviceGetPowerUsage", gpu), ask("nvmlDeviceGetTemperature", gpu, 0)
+    return getattr(rates, "gpu", None), clock, power, celsius
+
+
+def cold() -> str:
+    """Watch the rate of a fixed loop from a cold GPU on."""
     gpu = first_gpu()
-    seen: list[tuple[float, Any, Any, Any]] = []
+    time.sleep(20 * SCALE)
+    seen: list[tuple[float, Any]] = []
+    with busy(50 * SCALE) as process:
+        assert process.stdout is not None, "it is a pipe"
+        began = time.monotonic()
+        for line in process.stdout:
+            if line.startswith("throughput: "):
+                seen.append((float(line.split()[1]), state(gpu)[3]))
+                print(f"{time.monotonic() - began:6.2f} s  {seen[-1][0]:.2f} images/s  {state(gpu)}")
+    if len(seen) < 8:
+        sys.exit(f"FAILED: the loop printed {len(seen)} rates")
+    first, last = (statistics.median(rate for rate, _ in some) for some in (seen[1:4], seen[-4:]))
+    return f"{first:.1f} images/s at {seen[1][1]} C, {last:.1f} at {seen[-1][1]} C, {last / first - 1:+.1%}"
+
+
+def own() -> str:
+    """Watch NVML's figures while a process uses the GPU, and for 4 s after its end."""
+    gpu = first_gpu()
+    seen: list[tuple[float, tuple[int | None, Any, Any, Any]]] = []
     ended = None
-    with busy(6) as process:
+    with busy(5 * SCALE) as process:
         while ended is None or time.monotonic() < ended + 4:
-            rates = ask("nvmlDeviceGetUtilizationRates", gpu)
-            power, clock = ask("nvmlDeviceGetPowerUsage", gpu), ask("nvmlDeviceGetClockInfo", gpu, 1)
-            seen.append((time.monotonic(), getattr(rates, "gpu", None), power, clock))
+            seen.append((time.monotonic(), state(gpu)))
             if ended is None and process.poll() is not None:
                 ended = time.monotonic()
             time.sleep(0.02)
+    if not any((used or 0) > 50 for at, (used, *_) in seen if at < ended):
+        sys.exit("FAILED: NVML never showed the use")
 
     def renewed(column: int) -> str:
-        times = [now[0] for before, now in itertools.pairwise(seen) if now[column] != before[column]]
+        times = [now[0] for before, now in itertools.pairwise(seen) if now[1][column] != before[1][column]]
         gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-        return f"{statistics.median(gaps):.2f} s" if gaps else "not renewed"
+        return f"{statistics.median(gaps):.2f}" if gaps else "not known"
 
-    quiet = next((at - ended for at, used, *_ in seen if at > ended and used is not None and used <= 5), None)
-    shown = "more than 4 s" if quiet is None else f"{quiet:.2f} s"
-    return (
-        f"use is renewed every {renewed(1)}, power {renewed(2)}, clock {renewed(3)}; use shows for {shown} after its "
-        "end, and the first look before a run takes 0.15 s"
-    )
+    shown = max((at - ended for at, (used, *_) in seen if at > ended and (used or 0) > 5), default=0.0)
+    return f"{shown:.2f} s after its end its use still shows; seconds from renewal to renewal: {renewed(0)}"
 
 
-def release() -> str:
+def foreign() -> str:
+    """Ask NVML which processes use the GPU while one does."""
+    gpu = first_gpu()
+    with busy(60) as process:
+        time.sleep(3)
+        listed = ask("nvmlDeviceGetComputeRunningProcesses", gpu)
+        use = ask("nvmlDeviceGetProcessUtilization", gpu, int((time.time() - 1) * 1e6))
+        named = [[(entry.pid, getattr(entry, "smUtil", "")) for entry in some] if isinstance(some, list) else some
+                 for some in (listed, use)]  # fmt: skip
+        used = state(gpu)[0]
+        process.kill()
+    return f"{process.pid} is its pid, {named[0]} are listed, {named[1]} use it; {used} % in use"
+
+
+def held() -> str:
     """Kill a process that holds memory of the GPU, and wait until NVML counts it no more."""
     gpu = first_gpu()
 
@@ -233,12 +273,66 @@ def release() -> str:
         process.kill()
         process.wait()
         gone, still = time.monotonic() - killed, used() - before
-        while used() > before + 64 and time.monotonic() < killed + 20:
+        while used() > before + 64 and time.monotonic() < killed + 15:
             time.sleep(0.01)
         free = time.monotonic() - killed
+    if during < before + 100:
+        sys.exit(f"FAILED: the process took no memory: {before} MiB before it, {during} MiB with it")
     return (
-        f"{before} -> {during} MiB; gone {gone:.2f} s after SIGKILL with {still} MiB counted, free after {free:.2f} s"
+        f"{before} to {during} MiB; gone {gone:.2f} s after SIGKILL with {still} MiB counted, free after {free:.2f} s"
     )
+
+
+# What is there
+
+
+_LIBRARIES: Final = (
+    *("libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2"),
+    *("ptxas", "libdevice.10.bc", "zstd", "gcc"),
+)
+
+
+def facts() -> str:
+    """Look for what the other calls need."""
+    versions = []
+    for package in ("torch", "jax", "tensorflow", "sqlalchemy", "scipy", "psutil", "nvidia-ml-py", "pytest", "jinja2"):
+        with suppress(metadata.PackageNotFoundError):
+            versions.append(f"{package} {metadata.version(package)}")
+    found = {path.name for folder in ("/opt", "/usr") for path in Path(folder).rglob("*") if path.name in _LIBRARIES}
+    free = shutil.disk_usage("/tmp").free // 2**30
+    namespace = Path("/proc/self/ns/pid").readlink()
+    software = f"Python {platform.python_version()}, {', '.join(versions)}"
+    missing = ", ".join(sorted(set(_LIBRARIES) - found)) or "none"
+    return f"{software}; {namespace}, {free} GiB free in /tmp, Linux {platform.release()}; missing: {missing}"
+
+
+def running(argument: str) -> str:
+    """Count the processes of gpu_loop.py with this argument."""
+    import psutil
+
+    lines = [process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"])]
+    return str(sum(argument in line and any("gpu_loop.py" in word for word in line) for line in lines))
+
+
+# TensorFlow
+
+
+def kernels() -> str:
+    """Time a convolution in each precision, twice: the driver compiles kernels the first time."""
+    import tensorflow as tf
+
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    seconds = []
+    for kind in ("float32", "bfloat16", "float16") * 2:
+        began = time.perf_counter()
+        images, weights = (tf.cast(tf.random.normal(of), kind) for of in ((32, 56, 56, 64), (3, 3, 64, 64)))
+        convolved = tf.nn.conv2d(images, weights, 1, "SAME")
+        mean = float(tf.reduce_mean(tf.abs(tf.cast(convolved, "float32"))))
+        seconds.append(time.perf_counter() - began)
+        print(f"{kind}: mean {mean:.2f}, wanted about 19")
+    each = ", ".join(f"{first:.1f} s then {then:.2f} s" for first, then in zip(seconds[:3], seconds[3:], strict=True))
+    return f"float16 last on {convolved.device}; float32, bfloat16, float16: {each}"
 
 
 # A loop of training in this process
@@ -306,7 +400,7 @@ def alloc() -> str:
 
     name, loop = loop_of()
     if name == "CPU:0":
-        return "needs a GPU"
+        sys.exit("FAILED: needs a GPU")
 
     def peak() -> int:
         return int(tf.config.experimental.get_memory_info(name)["peak"]) // MIB
@@ -342,7 +436,7 @@ def copies() -> str:
 
 
 PROBES: Final[dict[str, Callable[..., str]]] = {
-    probe.__name__: probe for probe in (record, cadence, release, sync, alloc, copies)
+    probe.__name__: probe for probe in (facts, record, cold, own, foreign, held, running, kernels, sync, alloc, copies)
 }
 
 
@@ -350,11 +444,8 @@ def main(arguments: Sequence[str]) -> None:
     """Print one probe's line."""
     if not arguments or arguments[0] not in PROBES:
         sys.exit(f"give one of {', '.join(PROBES)}\n\n{__doc__}")
-    needs_gpu = arguments[0] in ("record", "cadence", "release")
-    if needs_gpu and not os.environ.get("FAKE_NVML") and not Path("/dev/nvidiactl").exists():
-        print(f"{arguments[0]}: needs a GPU")
-        return
-    print(f"{arguments[0]}: {PROBES[arguments[0]](*arguments[1:])}")
+    line = PROBES[arguments[0]](*arguments[1:])
+    print(line if arguments[0] == "running" else f"{arguments[0]}: {line}")
 
 
 if __name__ == "__main__":

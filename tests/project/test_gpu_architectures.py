@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.gpu_architectures import RECORD, ROOT, code_of_wheel, entries, pinned, runs_on
+from tools.gpu_architectures import RECORD, ROOT, code_of_wheel, entries, keep_only, pinned, runs_on
 
 # TensorFlow 2.21's build_info.py, and the P100, V100, A100 and H100 among them.
 BUILT_FOR = (60, 70, 80, 89, 90)
@@ -66,12 +66,24 @@ def test_all_entries_of_all_fat_binaries_are_found(
 ) -> None:
     library = b"".join(before + fat_binary(of) for before, of in found) + end
     kinds = {1: "ptx", 2: "sass"}
-    assert list(entries(library)) == [(kinds[kind], capability) for _, of in found for kind, capability, _ in of]
+    assert [
+        (entry.kind, entry.capability, library[entry.offset : entry.offset + entry.size]) for entry in entries(library)
+    ] == [(kinds[kind], capability, code) for _, of in found for kind, capability, code in of]
 
 
 @given(st.binary(max_size=60).map(lambda noise: fat_binary([(2, 90, b"code")]) + b"\x50\xed\x55\xba" + noise))
 def test_the_magic_number_may_stand_anywhere(library: bytes) -> None:
-    assert ("sass", 90) in list(entries(library))
+    assert ("sass", 90) in [(entry.kind, entry.capability) for entry in entries(library)]
+
+
+def test_the_code_for_one_gpu_is_kept_and_all_other_is_zeroed(tmp_path: Path) -> None:
+    library = tmp_path / "liba.so.1"
+    library.write_bytes(b"\x7fELF" + fat_binary([(2, 70, b"volta"), (1, 90, b"ptx"), (2, 90, b"hopper")]) + b"end")
+    assert keep_only(90, library) == len(b"volta")
+    assert (
+        library.read_bytes()
+        == b"\x7fELF" + fat_binary([(2, 70, bytes(5)), (1, 90, b"ptx"), (2, 90, b"hopper")]) + b"end"
+    )
 
 
 def test_the_libraries_of_a_wheel_are_scanned(tmp_path: Path) -> None:
