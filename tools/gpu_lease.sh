@@ -112,7 +112,7 @@ case ${1:-} in
         --platform manylinux2014_x86_64 --dest "$WORK" "$@"
     }
     get -c constraints.txt tensorflow keras optree namex astunparse gast google_pasta termcolor
-    get nvidia-cuda-runtime-cu12
+    get -c constraints.txt nvidia-cuda-runtime-cu12
     tree=$WORK/tree
     "$P" -m zipfile -e "$WORK"/tensorflow-*.whl "$tree"
     rm -r "$WORK"/tensorflow-*.whl "$tree/tensorflow/include"
