@@ -175,6 +175,13 @@ def test_a_power_cap_and_neighbours_on_a_mig_gpu_are_recorded_as_far_as_the_driv
     assert power_facts(host(gpus=tuple(gpus)), DEFAULTS) == facts
 
 
+@pytest.mark.parametrize(("capped", "fact"), [(1, "no"), (2, "yes")])
+def test_a_power_cap_that_one_poll_of_three_shows_is_not_recorded(capped: int, fact: str) -> None:
+    each = [gpu(throttled_fractions={Throttle.POWER_CAP: 1.0} if number < capped else {}) for number in range(3)]
+    run = merged([Telemetry(seconds=1.0, gpus=(now,)) for now in each])
+    assert power_facts(run, DEFAULTS) == {"gpu_power_capped": fact}
+
+
 # The guard
 
 

@@ -273,7 +273,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "dgx_a100_links_down": replace(
         R550,
         cards=tuple(
-            replace(A100, pci=f"0:{bus}:0", nvlinks=_TO_SWITCHES[: 10 if bus == "4e" else 12]) for bus in _DGX_A100
+            replace(A100, pci=f"0:{bus}:0", nvlinks=_TO_SWITCHES[: {"4e": 10, "90": 0}.get(bus, 12)])
+            for bus in _DGX_A100
         ),
     ),
     "dgx_a100_mig": replace(

@@ -21,7 +21,7 @@ from pytest_tfperf.features.doctor.command import WHY, conclusion, render
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, Observed, host_findings
 from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
 from pytest_tfperf.stores import trial_file
-from tests.helpers.fake_nvml import FakeNvml, MigDevice, Now
+from tests.helpers.fake_nvml import FakeNvml, MigDevice, Now, NvLink
 from tests.helpers.machines import load
 
 GREEN, USAGE, UNFIT = 0, 4, 8
@@ -299,6 +299,20 @@ def test_a_gpu_that_seems_to_be_in_use_only_while_it_wakes_is_not_in_use() -> No
     nvml = FakeNvml(machine, answers=answering() | rates)
     found = gpu_findings(Path("/none"), nvml, None, {}, settle_seconds=0.0)
     assert [one.level for one in found if one.subject is Check.GPU_PROCESSES] == [Level.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("links", "levels"),
+    [((4, 4), [Level.OK, Level.OK]), ((4, 3), [Level.OK, Level.UNFIT]), ((4, 0), [Level.OK]), ((0, 0), [])],
+    ids=["all", "one is down", "one GPU has no bridge", "none"],
+)
+def test_gpus_that_are_linked_to_each_other_have_equally_many_links(
+    links: tuple[int, int], levels: list[Level]
+) -> None:
+    pair = replace(DGX, gpus=DGX.gpus[:2], links=tuple(row[:2] for row in DGX.links[:2]))
+    ends = {gpu: [NvLink(pynvml.NVML_NVLINK_DEVICE_TYPE_GPU)] * count for gpu, count in enumerate(links)}
+    found = gpu_findings(Path("/none"), FakeNvml(pair, nvlinks=ends, answers=answering()), environ={})
+    assert [finding.level for finding in found if finding.subject is Check.NVLINKS] == levels
 
 
 def test_only_gpus_that_a_test_could_take_are_judged() -> None:
