@@ -6,7 +6,6 @@ import ast
 import os
 import platform
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -49,6 +48,11 @@ class Libraries:
     missing: tuple[str, ...] = ()
     beside: Mapping[str, Path] = field(default_factory=dict)
     cudnn: Version | None = None
+
+    @property
+    def are_installed(self) -> bool:
+        """Whether all are somewhere, if not where TensorFlow looks."""
+        return self.beside.keys() >= set(self.missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,8 @@ def framework_findings(
 ) -> Iterator[Finding]:
     """Whether the installed frameworks can use the GPUs here.
 
-    One that was built for CPUs is in order beside one for GPUs: PyTorch's users install tensorflow-cpu for TensorBoard.
+    One for CPUs is in order beside one for GPUs: PyTorch's users install tensorflow-cpu for TensorBoard. A TensorFlow
+    for GPUs without CUDA's libraries, as `pip install tensorflow` installs it, may be a fault, so it is a warning.
 
     Args:
         frameworks: the installed ones.
@@ -113,7 +118,7 @@ def framework_findings(
         else:
             yield _of_build_for_gpus(framework, framework.cuda, driver, cuda, gpus, sees)
         if framework.libraries is not None:
-            yield _libraries(framework.libraries)
+            yield _libraries(framework.libraries, [name for name in for_gpus if name != framework.name])
 
 
 def _of_build_for_cpus(framework: Framework, for_gpus: Sequence[str], machine: str) -> Finding:
@@ -146,9 +151,10 @@ def _of_build_for_gpus(
     seen = sees(framework)
     if isinstance(seen, str):
         return Finding(Check.FRAMEWORK, Level.UNFIT, f"{wanted}, and sees no GPU: {seen}", framework.install)
-    level = Level.OK if seen == gpus else Level.WARNING if seen else Level.UNFIT
-    fix = "" if level is Level.OK else f"{Path(sys.executable).name} -c {framework.counts!r}   # its log may say why"
-    return Finding(Check.FRAMEWORK, level, f"{wanted}, and sees {seen} of {counted(gpus, 'GPU')}", fix)
+    fact = f"{wanted}, and sees {seen} of {counted(gpus, 'GPU')}"
+    if seen == gpus:
+        return Finding(Check.FRAMEWORK, Level.OK, fact)
+    return Finding(Check.FRAMEWORK, Level.WARNING, fact, f"python -c {framework.counts!r}   # its log may say why")
 
 
 def gpus_seen_by(framework: Framework) -> int | str:
@@ -165,11 +171,14 @@ def gpus_seen_by(framework: Framework) -> int | str:
     return (unindented or [f"it ended with status {answer.returncode}"])[-1][:_COLUMNS]
 
 
-def _libraries(libraries: Libraries) -> Finding:
+def _libraries(libraries: Libraries, others_for_gpus: Sequence[str]) -> Finding:
     missing, beside = libraries.missing, libraries.beside
     names = ", ".join(missing)
-    if any(name not in beside for name in missing):
-        return Finding(Check.CUDA_LIBRARIES, Level.UNFIT, f"TensorFlow can't load {names}", _INSTALL)
+    if not libraries.are_installed:
+        fact, level = f"TensorFlow can't load {names}", Level.UNFIT
+        if others_for_gpus:
+            fact, level = f"{fact}, and uses CPUs; for GPUs there is {' and '.join(others_for_gpus)}", Level.WARNING
+        return Finding(Check.CUDA_LIBRARIES, level, fact, _INSTALL)
     if missing:
         fact, fix = (
             f"TensorFlow does not find {names}, which pip installed in another folder",
@@ -187,7 +196,7 @@ def _libraries(libraries: Libraries) -> Finding:
 def code_findings(
     gpu: Gpu, tensorflow: Framework, cuda: Version | None, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Whether TensorFlow and cuDNN have code for a GPU.
+    """Whether TensorFlow and cuDNN have code for a GPU; nothing where TensorFlow uses none, for lack of libraries.
 
     Finished code runs on the same major version from its minor one on. PTX runs on all later GPUs, if the driver knows
     the CUDA that wrote it: TensorFlow 2.21's of CUDA 12.5, most of the code that it has for Hopper, needs R555.
@@ -198,11 +207,11 @@ def code_findings(
         cuda: the newest that the driver knows.
         environ: CUDA_CACHE_PATH and HOME lead to the driver's compiled code.
     """
-    capability, build = gpu.compute_capability, tensorflow.build
-    if capability is None or build is None:
+    capability, build, libraries = gpu.compute_capability, tensorflow.build, tensorflow.libraries
+    if capability is None or build is None or (libraries is not None and not libraries.are_installed):
         return
     name, wanted = f"GPU {gpu.index}, compute capability {_dotted(capability)}", _dotted(build.cuda)
-    cudnn = tensorflow.libraries.cudnn if tensorflow.libraries else None
+    cudnn = None if libraries is None else libraries.cudnn
     if any(target[0] == capability[0] and target <= capability for target in build.targets):
         if cudnn is not None and cudnn >= _CUDNN_WITHOUT_VOLTA and capability < _TURING:
             fact = f"{name}: TensorFlow has it, and cuDNN {_dotted(cudnn)} does not"

@@ -147,7 +147,6 @@ def test_a_pytorch_for_cuda_13_beside_an_older_driver_is_unfit() -> None:
     [
         (2, Level.OK, "sees 2 of 2 GPUs"),
         (1, Level.WARNING, "sees 1 of 2 GPUs"),
-        (0, Level.UNFIT, "sees 0 of 2 GPUs"),
         ("CUDA initialization: unknown error", Level.UNFIT, "sees no GPU: CUDA initialization: unknown error"),
     ],
 )
@@ -161,6 +160,19 @@ def test_a_tensorflow_for_cpus_is_in_order_beside_a_pytorch_for_gpus() -> None:
     on_cpus, on_gpus = found_of(tensorflow(None), PYTORCH, cuda=(13, 0))
     assert (on_cpus.level, on_gpus.level) == (Level.OK, Level.OK)
     assert on_cpus.fact == "the installed TensorFlow is built without CUDA, for CPUs; for GPUs there is PyTorch"
+
+
+def test_a_tensorflow_without_cuda_libraries_is_a_warning_beside_a_pytorch_for_gpus() -> None:
+    """As `pip install tensorflow` installs it; its missing code for a new GPU then does not matter."""
+    without = tensorflow(TF_2_21, Libraries(("libcudart.so.12",)))
+    levels = [(finding.subject, finding.level) for finding in found_of(without, PYTORCH, cuda=(13, 0))]
+    assert levels == [
+        (Check.FRAMEWORK, Level.OK),
+        (Check.CUDA_LIBRARIES, Level.WARNING),
+        (Check.FRAMEWORK, Level.OK),
+    ]
+    gpu = Gpu(index=0, uuid="GPU-0", name="an old GPU", compute_capability=(3, 7))
+    assert list(code_findings(gpu, without, (12, 0), {})) == []
 
 
 def test_frameworks_for_cpus_alone_are_unfit() -> None:
