@@ -17,7 +17,6 @@ from tests.helpers.inner import Finished, Project
 pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).parents[2]
-LOG = REPOSITORY / "tests" / "data" / "logs" / "azure-test1.log"
 
 TESTS = """
     from pathlib import Path
@@ -93,10 +92,10 @@ def test_the_pages_that_messages_name_travel_with_it(installed: Path, tmp_path: 
     assert (installed / "pytest_tfperf" / "docs" / "cluster.md").is_file()
 
 
-def test_the_published_baselines_travel_with_it(installed: Path, tmp_path: Path) -> None:
+def test_the_published_baselines_travel_with_it(installed: Path, azure_logs: Path, tmp_path: Path) -> None:
     of = ("--machine=azure-nc6-dsvm", "--topology=1x1", "--workload=resnet50-b64-horovod-device")
     said = subprocess.run(
-        [installed / "bin" / "tfperf", "replay", LOG, *of],
+        [installed / "bin" / "tfperf", "replay", azure_logs / "azure-test1.log", *of],
         env=os.environ | {"PYTHONPATH": str(installed)},
         cwd=tmp_path,
         stdout=subprocess.PIPE,
