@@ -84,7 +84,7 @@ test-slow: $(VENV)/.installed-dev
 
 # Both in one call: one end at which processes wait for the last one, and module fixtures that are made once.
 test-all: $(VENV)/.installed-dev
-	$(PYTEST) $(FIRST) $(REST) -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(FIRST) $(REST) -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The lowest versions that pyproject.toml declares, in an environment of their own: what knows pytest, and real training.
 LOWEST_TESTS := $(addprefix tests/session/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \
