@@ -51,8 +51,8 @@ install = $(if $(UV),$(UV) pip install --quiet --python $(1),$(1) -m pip install
 # Python and pytest keep what they compiled, whatever the environment says: tests start some hundred processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: perf baselines test test-slow test-lowest test-services test-nodes test-install mutants environment-of-ci horovod \
-  lint docs check clean
+.PHONY: perf baselines test test-slow test-all test-lowest test-services test-nodes test-install mutants \
+  environment-of-ci horovod lint docs check clean
 
 perf: $(VENV)/.installed-$(EXTRA)
 	$(PYTEST) perf_tests -m "$(MARK)" $(SELECTION) $(ARGS)
@@ -82,6 +82,10 @@ test: $(VENV)/.installed-dev
 test-slow: $(VENV)/.installed-dev
 	$(PYTEST) $(FIRST) $(REST) -m slow -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
+# Both in one call: one end at which processes wait for the last one, and module fixtures that are made once.
+test-all: $(VENV)/.installed-dev
+	$(PYTEST) $(FIRST) $(REST) -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
 # The lowest versions that pyproject.toml declares, in an environment of their own: what knows pytest, and real training.
 LOWEST_TESTS := $(addprefix tests/session/test_,what_a_terminal_shows.py outcomes.py with_pytest_benchmark.py \
   progress_line.py smoke.py collecting.py session.py settings.py) $(addprefix tests/,core judging bench programs revisions workers \
@@ -98,10 +102,10 @@ test-services: $(VENV)/.installed-dev
 test-nodes: $(VENV)/.installed-dev
 	$(PYTEST) tests/nodes -n 4 --dist loadfile $(ARGS)
 
-# The built wheel as strangers install it: by pip, by uv, under each Python that can be had, beside each framework.
-test-install: $(VENV)/.installed-release
+# The files of dist/ as strangers install them: by pip, by uv, under each Python that can be had, beside each framework.
+test-install: dist
 	$(BIN)/hadolint Dockerfile
-	$(BIN)/python -m tools.install_check
+	$(BIN)/python -m tools.install_check dist
 
 # Small changes of the package, each of which a test should notice: `make mutants MUTANTS=judging/thresholds.py`, all of
 # judging/ bench/ programs/, or some of them with SAMPLE=150. tests/survivors.toml names those that none notices, and why.
@@ -173,8 +177,8 @@ environment-of-ci: | $(VENV)/bin/python
 	@touch $(addprefix $(VENV)/.installed-,dev ci docs mutants release)
 
 $(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || \
-	  { echo "TensorFlow 2.16 needs Python 3.11 or 3.12 here; try: make PYTHON=python3.12 test-lowest"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
+	  { echo "the lowest versions are those of Python 3.11 to 3.13; try: make PYTHON=python3.13 test-lowest"; exit 1; }
 	$(PYTHON) -m venv $(LOWEST)
 	$(call install,$(LOWEST)/bin/python) -c constraints-lowest.txt -e '.[dev,tensorflow]'
 	@touch $@

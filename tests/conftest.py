@@ -6,11 +6,13 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.helpers.azure_logs import azure_logs
 from tests.helpers.expected import same_texts
 from tests.helpers.projects import played, played_project, project, shared
 from tests.helpers.stand_in_libraries import build_library, driver_libraries, nvml_scenario
 
 __all__ = [
+    "azure_logs",
     "build_library",
     "driver_libraries",
     "nvml_scenario",

@@ -14,7 +14,6 @@ from pytest_tfperf import cli
 from pytest_tfperf.hardware import discovery
 from tests.helpers.patience import SESSION_SECONDS
 
-LOG = Path(__file__).parents[1] / "data" / "logs" / "azure-test1.log"
 OF = ("--machine=azure-nc6-dsvm", "--topology=1x1", "--workload=resnet50-b64-horovod-device")
 GREEN, REGRESSED, INTERRUPTED, INTERNAL, USAGE, NOT_MEASURED = 0, 1, 2, 3, 4, 6
 COMMANDS = [
@@ -29,6 +28,11 @@ def tfperf(*arguments: str | Path, **more: object) -> subprocess.CompletedProces
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": SESSION_SECONDS}
     done: subprocess.CompletedProcess[str] = subprocess.run(command, check=False, **given | more)  # type: ignore[call-overload]
     return done
+
+
+@pytest.fixture
+def log(azure_logs: Path) -> Path:
+    return azure_logs / "azure-test1.log"
 
 
 @pytest.fixture
@@ -63,9 +67,9 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
-def test_a_log_is_read_from_a_pipe(name: str) -> None:
+def test_a_log_is_read_from_a_pipe(log: Path, name: str) -> None:
     padding = "2018-10-16 12:00:00 I tensorflow/core: a line of another program\n" * 200  # more than one read of a pipe
-    done = tfperf("replay", name, *OF, input=padding + LOG.read_text())
+    done = tfperf("replay", name, *OF, input=padding + log.read_text())
     assert (done.returncode, done.stdout[-8:], done.stderr) == (GREEN, "\n1 PASS\n", "")
 
 
@@ -85,17 +89,17 @@ def test_a_reader_of_errors_that_leaves_early_does_not_change_the_status() -> No
         assert tfperf("replay", "missing.log", *OF, stderr=left).returncode == USAGE
 
 
-def test_a_full_disk_is_no_regression_and_hides_none(slow: Path) -> None:
-    for status, log, fact in ((NOT_MEASURED, LOG, "No space left on device"), (REGRESSED, slow, "one is REGRESSED")):
+def test_a_full_disk_is_no_regression_and_hides_none(log: Path, slow: Path) -> None:
+    for status, file, fact in ((NOT_MEASURED, log, "No space left on device"), (REGRESSED, slow, "one is REGRESSED")):
         with Path("/dev/full").open("w") as full:
-            done = tfperf("replay", log, *OF, stdout=full)
+            done = tfperf("replay", file, *OF, stdout=full)
         assert (done.returncode, fact in done.stderr, len(done.stderr.splitlines())) == (status, True, 1)
 
 
-def test_a_name_that_the_terminal_can_not_show_is_escaped(tmp_path: Path) -> None:
-    log = tmp_path / "l\xe4uft.log"
-    log.write_text(LOG.read_text())
-    done = tfperf("replay", log, *OF, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+def test_a_name_that_the_terminal_can_not_show_is_escaped(log: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "l\xe4uft.log"
+    copy.write_text(log.read_text())
+    done = tfperf("replay", copy, *OF, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert (done.returncode, "l\\xe4uft.log" in done.stdout) == (GREEN, True)
 
 
@@ -127,9 +131,9 @@ def test_what_is_no_regression_has_another_status(
     assert said in capsys.readouterr().err
 
 
-def test_a_folder_whose_name_is_too_long_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_whose_name_is_too_long_is_a_clear_error(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "x" * 300
-    for arguments in (["history", f"--dir={name}"], ["replay", str(LOG), *OF, f"--baselines={name}"]):
+    for arguments in (["history", f"--dir={name}"], ["replay", str(log), *OF, f"--baselines={name}"]):
         assert cli.main(arguments) in (USAGE, NOT_MEASURED)
         said = capsys.readouterr().err
         assert said.startswith("tfperf: ")

@@ -8,6 +8,7 @@ import json
 import re
 import sqlite3
 from contextlib import chdir, closing, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -87,7 +88,8 @@ def test_no_command_sends_a_terminal_what_it_obeys(
 @settings(max_examples=8, deadline=None)
 @given(st.fixed_dictionaries(dict.fromkeys(FIELDS, NAMES)))
 def test_no_name_begins_a_line_or_is_obeyed(names: dict[str, str]) -> None:
-    with TemporaryDirectory() as folder, chdir(folder):
+    with TemporaryDirectory() as folder, chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "parser", cache(cli.parser))  # it takes longer to build than most commands take
         _write_history(names)
         for command in COMMANDS:
             with redirect_stdout(io.StringIO()) as said, redirect_stderr(said):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -734,13 +735,22 @@ def test_a_line_that_never_ends_takes_bounded_memory() -> None:
     assert [len(line) for line in splitter.feed(b"x" * 2**20 + b"\ny\n")] == [MOST_OF_A_LINE, 1]
 
 
+@pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize(
     "text", ["1", "1 ", "1,", ".1", "1/", "{", "loss: ", "images/sec: ", "examples/s ", "\x1b[", "e1"]
 )
-def test_a_long_line_is_read_in_linear_time(text: str) -> None:
-    """The work that a quadratic search would do on it takes minutes."""
-    for how in HOW:
-        Reader(command(**how)).read(text * (2**17 // len(text)) + " +/- /step examples/s")
+def test_the_work_on_a_line_grows_no_faster_than_its_length(text: str, how: dict[str, object]) -> None:
+    """32 times the length takes at most 32 times the CPU time; a search that is quadratic takes 1024 times as much."""
+
+    def cpu_seconds(length: int) -> float:
+        line = text * (length // len(text)) + " +/- /step examples/s"
+        reader = Reader(command(**how))
+        begun = time.process_time()
+        reader.read(line)
+        return time.process_time() - begun
+
+    short = min(cpu_seconds(2**11) for _ in range(5))
+    assert min(cpu_seconds(2**16) for _ in range(2)) < 200 * short
 
 
 @pytest.mark.parametrize(

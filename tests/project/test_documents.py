@@ -1,15 +1,16 @@
-"""The published baselines: each figure against its document, read here by regular expressions and not by the importers.
+"""The published baselines: figures.csv gives each row, and a document in its format gives figures.csv.
 
-tests/data/documents holds the documents as they were published.
+The documents are other people's texts. Pages in their formats are made here of the figures.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -17,122 +18,163 @@ import pytest
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.stores.baselines import BaselineStore
+from tests.helpers.azure_logs import azure_log
 from tests.helpers.patience import SESSION_SECONDS
-from tools.documents import DOCUMENTS, azure, lambda_cpu, tensorpack
+from tools.documents import DOCUMENTS, azure, baseline_files, differences, figures, lambda_cpu, tensorpack
+from tools.documents.tables import Figure
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "tests" / "data" / "documents"
-TEXT = {name: (FOLDER / name).read_bytes().decode() for name in DOCUMENTS}
-RowId = tuple[str, str, str]  # machine, workload, topology
+BASELINES = ROOT / "baselines"
+FIGURES = {name: [figure for figure in figures() if figure.document == name] for name in DOCUMENTS}
 
 AZURE = ("azure-nc6-dsvm", "azure-nc12-dsvm", "azure-nc12-batchai-lowpriority", "azure-nc12-batchai-dedicated")
 LAMBDA = ("lambda-i7-7820x", "lambda-w-2133", "lambda-e5-1650", "lambda-i9-7900x")
 BATCHES = {"resnet50": 64, "resnet101": 64, "resnet152": 32, "inception3": 64, "inception4": 16, "vgg16": 64}
 
 
-def published(folder: Path = ROOT / "baselines", *machines: str) -> dict[RowId, Baseline]:
-    store = BaselineStore(folder, published=None)
+def published(*machines: str) -> dict[tuple[str, Key], Baseline]:
+    store = BaselineStore(BASELINES, published=None)
     rows = [row for name in machines or store.machines() for row in store.load(name).values() if not row.is_measured]
-    return {(row.machine, row.key.workload, row.key.topology): row for row in rows}
+    return {(row.machine, row.key): row for row in rows}
 
 
-def references(*machines: str) -> dict[RowId, float]:
-    return {place: row.value for place, row in published(ROOT / "baselines", *machines).items()}
+# Each figure, and the row that stands for it
 
 
-def lambda_cells() -> dict[tuple[str, str, str], str]:
-    """(table, model, CPU) -> the cell's text, for all five CPUs."""
-    found = {}
-    for table, body in re.findall(r"\*\*(\S+)-4gpus\*\*\n\nCPU .*\n:.*\n((?:\w+ \|.*\n)+)", TEXT[lambda_cpu.NAME]):
-        for model, cells in re.findall(r"(\w+) \|(.*) \|", body):
-            for cpu, cell in zip(("i7-7820X", "W-2133", "E5-1650", "1950X", "i9-7900X"), cells.split("|"), strict=True):
-                found[table, model, cpu] = cell.strip()
-    return found
+def azure_row(figure: Figure) -> tuple[str, Key]:
+    _, vm, topology, pool = figure.row.lower().split(", ")
+    return f"azure-{vm}-{pool}", Key("resnet50-b64-horovod-device", topology)
 
 
-def lambda_place(table: str, model: str, cpu: str) -> RowId:
-    update = "parameter_server" if "parameter_server" in table else "replicated"
-    nccl = "-nccl" if "nccl" in table else ""
-    distortions = "-distortions" if "distortions" in table else ""
-    images = "device" if table.startswith("syn") else f"imagenet{distortions}-consistent"
+def tensorpack_row(figure: Figure) -> tuple[str, Key]:
+    program, _, images = figure.column.partition(" ")
+    end = {"gpu": "device-keras", "cpu": "host-keras", "python": "python-keras", "": "device"}[images]
+    assert (program == "tensorpack") is bool(images)
+    return "dgx1-p100", Key(f"resnet50-b64-{figure.table}-{end}", f"1x{figure.row[0]}")
+
+
+def lambda_row(figure: Figure) -> tuple[str, Key]:
+    update = "parameter_server" if "parameter_server" in figure.table else "replicated"
+    nccl = "-nccl" if "nccl" in figure.table else ""
+    distortions = "-distortions" if "distortions" in figure.table else ""
+    images = "device" if figure.table.startswith("syn") else f"imagenet{distortions}-consistent"
     parameters = "" if nccl else "-parameters_on_gpu"
-    workload = f"{model}-b{BATCHES.get(model, 512)}-{update}{nccl}-{images}{parameters}"
-    return f"lambda-{cpu.lower()}", workload, "1x4"
+    workload = f"{figure.row}-b{BATCHES.get(figure.row, 512)}-{update}{nccl}-{images}{parameters}"
+    return f"lambda-{figure.column.lower()}", Key(workload, "1x4")
 
 
-# Every figure
+@pytest.mark.parametrize(
+    ("name", "count", "row_of"),
+    [(azure.NAME, 7, azure_row), (tensorpack.NAME, 32, tensorpack_row), (lambda_cpu.NAME, 252, lambda_row)],
+)
+def test_each_figure_is_the_value_of_its_row(
+    name: str, count: int, row_of: Callable[[Figure], tuple[str, Key]]
+) -> None:
+    expected = {row_of(figure): figure.images_per_sec for figure in FIGURES[name]}
+    assert len(expected) == count
+    rows = {place: row.value for place, row in published().items() if row.source.startswith(name)}
+    assert rows == expected
 
 
-def test_the_seven_azure_figures_are_the_summarys() -> None:
-    rows = re.findall(r"^(\d) +\| (\d) +\| (\d) +\| ([\d.]+) ", TEXT[azure.NAME], re.MULTILINE)
-    machine = {"1": AZURE[0], "2": AZURE[1], "3": AZURE[0], "4": AZURE[1], "5": AZURE[2], "6": AZURE[2], "7": AZURE[3]}
-    expected = {
-        (machine[test], "resnet50-b64-horovod-device", f"{nodes}x{gpus}"): float(total)
-        for test, nodes, gpus, total in rows
-    }
-    assert len(expected) == 7
-    assert references(*AZURE) == expected
+def test_the_committed_rows_are_what_the_figures_give() -> None:
+    rows = baseline_files()
+    assert {name: (BASELINES / name).read_bytes() for name in rows} == rows
 
 
-def test_the_32_dgx1_figures_are_the_tables() -> None:
-    expected = {}
-    for update, body in re.findall(r"variable_update=(\w+):\n\n((?:\|.*\n?)+)", TEXT[tensorpack.NAME]):
-        for gpus, *figures in re.findall(r"\| (\d)\s*\|\s*([\d.]+)/([\d.]+)/([\d.]+)\s*\|\s*([\d.]+)\s*\|", body):
-            for end, figure in zip(("device-keras", "host-keras", "python-keras", "device"), figures, strict=True):
-                expected["dgx1-p100", f"resnet50-b64-{update}-{end}", f"1x{gpus}"] = float(figure)
-    assert len(expected) == 32
-    assert references("dgx1-p100") == expected
+# The documents, where somebody has them
 
 
-def test_the_252_lambda_figures_are_the_tables_and_the_1950x_was_not_measured() -> None:
-    cells = lambda_cells()
-    expected = {lambda_place(*place): float(cell) for place, cell in cells.items() if place[2] != "1950X"}
-    assert len(expected) == 252
-    assert references(*LAMBDA) == expected
-    assert len({row.source for row in published().values()}) == len(published()) == 7 + 32 + 252
+def page_of_azure() -> str:
+    lines = ["test | node | gpu | images/sec | images/sec/gpu | note", "-- | -- | -- | -- | -- | --"]
+    sections = []
+    for test, figure in enumerate(FIGURES[azure.NAME], 1):
+        _, vm, topology, pool = figure.row.split(", ")
+        nodes, gpus = topology.split("x")
+        batch, _, priority = pool.partition("-")
+        note = f"{batch} (tensorflow/tensorflow:latest-gpu-py3)/{priority}" if priority else batch
+        lines.append(f"{test} | {nodes} | {gpus} | {figure.images_per_sec} | - | {note}")
+        machine = f"({vm}) " if vm == "NC6" else ""
+        sections.append(f"### test {test}: {nodes} nodes {machine}x {gpus} gpus\n\n```\n{azure_log(test)}```\n")
+    return "\n".join([*lines, "", *sections])
 
 
-# The importers
+def page_of_tensorpack() -> str:
+    lines = ["* TF Version: v1.3.0-rc1-1302-g593dc8e"]
+    for update, table in groupby(FIGURES[tensorpack.NAME], key=lambda figure: figure.table):
+        lines += ["", f"variable_update={update}:", ""]
+        lines += ["| #GPU | tensorpack(GPU/CPU/Python) | tensorflow/benchmarks |", "| --- | --- | --- |"]
+        for row, of_row in groupby(table, key=lambda figure: figure.row):
+            *ours, benchmarks = (f"{figure.images_per_sec:g}" for figure in of_row)
+            lines.append(f"| {row[0]} | {'/'.join(ours)} | {benchmarks} |")
+    return "\n".join(lines)
 
 
-def importers(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tools.documents", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+def page_of_lambda() -> str:
+    """With a CPU that was not measured."""
+    lines = ["(tf version 1.9.0), (GitHub hash 9165a70)"]
+    for name, table in groupby(FIGURES[lambda_cpu.NAME], key=lambda figure: figure.table):
+        lines += ["", f"**{name}**", "", "CPU | i7-7820X | W-2133 | E5-1650 | i9-7900X | 1950X |", ":-: |" * 6]
+        for model, of_model in groupby(table, key=lambda figure: figure.row):
+            lines.append(f"{model} | {' | '.join(f'{figure.images_per_sec:.2f}' for figure in of_model)} | 0 |")
+    return "\n".join(lines)
 
 
-def test_the_committed_files_are_what_the_importers_write(tmp_path: Path) -> None:
-    done = importers(FOLDER, "--baselines", tmp_path)
-    assert (done.returncode, f"{lambda_cpu.NAME}: 252 baselines" in done.stdout) == (0, True)
-    assert published(tmp_path) == published()
-    committed = {path.name: path.read_bytes() for path in (ROOT / "baselines").glob("*.csv")}
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()}.items() <= committed.items()
+PAGES = {azure.NAME: page_of_azure(), tensorpack.NAME: page_of_tensorpack(), lambda_cpu.NAME: page_of_lambda()}
 
 
-def test_a_broken_document_is_named_and_leaves_all_files_as_they_are(tmp_path: Path) -> None:
-    documents = Path(shutil.copytree(FOLDER, tmp_path / "documents", copy_function=shutil.copyfile))
-    (documents / lambda_cpu.NAME).write_text("nothing\n")
-    done = importers(documents, "--baselines", tmp_path / "baselines")
-    assert (done.returncode, done.stderr.startswith(f"tools.documents: {lambda_cpu.NAME}: ")) == (1, True)
-    assert not (tmp_path / "baselines").exists()
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_document_in_its_format_gives_its_figures(name: str) -> None:
+    assert DOCUMENTS[name].read(PAGES[name]) == FIGURES[name]
 
 
 @pytest.mark.parametrize(
     ("name", "old", "new", "fact"),
     [
         (azure.NAME, "| 209.87 ", "| 209.xx ", "'209.xx' is not a figure"),
-        (azure.NAME, "### test 7:", "### test 8:", "the summary's tests are not those that have a section"),
+        (azure.NAME, "| 209.87 ", "| 209.97 ", "test 4 has 209.97 in the summary, and 209.87 in its log"),
+        (azure.NAME, "### test 7:", "### test 8:", "its tests are not those that have a section"),
+        (azure.NAME, "| DSVM", "| a laptop", "'a laptop' is neither DSVM nor BatchAI"),
         (tensorpack.NAME, "802/785/787", "802/785", "'802/785' is not three figures"),
         (tensorpack.NAME, "variable_update=parameter_server:", "ps:", "under 'variable_update=parameter_server:'"),
-        (lambda_cpu.NAME, "resnet50 |726.86 |", "resnet50 |", "has 5 cells under 6 columns"),
-        (lambda_cpu.NAME, "resnet50 |726.86", "resnet5O |726.86", "unknown model 'resnet5O'"),
+        (tensorpack.NAME, "v1.3.0-rc1", "v1.3.0-rc2", "it does not say 'TF Version: v1.3.0-rc1-1302-g593dc8e'"),
+        (lambda_cpu.NAME, "resnet50 | 726.86 |", "resnet50 |", "has 5 cells under 6 columns"),
         (lambda_cpu.NAME, "**real-replicated-4gpus**", "**real**", "found 8"),
     ],
 )
 def test_a_document_that_is_not_in_its_format_is_refused(name: str, old: str, new: str, fact: str) -> None:
-    assert old in TEXT[name]
+    assert old in PAGES[name]
     with pytest.raises(DocumentError, match=re.escape(fact)):
-        DOCUMENTS[name](TEXT[name].replace(old, new, 1))
+        DOCUMENTS[name].read(PAGES[name].replace(old, new, 1))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, page in PAGES.items():
+        (tmp_path / name).write_text(page)
+    return tmp_path
+
+
+def test_documents_with_the_same_figures_have_no_differences(folder: Path) -> None:
+    assert list(differences(folder)) == []
+
+
+def test_a_figure_that_the_document_has_otherwise_is_named_with_both_values(folder: Path) -> None:
+    page = folder / lambda_cpu.NAME
+    page.write_text(page.read_text().replace("726.86", "726.87"))
+    command = [sys.executable, "-m", "tools.documents", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SESSION_SECONDS, check=False)
+    place = "lambda-cpu-benchmark.md, syn-parameter_server-4gpus, resnet50, i7-7820X"
+    assert done.stdout.splitlines() == [
+        f"{place}: 726.87 in the document, 726.86 in figures.csv",
+        "291 figures, differences: 1",
+    ]
+    assert done.returncode == 1
+
+
+def test_a_document_that_is_missing_is_named(folder: Path) -> None:
+    (folder / tensorpack.NAME).unlink()
+    with pytest.raises(DocumentError, match=re.escape(f"{folder / tensorpack.NAME} can't be read")):
+        list(differences(folder))
 
 
 # What the rows say of themselves
@@ -147,7 +189,7 @@ def test_a_document_that_is_not_in_its_format_is_refused(name: str, old: str, ne
     ],
 )
 def test_rows_name_gpu_peak_rate_and_software(machines: list[str], gpu: str, peak: float, environment: str) -> None:
-    rows = published(ROOT / "baselines", *machines).values()
+    rows = published(*machines).values()
     assert {(row.gpu, row.gpu_fp32_tflops, row.environment, row.lower, row.upper) for row in rows} == {
         (gpu, peak, environment, -0.05, 0.05)
     }
@@ -165,10 +207,10 @@ def test_what_contradicts_itself_on_the_azure_page_is_noted(text: str, sources: 
     assert sorted(row.source[-1] for row in published().values() if text in row.note) == sources
 
 
-@pytest.mark.parametrize("test", range(1, 8))
-def test_a_committed_log_is_the_pages_byte_for_byte(test: int) -> None:
-    log = (ROOT / "tests" / "data" / "logs" / f"azure-test{test}.log").read_bytes().decode()
-    assert f"```\n{log}```" in TEXT[azure.NAME]
+def test_the_origin_of_all_data_of_the_tests_is_stated() -> None:
+    data = ROOT / "tests" / "data"
+    stated = re.findall(r"^\| `(\S+)` \|", (data / "README.md").read_text(), re.MULTILINE)
+    assert {*stated, "README.md"} == {path.name for path in data.iterdir()}
 
 
 # Their tests

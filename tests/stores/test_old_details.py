@@ -125,10 +125,10 @@ def test_a_damaged_measurement_stays_as_it_is(history: History, path: Path) -> N
     assert drop(history, before=5) == Dropped(4, 0)
 
 
-def test_a_locked_file_is_an_error_and_the_next_session_goes_on(
-    history: History, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("history")
+def test_a_locked_file_is_an_error_and_the_next_session_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_database, "_LOCK_SECONDS", 0)
+    history = History(path)  # a connection keeps the time that it waits
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")
         with pytest.raises(TfperfError, match="another process has held its lock"):

@@ -1,42 +1,60 @@
-"""The three documents whose figures are the published baselines: their importers.
+"""The figures of three public documents, which are the published baselines.
 
-`python -m tools.documents tests/data/documents` writes baselines/*.csv again.
+figures.csv has each figure with its document, table, row and column. The documents are other people's texts and not
+kept here. `python -m tools.documents FOLDER` checks figures.csv against them where somebody has them, and
+baselines/*.csv against figures.csv.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.stores import baseline_file
 from tools.documents import azure, lambda_cpu, tensorpack
+from tools.documents.tables import Figure
 
-DOCUMENTS: Final[dict[str, Callable[[str], list[Baseline]]]] = {
-    azure.NAME: azure.read,
-    tensorpack.NAME: tensorpack.read,
-    lambda_cpu.NAME: lambda_cpu.read,
-}
+FIGURES: Final = Path(__file__).with_name("figures.csv")
+DOCUMENTS: Final[dict[str, ModuleType]] = {document.NAME: document for document in (azure, tensorpack, lambda_cpu)}
+"""File name -> the module whose `read` gives a text's figures, and whose `baseline` gives a figure's row."""
 
 
-def regenerate(documents: Path, baselines: Path) -> dict[str, list[Baseline]]:
-    """Write the file of each of the documents' machines anew; returns each document's rows.
+def figures() -> list[Figure]:
+    """The figures of figures.csv."""
+    with FIGURES.open(newline="") as file:
+        _, *rows = csv.reader(file)
+    return [Figure(document, table, row, column, float(value)) for document, table, row, column, value in rows]
 
-    Nothing is written unless all documents can be read.
+
+def baseline_files() -> dict[str, bytes]:
+    """Name -> content of baselines/*.csv, as figures.csv gives them."""
+    by_machine: dict[str, list[Baseline]] = {}
+    for figure in figures():
+        row = DOCUMENTS[figure.document].baseline(figure)
+        by_machine.setdefault(row.machine, []).append(row)
+    return {f"{machine}.csv": baseline_file.render(rows) for machine, rows in by_machine.items()}
+
+
+def differences(documents: Path) -> Iterator[str]:
+    """A line for each figure that a document and figures.csv do not have alike.
 
     Raises:
-        DocumentError: a document is missing or not in the format that its importer knows.
+        DocumentError: a document is missing or not in the format that its module knows.
     """
-    try:
-        rows = {name: importer((documents / name).read_bytes().decode()) for name, importer in DOCUMENTS.items()}
-    except OSError as error:
-        raise DocumentError(f"{error.filename} can't be read: {error.strerror}. Name the documents' folder") from None
-    by_machine: dict[str, list[Baseline]] = {}
-    for row in (row for imported in rows.values() for row in imported):
-        by_machine.setdefault(row.machine, []).append(row)
-    baselines.mkdir(parents=True, exist_ok=True)
-    for machine, of_machine in by_machine.items():
-        (baselines / f"{machine}.csv").write_bytes(baseline_file.render(of_machine))
-    return rows
+    for name, document in DOCUMENTS.items():
+        try:
+            text = (documents / name).read_bytes().decode()
+        except OSError as error:
+            raise DocumentError(
+                f"{documents / name} can't be read: {error.strerror}", next_step="Name its folder"
+            ) from None
+        kept = {figure.place: figure.images_per_sec for figure in figures() if figure.document == name}
+        stated = {figure.place: figure.images_per_sec for figure in document.read(text)}
+        for place in kept | stated:
+            if kept.get(place) != stated.get(place):
+                yield f"{place}: {stated.get(place)} in the document, {kept.get(place)} in {FIGURES.name}"

@@ -1,4 +1,7 @@
-"""`python -m tools.documents DIR [--baselines DIR]`: write the documents' figures into baselines/*.csv again."""
+"""`python -m tools.documents [FOLDER] [--write]`: check the published figures against the documents in a folder.
+
+Without a folder, only baselines/*.csv are checked, against figures.csv; --write writes them again.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,30 @@ import sys
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
-from tools.documents import regenerate
+from tools.documents import FIGURES, baseline_files, differences, figures
+
+BASELINES = Path(__file__).parents[2] / "baselines"
 
 
 def main() -> int:
-    """Read the documents, write the baselines, and print how many figures each document gave."""
+    """Print each difference; the status is 1 where there is one."""
     parser = argparse.ArgumentParser(prog="python -m tools.documents", description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="where the three documents are")
-    parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help="default: baselines/")
+    parser.add_argument("folder", type=Path, nargs="?", metavar="FOLDER", help="where the three documents are")
+    parser.add_argument("--write", action="store_true", help="write baselines/*.csv as figures.csv gives them")
     arguments = parser.parse_args()
     try:
-        for name, rows in regenerate(arguments.folder, arguments.baselines).items():
-            print(f"{name}: {len(rows)} baselines")
+        found = list(differences(arguments.folder)) if arguments.folder else []
     except TfperfError as error:
         print(f"tools.documents: {error}", file=sys.stderr)
         return 1
-    return 0
+    for name, content in baseline_files().items():
+        path = BASELINES / name
+        if arguments.write:
+            path.write_bytes(content)
+        elif not path.exists() or path.read_bytes() != content:
+            found.append(f"baselines/{name} is not what {FIGURES.name} gives: write it with --write")
+    print("\n".join([*found, f"{len(figures())} figures, differences: {len(found)}"]))
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

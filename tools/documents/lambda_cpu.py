@@ -15,7 +15,7 @@ from typing import Final
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.workload import AllReduce, ParameterDevice, VariableUpdate, Workload
 from pytest_tfperf.errors import DocumentError, one_of
-from tools.documents.tables import figure, published, tables
+from tools.documents.tables import Figure, number, published, require, tables
 
 NAME: Final = "lambda-cpu-benchmark.md"
 # Images for each GPU, by model.
@@ -39,33 +39,41 @@ _HEADING = re.compile(
     r"(?P<distortions>-distortions)?-(?P<gpus>[1-9]\d?)gpus)\*\*"
 )
 _TABLES: Final = 9
+_VERSION: Final = "1.9.0"
+_COMMIT: Final = "9165a70"
 
 
-def read(page: str) -> list[Baseline]:
-    """The nine tables as baselines, one machine for each CPU; cells of 0 were not measured and give no row.
+def read(page: str) -> list[Figure]:
+    """The figures of the nine tables, under the four CPUs that were measured: cells of 0 give none.
 
     Raises:
-        DocumentError: a table or the version is missing, a model has no known batch size, or a cell is not a figure.
+        DocumentError: a table or a version is missing, a model has no known batch size, or a cell is not a figure.
     """
-    version, commit = re.search(r"\(tf version ([\d.]+)\)", page), re.search(r"GitHub hash ([0-9a-f]+)", page)
+    require(page, NAME, f"(tf version {_VERSION})", f"GitHub hash {_COMMIT}")
     found = [(heading, table) for table in tables(page, NAME) if (heading := _HEADING.fullmatch(table.heading))]
-    if version is None or commit is None or len(found) != _TABLES:
+    if len(found) != _TABLES:
         raise DocumentError(
-            f"{NAME}: expected '(tf version ...)', 'GitHub hash ...' and {_TABLES} tables under headings such as "
-            f"'**syn-replicated-nccl-4gpus**', found {len(found)}"
+            f"{NAME}: expected {_TABLES} tables under headings such as '**syn-replicated-nccl-4gpus**', found "
+            f"{len(found)}"
         )
-    environment = f"tensorflow={version[1]} benchmarks={commit[1]}"
-    return [
-        _row(heading, model, cpu, images_per_sec, environment)
+    figures = [
+        Figure(NAME, heading["table"], model, cpu, number(cell, NAME))
         for heading, table in found
         for model, *cells in table.rows
         for cpu, cell in zip(table.columns[1:], cells, strict=True)
-        if (images_per_sec := figure(cell, NAME))
     ]
+    return [figure for figure in figures if figure.images_per_sec]
 
 
-def _row(heading: re.Match[str], model: str, cpu: str, images_per_sec: float, environment: str) -> Baseline:
-    workload = _workload(heading, model)
+def baseline(figure: Figure) -> Baseline:
+    """The row of a figure; each CPU is a machine.
+
+    Raises:
+        DocumentError: the model has no known batch size.
+    """
+    heading = _HEADING.fullmatch(f"**{figure.table}**")
+    assert heading is not None, figure
+    workload = _workload(heading, figure.row)
     on_gpus = workload.local_parameter_device is ParameterDevice.GPU
     where = f", {_ON_GPUS[workload.variable_update]}" if on_gpus else ""
     note = (
@@ -73,17 +81,16 @@ def _row(heading: re.Match[str], model: str, cpu: str, images_per_sec: float, en
         f"mean of 2 runs, 2018{where}"
     )
     return published(
-        f"lambda-{cpu.lower()}",
+        f"lambda-{figure.column.lower()}",
         workload,
         f"1x{heading['gpus']}",
-        images_per_sec,
-        source=f"{NAME}, {heading['table']}, {model}, {cpu}",
+        figure,
         date="2018",
         runs=2,
         gpu="GeForce GTX 1080 Ti",
         gpu_fp32_tflops=11.3,
-        environment=environment,
-        note=f"W-2133 reads low in most cells; {note}" if cpu == "W-2133" else note,
+        environment=f"tensorflow={_VERSION} benchmarks={_COMMIT}",
+        note=f"W-2133 reads low in most cells; {note}" if figure.column == "W-2133" else note,
     )
 
 

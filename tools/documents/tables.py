@@ -15,6 +15,22 @@ _FIGURE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A published figure, and its place: the document's file, the table, and the names of row and column."""
+
+    document: str
+    table: str
+    row: str
+    column: str
+    images_per_sec: float
+
+    @property
+    def place(self) -> str:
+        """The place in one line, as a baseline's `source` has it."""
+        return f"{self.document}, {self.table}, {self.row}, {self.column}"
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A pipe table: the last text above it, the names of its columns, and its rows' cells."""
 
@@ -45,7 +61,7 @@ def tables(page: str, name: str) -> list[Table]:
     return found
 
 
-def figure(cell: str, name: str) -> float:
+def number(cell: str, name: str) -> float:
     """A cell's images per second; 0 or empty is how the documents write "not measured".
 
     Raises:
@@ -56,16 +72,27 @@ def figure(cell: str, name: str) -> float:
     return float(cell or 0)
 
 
-def published(machine: str, workload: Workload, topology: str, images_per_sec: float, **more: Any) -> Baseline:
-    """The row for one published figure; `more` is what else a `Baseline` holds."""
+def require(page: str, name: str, *facts: str) -> None:
+    """Check that a page states the versions that its rows name.
+
+    Raises:
+        DocumentError: it does not have one of these texts.
+    """
+    for fact in facts:
+        if fact not in page:
+            raise DocumentError(f"{name}: it does not say {fact!r}")
+
+
+def published(machine: str, workload: Workload, topology: str, figure: Figure, **more: Any) -> Baseline:
+    """The row of a published figure; `more` is what else a `Baseline` holds."""
     return Baseline(
         machine=machine,
         key=Key(workload.id, topology),
-        value=images_per_sec,
+        value=figure.images_per_sec,
         lower=-PUBLISHED_TOLERANCE,
         upper=PUBLISHED_TOLERANCE,
         provenance=Provenance.PUBLISHED,
-        **more,
+        **{"source": figure.place, **more},
     )
 
 

@@ -224,7 +224,7 @@ def _step(line: str, number: int, name: str) -> _Step:
     if match is None:
         raise DocumentError(
             f"{name}, line {number}: {line.strip()[:80]!r} has rates or a loss, but is not as tf_cnn_benchmarks prints "
-            "it: '10 images/sec: 56.9 +/- 0.1 (jitter = 0.2) 7.848'",
+            "it: '10 images/sec: 50.0 +/- 0.1 (jitter = 0.2) 7.500'",
             next_step="Remove what stands before it, join a wrapped line, or part joined ones",
         )
     label, rate = _label(line[: match.start("step")]), to_float(match["mean_rate"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked, folder
-from pytest_tfperf.console.output import show, show_json, warn, width, word_of_a_program
+from pytest_tfperf.console.output import show, show_json, warn, width
 from pytest_tfperf.console.session_settings import folder_setting, root
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_REGRESSED
@@ -78,9 +78,7 @@ def add_to(commands: Commands) -> None:
     )
     trial.add_argument("--again", action="store_true", help="forget what an earlier trial found")
     trial.add_argument("--json", action="store_true", help="print the answer as JSON")
-    trial.add_argument(
-        "arguments", nargs="*", type=word_of_a_program, metavar="-- ARGUMENT", help="arguments of pytest"
-    )
+    trial.add_argument("arguments", nargs="*", metavar="-- ARGUMENT", help="arguments of pytest")
 
 
 def _run(arguments: argparse.Namespace) -> int:

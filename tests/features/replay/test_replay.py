@@ -25,7 +25,6 @@ from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.measurements import BUSY, KEY, NOISE, baseline, measurement, pair, run_at, verdict
 
 REPOSITORY = Path(__file__).parents[3]
-LOGS = REPOSITORY / "tests" / "data" / "logs"
 REAL = REPOSITORY / "tests" / "data" / "measurements"
 GREEN, REGRESSED, USAGE, NOT_MEASURED = 0, 1, 4, 6
 
@@ -41,7 +40,12 @@ TESTS = {  # machine and topology of the Azure page's tests
     "azure-test6": ("azure-nc12-batchai-lowpriority", "2x2"),
     "azure-test7": ("azure-nc12-batchai-dedicated", "2x2"),
 }
-LOG = LOGS / "azure-test1.log"
+
+
+@pytest.fixture
+def log(azure_logs: Path) -> Path:
+    """Of test 1."""
+    return azure_logs / "azure-test1.log"
 
 
 def replay(log: Path, machine: str, topology: str, workload: str = WORKLOAD, *more: str) -> int:
@@ -64,9 +68,9 @@ def stretched(log: Path, folder: Path, factor: float) -> Path:
 
 @pytest.mark.parametrize("name", TESTS)
 def test_an_azure_log_passes_against_its_own_document_and_fails_if_it_is_20_percent_slower(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, azure_logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = LOGS / f"{name}.log"
+    log = azure_logs / f"{name}.log"
     assert (replay(log, *TESTS[name]), "\n1 PASS\n" in capsys.readouterr().out) == (GREEN, True)
     assert replay(stretched(log, tmp_path, 1.2), *TESTS[name]) == REGRESSED
     said = capsys.readouterr().out
@@ -74,12 +78,14 @@ def test_an_azure_log_passes_against_its_own_document_and_fails_if_it_is_20_perc
     assert "only one run is known" in said
 
 
-def test_of_several_logs_the_table_shows_which_regressed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    slow = stretched(LOG, tmp_path, 1.2)
-    assert replay(slow, *TESTS["azure-test1"], WORKLOAD, str(LOG)) == REGRESSED
+def test_of_several_logs_the_table_shows_which_regressed(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = stretched(log, tmp_path, 1.2)
+    assert replay(slow, *TESTS["azure-test1"], WORKLOAD, str(log)) == REGRESSED
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if re.match("[A-Z]+  ", line)]
     assert [row[-1] for row in rows if "REGRESSED" in row] == [str(slow)]
-    assert [row[-1] for row in rows if "PASS" in row] == [str(LOG)]
+    assert [row[-1] for row in rows if "PASS" in row] == [str(log)]
 
 
 @pytest.mark.parametrize(
@@ -93,9 +99,9 @@ def test_of_several_logs_the_table_shows_which_regressed(tmp_path: Path, capsys:
     ids=["machine", "folder", "topology", "workload"],
 )
 def test_a_log_without_a_baseline_could_not_be_judged_and_names_what_there_is(
-    machine: str, topology: str, workload: str, said: str, capsys: pytest.CaptureFixture[str]
+    log: Path, machine: str, topology: str, workload: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert replay(LOG, machine, topology, workload) == NOT_MEASURED
+    assert replay(log, machine, topology, workload) == NOT_MEASURED
     assert said in capsys.readouterr().out
 
 
@@ -104,25 +110,31 @@ def test_a_log_without_a_baseline_could_not_be_judged_and_names_what_there_is(
     [
         (["--nope"], "the following arguments are required: FILE"),
         (
-            [LOG, "--topology=1x1"],
+            ["azure-test1.log", "--topology=1x1"],
             "azure-test1.log is a log, which does not name its machine: give --machine=NAME",
         ),
         (
-            [LOG, "--machine=azure-nc6-dsvm", "--topology=1x1"],
+            ["azure-test1.log", "--machine=azure-nc6-dsvm", "--topology=1x1"],
             "azure-test1.log is a log, which does not state all that it trained with, such as the precision: give "
             "--workload=ID",
         ),
         (
-            [LOG, "--machine=azure-nc6-dsvm", f"--workload={WORKLOAD}"],
+            ["azure-test1.log", "--machine=azure-nc6-dsvm", f"--workload={WORKLOAD}"],
             "azure-test1.log does not state how many nodes and devices it ran on. Give --topology=NxM",
         ),
-        ([LOG, "--baselines=no/such"], "--baselines=no/such: there is no such folder. Name one that holds MACHINE.csv"),
-        ([LOG, "--only=evaluation"], "argument --only: invalid choice: 'evaluation'"),
         (
-            [LOG, "--machine=m", f"--workload={WORKLOAD}", "--topology=4"],
+            ["azure-test1.log", "--baselines=no/such"],
+            "--baselines=no/such: there is no such folder. Name one that holds MACHINE.csv",
+        ),
+        (["azure-test1.log", "--only=evaluation"], "argument --only: invalid choice: 'evaluation'"),
+        (
+            ["azure-test1.log", "--machine=m", f"--workload={WORKLOAD}", "--topology=4"],
             "topology '4': write nodes x devices per node",
         ),
-        ([LOG, "--machine=m", "--workload=resnet50", "--topology=1x1"], "'resnet50' is not a workload id"),
+        (
+            ["azure-test1.log", "--machine=m", "--workload=resnet50", "--topology=1x1"],
+            "'resnet50' is not a workload id",
+        ),
         ([REAL / "quiet.json", "--tolerance=5"], "--tolerance: '5' must be a fraction above 0, up to 0.5"),
         (
             ["missing.log", "--machine=m", f"--workload={WORKLOAD}", "--topology=1x1"],
@@ -131,8 +143,13 @@ def test_a_log_without_a_baseline_could_not_be_judged_and_names_what_there_is(
     ],
 )
 def test_a_bad_argument_is_a_usage_error(
-    arguments: list[str | Path], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str | Path],
+    said: str,
+    azure_logs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(azure_logs)
     assert (cli.main(["replay", *map(str, arguments)]), said in capsys.readouterr().err) == (USAGE, True)
 
 
@@ -166,8 +183,10 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_workload_is_never_guessed_from_a_header(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, header() + LOG.read_text())
+def test_a_workload_is_never_guessed_from_a_header(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, header() + log.read_text())
     arguments = ["replay", path, "--machine=azure-nc6-dsvm"]
     assert cli.main(arguments) == USAGE
     assert "give --workload=ID, as in resnet50-b64-horovod-device" in capsys.readouterr().err
@@ -188,8 +207,10 @@ def test_a_topology_that_may_be_of_several_nodes_must_be_given(
     assert "Give --topology=NxM" in capsys.readouterr().err
 
 
-def test_a_log_of_cpus_is_not_judged_against_a_row_of_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = Path(written(tmp_path, header(devices="['horovod/cpu:0']") + LOG.read_text()))
+def test_a_log_of_cpus_is_not_judged_against_a_row_of_gpus(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(written(tmp_path, header(devices="['horovod/cpu:0']") + log.read_text()))
     assert replay(path, *TESTS["azure-test1"]) == USAGE
     said = capsys.readouterr().err
     assert "line 8 says Devices: ['horovod/cpu:0'], and the baseline of azure-nc6-dsvm is of Tesla K80" in said
@@ -219,22 +240,22 @@ def test_a_header_gives_the_topology_of_one_node_without_a_baseline(
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_a_header_that_contradicts_the_options_is_refused_with_both_sides(
-    stated: dict[str, Any], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    log: Path, stated: dict[str, Any], fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = Path(written(tmp_path, header(**stated) + LOG.read_text()))
+    path = Path(written(tmp_path, header(**stated) + log.read_text()))
     assert replay(path, *TESTS["azure-test1"]) == USAGE
     assert fault in capsys.readouterr().err
 
 
-def test_a_header_that_says_what_every_workload_does_is_no_contradiction(tmp_path: Path) -> None:
-    path = Path(written(tmp_path, header(also="Sync:        True\nStaged vars: False\n") + LOG.read_text()))
+def test_a_header_that_says_what_every_workload_does_is_no_contradiction(log: Path, tmp_path: Path) -> None:
+    path = Path(written(tmp_path, header(also="Sync:        True\nStaged vars: False\n") + log.read_text()))
     assert replay(path, *TESTS["azure-test1"]) == GREEN
 
 
 def test_a_precision_that_contradicts_the_workload_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = Path(written(tmp_path, "$ python tf_cnn_benchmarks.py --use_fp16\n" + LOG.read_text()))
+    path = Path(written(tmp_path, "$ python tf_cnn_benchmarks.py --use_fp16\n" + log.read_text()))
     assert replay(path, *TESTS["azure-test1"]) == USAGE
     assert "line 1 says --use_fp16: True, --workload says float32" in capsys.readouterr().err
     assert replay(path, *TESTS["azure-test1"], f"{WORKLOAD}-mixed_float16") == NOT_MEASURED
@@ -253,8 +274,8 @@ def test_an_all_reduce_that_contradicts_the_workload_is_refused(
     assert replay(tmp_path / "a.log", "dgx1-p100", "1x8", right) == (NOT_MEASURED if no_row else GREEN)
 
 
-def test_a_users_own_model_may_stand_for_a_name_that_is_no_name_here(tmp_path: Path) -> None:
-    path = Path(written(tmp_path, header(model="resnet50_v1.5") + LOG.read_text()))
+def test_a_users_own_model_may_stand_for_a_name_that_is_no_name_here(log: Path, tmp_path: Path) -> None:
+    path = Path(written(tmp_path, header(model="resnet50_v1.5") + log.read_text()))
     assert replay(path, "azure-nc6-dsvm", "1x1", "nets:resnet50_v1_5-b64-horovod-device") == NOT_MEASURED
 
 
@@ -262,20 +283,20 @@ def test_a_users_own_model_may_stand_for_a_name_that_is_no_name_here(tmp_path: P
 
 
 def test_a_file_that_can_not_be_read_does_not_keep_the_others_from_being_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slow = stretched(LOG, tmp_path, 1.2)
+    slow = stretched(log, tmp_path, 1.2)
     of = (*TESTS["azure-test1"], WORKLOAD)
-    assert replay(LOG, *of, "missing.log") == NOT_MEASURED
+    assert replay(log, *of, "missing.log") == NOT_MEASURED
     said = capsys.readouterr()
     assert "missing.log can't be read" in said.err
     assert said.out.endswith("1 PASS, 1 not judged\n")
     assert replay(slow, *of, "missing.log") == REGRESSED
 
 
-def test_false_alarms_are_shared_among_the_logs_that_are_judged() -> None:
+def test_false_alarms_are_shared_among_the_logs_that_are_judged(log: Path) -> None:
     found = replay_files(
-        [LOG, LOG, Path("missing.log")],
+        [log, log, Path("missing.log")],
         Request(
             machine="azure-nc6-dsvm",
             workload=Workload.parse(WORKLOAD),
@@ -287,9 +308,11 @@ def test_false_alarms_are_shared_among_the_logs_that_are_judged() -> None:
     assert len(found.refused) == 1
 
 
-def test_a_figure_of_three_times_the_baseline_is_doubted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_figure_of_three_times_the_baseline_is_doubted(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for factor, doubted in ((2.9, False), (3.1, True)):
-        assert replay(stretched(LOG, tmp_path, 1 / factor), *TESTS["azure-test1"]) == GREEN
+        assert replay(stretched(log, tmp_path, 1 / factor), *TESTS["azure-test1"]) == GREEN
         assert ("is it of another workload (precision, batch, devices, mode)?" in capsys.readouterr().out) is doubted
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from contextlib import suppress
-from pathlib import Path
 from statistics import median
 
 import pytest
@@ -17,10 +16,10 @@ from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.errors import DocumentError
 from pytest_tfperf.features.replay.tf_cnn_header import FP16, MODE, MODEL, VARIABLES
 from pytest_tfperf.features.replay.tf_cnn_log import parse
+from tests.helpers.azure_logs import azure_log
 from tests.helpers.expected import SameTexts
 
-LOGS = Path(__file__).parents[2] / "data" / "logs"
-AZURE = {int(path.stem.removeprefix("azure-test")): path.read_text() for path in LOGS.glob("azure-test*.log")}
+AZURE = {test: azure_log(test) for test in range(1, 8)}
 HEADER = """\
 TensorFlow:  1.15
 Model:       resnet50
@@ -82,7 +81,7 @@ def test_lines_are_read_whatever_surrounds_them(text: str) -> None:
 
 
 @pytest.mark.parametrize("test", range(1, 8))
-def test_a_real_logs_run_has_its_steps_and_the_workers_median_total(test: int) -> None:
+def test_a_whole_logs_run_has_its_steps_and_the_workers_median_total(test: int) -> None:
     printed = [float(text) for text in re.findall(r"total images/sec: (\S+)", AZURE[test])]
     run = parse(AZURE[test], "a.log").run(64)
     (window,) = run.windows
@@ -278,7 +277,7 @@ _words = st.sampled_from([*_NUMBERS, "\t", "\n", "\r", "images/sec:", "total ima
 
 @settings(max_examples=150)
 @given(st.sampled_from(sorted(AZURE)), st.data())
-def test_no_mutation_of_a_real_log_makes_the_parser_crash(test: int, data: st.DataObject) -> None:
+def test_no_mutation_of_a_whole_log_makes_the_parser_crash(test: int, data: st.DataObject) -> None:
     text = AZURE[test]
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))
