@@ -1,4 +1,4 @@
-"""The end of processes with their parent, and of whole groups, so that a killed pytest leaves none behind.
+"""The end of processes with their parent, of whole groups, and of orphans: a killed pytest leaves none behind.
 
 Run as a module with the parent's process id and a command: becomes that command, and gets SIGTERM when the parent dies.
 """
@@ -29,6 +29,34 @@ def kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):  # a worker that has just been forked has no group of its own yet
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
+
+
+def kill_marked(variable: str, output: str) -> None:
+    """Send SIGKILL to each process that has this environment variable ("NAME=VALUE"), or writes to this output.
+
+    So orphans are found, whatever groups and sessions they made for themselves. A process that cleared its environment
+    is found by its output.
+
+    Args:
+        variable: which no other program has.
+        output: as links in /proc/PID/fd name it: "pipe:[4711]" or "/dev/pts/3".
+    """
+    killed: set[str] = set()
+    while left := {pid for pid in os.listdir("/proc") if pid.isdecimal() and _is_marked(pid, variable, output)} - killed:
+        killed |= left
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def _is_marked(pid: str, variable: str, output: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environment:
+            if os.fsencode(variable) in environment.read().split(b"\0"):
+                return True
+        return int(pid) != os.getpid() and output in {os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)}
+    except OSError:  # it is gone, another user's, or has closed its output
+        return False
 
 
 if __name__ == "__main__":
