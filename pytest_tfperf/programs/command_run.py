@@ -139,7 +139,8 @@ class CommandRun:
         output, writing_end = _terminal() if prepared.terminal else os.pipe()
         self._output = os.fdopen(output, "rb", buffering=0)
         # Whatever the program starts inherits these. By them orphans are found if the supervisor is killed.
-        self._mark, self._written_to = f"{_MARK}={secrets.token_hex(8)}", os.readlink(f"/proc/self/fd/{writing_end}")
+        mark = secrets.token_hex(8)
+        self._mark, self._written_to = f"{_MARK}={mark}", str(Path(f"/proc/self/fd/{writing_end}").readlink())
         self._searched_at = -math.inf
         try:
             self._process = subprocess.Popen(
@@ -148,7 +149,7 @@ class CommandRun:
                 stdin=subprocess.DEVNULL,
                 stdout=writing_end,
                 stderr=subprocess.STDOUT,
-                env={"PYTHONUNBUFFERED": "1", **prepared.environment, _MARK: self._mark.partition("=")[2]},
+                env={"PYTHONUNBUFFERED": "1", **prepared.environment, _MARK: mark},
                 cwd=folder,
                 start_new_session=True,
             )

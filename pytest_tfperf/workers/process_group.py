@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -41,21 +42,27 @@ def kill_marked(variable: str, output: str) -> None:
         variable: which no other program has.
         output: as links in /proc/PID/fd name it: "pipe:[4711]" or "/dev/pts/3".
     """
-    killed: set[str] = set()
-    while left := {pid for pid in os.listdir("/proc") if pid.isdecimal() and _is_marked(pid, variable, output)} - killed:
+    killed: set[int] = set()
+    while left := {pid for pid in _pids() if _is_marked(pid, variable, output)} - killed:
         killed |= left
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
 
-def _is_marked(pid: str, variable: str, output: str) -> bool:
+def _pids() -> set[int]:
+    """All processes but this one, which reads the output."""
+    pids = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
+    return pids - {os.getpid()}
+
+
+def _is_marked(pid: int, variable: str, output: str) -> bool:
+    process = Path(f"/proc/{pid}")
     try:
-        with open(f"/proc/{pid}/environ", "rb") as environment:
-            if os.fsencode(variable) in environment.read().split(b"\0"):
-                return True
-        return int(pid) != os.getpid() and output in {os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)}
-    except OSError:  # it is gone, another user's, or has closed its output
+        if os.fsencode(variable) in (process / "environ").read_bytes().split(b"\0"):
+            return True
+        return output in {str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()}
+    except OSError:  # it is gone, or another user's
         return False
 
 
