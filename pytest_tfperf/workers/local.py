@@ -19,6 +19,7 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
+from pytest_tfperf.workers.failures import hint_of_full
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_of_program, gpus_shown
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
@@ -126,7 +127,7 @@ class LocalLauncher:
             self._unresponsive.check(job.devices, lambda: self._probe(job, progress))
             return self._start(job, progress)
         except OSError as error:  # a full disk, too many open files, no memory for a fork
-            raise MeasurementError(f"a worker could not be started: {error}") from error
+            raise MeasurementError(f"a worker could not be started: {error}{hint_of_full(str(error))}") from error
 
     def prepare_command(self, command: Command, devices: Devices, nodes: int) -> PreparedCommand:
         """See `Launcher.prepare_command`."""
@@ -139,7 +140,7 @@ class LocalLauncher:
         try:
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
         except OSError as error:
-            raise MeasurementError(f"it could not be started: {error}") from error
+            raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
         folder = self._interpreter.user_folder(command.folder)
         return PreparedCommand(
             argv=self._interpreter.user_command(command.argv),

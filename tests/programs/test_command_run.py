@@ -130,6 +130,8 @@ def test_a_bad_end_without_such_a_kill_is_the_programs_fault(start: Start, monke
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", DeviceFailed),
         ("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", DeviceFailed),
         ("cuLaunchKernel failed: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", DeviceFailed),
+        ("OSError: [Errno 28] No space left on device: '/data/checkpoint'", DeviceFailed),
+        ("RESOURCE_EXHAUSTED: /data/a; Too many open files", DeviceFailed),
         ("RuntimeError: CUDA error: device-side assert triggered", UserCodeFailed),
         # TensorFlow's line where it finds no GPU, and a fault of the program's own below it.
         ("CUDA_ERROR_NO_DEVICE\nTraceback (most recent call last):\nValueError: shapes do not fit", UserCodeFailed),

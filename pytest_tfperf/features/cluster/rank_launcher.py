@@ -20,6 +20,7 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.cluster.engine import Engine, EngineProcess
+from pytest_tfperf.workers.failures import hint_of_full
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles, gpus_shown
 from pytest_tfperf.workers.processes import RemoteProcess
@@ -214,7 +215,7 @@ class ClusterLauncher:
         try:
             return self._start(job, progress)
         except OSError as error:  # a full disk, too many open files
-            raise MeasurementError(f"ranks could not be started: {error}") from error
+            raise MeasurementError(f"ranks could not be started: {error}{hint_of_full(str(error))}") from error
 
     def _start(self, job: Job, progress: Progress) -> TrainingRun:
         progress("start")
@@ -259,7 +260,7 @@ class ClusterLauncher:
         try:
             log = self._files.worker_log(next(self._commands), "command")
         except OSError as error:
-            raise MeasurementError(f"it could not be started: {error}") from error
+            raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
         interpreter = self._interpreter
         argv = interpreter.user_command(command.argv)
         ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.environment)
