@@ -21,7 +21,14 @@ from typing import Protocol
 
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import Line
-from pytest_tfperf.workers.failures import OUT_OF_MEMORY, describe_exit, kernel_oom_kills, last_lines, of_program
+from pytest_tfperf.workers.failures import (
+    OUT_OF_MEMORY,
+    describe_exit,
+    kernel_oom_kills,
+    last_line,
+    last_lines,
+    of_program,
+)
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
 from pytest_tfperf.workers.process_group import kill_group, kill_marked
@@ -202,9 +209,10 @@ class CommandRun:
         It is `OutOfMemory`, and not the program's own fault, if the kernel killed processes for memory meanwhile, or if
         the program ended badly and its last lines say so.
         """
-        kind, hint = of_program(self._log.end) if self._process.poll() else (UserCodeFailed, "")
+        brief = f"{fact}: {last_line(self._log.end)} ({self.log})" if self._process.poll() else ""
+        kind, hint = of_program(self._log.end) if brief else (UserCodeFailed, "")
         kind = OutOfMemory if self._lacked_memory else kind
-        return kind(f"{fact}{hint}", *more, *self._below(next_step))
+        return kind(f"{fact}{hint}", *more, *self._below(next_step), brief=brief)
 
     def _without_supervisor(self, status: int) -> MeasurementError:
         kind = OutOfMemory if self._lacked_memory else MeasurementError

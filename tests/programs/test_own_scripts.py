@@ -325,8 +325,8 @@ def test_a_programs_folder_variables_and_terminal_are_its_own(project: Project) 
     assert " sub yes True 240" in log.read_text()
 
 
-def test_a_second_program_of_the_same_name_is_an_error(project: Project) -> None:
-    """Each would overwrite the other's baseline."""
+def test_a_name_that_two_tests_share_is_an_error_that_names_both(project: Project) -> None:
+    """Each would be judged by the other's baseline, even if only the variables of their tests differ."""
     project.write("loop.py", LOOP)
     write_tests(
         project,
@@ -339,8 +339,10 @@ def test_one_again(throughput, on): run(throughput, on, 'loop.py', 0.01)
 """,
     )
     finished = project.run(*SHORT)
-    assert finished.kinds == {"test_one": "passed", "test_other": "error", "test_one_again": "passed"}, finished.text
-    assert "name='loop' is the name of another command already, in " in finished.cases["test_other"].text
+    assert finished.kinds == {"test_one": "passed", "test_other": "error", "test_one_again": "error"}, finished.text
+    for test in ("test_other", "test_one_again"):
+        said = f"::{test} is the name of another command already, in test_it.py::test_one, and both"
+        assert f"name='loop' in test_it.py{said}" in finished.cases[test].text
 
 
 def test_a_program_in_doubt_runs_again_with_a_new_folder_and_a_new_function(project: Project) -> None:
