@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from pytest_tfperf.core.speed_variables import FACT, speed_variables
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import Line
 from pytest_tfperf.workers.failures import (
@@ -121,7 +122,7 @@ class CommandRun:
 
     def __init__(self, prepared: PreparedCommand) -> None:
         self.log = str(prepared.log)
-        self.environment = prepared.facts
+        self.environment: Mapping[str, str] = {**prepared.facts, FACT: speed_variables(prepared.environment)}
         self.silence_seconds = prepared.silence_seconds
         self._scratch = prepared.scratch
         self._cancel, self._ended_ranks = prepared.cancel, prepared.ended_ranks

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.speed_variables import is_speed_variable
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
@@ -79,8 +80,9 @@ def _advice(devices: Devices) -> str:
     )
 
 
-# TensorFlow, Keras and XLA read these once, at import. If one of them changes, a new fork server is needed.
-_READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
+# Beside the variables that change the speed, libraries read these once, at import. If one of all of them changes, a new
+# fork server is needed.
+_READ_AT_IMPORT = ("TF_", "KERAS_", "CUDA_", "PYTHON")
 
 
 class _Worker(NamedTuple):
@@ -235,7 +237,11 @@ class LocalLauncher:
         if self._fresh:
             module = "pytest_tfperf.training.process"
             return start_process(self._interpreter, module, self._listener, log, self._started)
-        now = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
+        now = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(_READ_AT_IMPORT) or is_speed_variable(name)
+        }
         if self._server is not None and (self._server.has_ended() or now != self._imported_under):
             self._server.close()
             self._server = None
