@@ -190,7 +190,7 @@ class Failures:
         during, next_step = f" (in phase {phase!r})", error.get("next_step", "")
         if next_step:
             return kind(first, *more, *last, next_step=next_step + during)
-        return kind(first + during, *more, *last)
+        return kind(first + during + hint, *more, *last)
 
     def died(self, status: int | None, phase: str) -> MeasurementError:
         """The error for a broken connection; `status` is negative for a signal, None if the process still runs."""

@@ -153,6 +153,12 @@ def test_what_is_full_is_named_with_the_next_step_and_is_not_memory(
         assert (type(found), said in found.fact) == (DeviceFailed, True)
 
 
+def test_what_was_full_in_a_users_function_is_followed_by_the_next_step(tmp_path: Path) -> None:
+    sent = error("input_pipeline 'nets:files' raised OSError: [Errno 24] Too many open files", ours=True)
+    fact = failures(tmp_path).raised(sent, "input pipeline").fact
+    assert "Too many open files (in phase 'input pipeline'). The limit of open files is reached: raise it" in fact
+
+
 TOO_FEW = error("TensorFlow sees 0 GPU(s), and 1 are needed", ours=True, type="NotEnoughDevices")
 
 
