@@ -266,6 +266,17 @@ def test_a_killed_supervisor_is_noticed_and_all_that_its_program_started_is_ende
     assert type(refused.value) is MeasurementError
 
 
+def test_a_supervisor_that_the_kernel_killed_for_memory_is_a_lack_of_memory(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_run, "kernel_oom_kills", count().__next__)
+    run = start("import time; time.sleep(600)")
+    os.kill(run.pid, signal.SIGKILL)
+    printed(run)
+    with pytest.raises(OutOfMemory, match=r"supervisor \(pid \d+\) was ended by the kernel's out-of-memory killer, so"):
+        run.ended_badly()
+
+
 def test_a_program_that_prints_without_end_has_a_log_of_two_mib(start: Start, tmp_path: Path) -> None:
     run = start("""
         print("first")
