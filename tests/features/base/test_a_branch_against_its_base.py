@@ -300,7 +300,7 @@ def outcomes(session: Finished) -> dict[str, object]:
 TWO_TESTS = """
 def test_again(throughput, on):
     for _ in range(2):
-        run(throughput, on, "build/app")
+        run(throughput, on, "build/app", name="again")
 """
 
 
