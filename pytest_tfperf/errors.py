@@ -124,7 +124,7 @@ class OutOfMemory(MeasurementError):
 
 
 class DeviceFailed(MeasurementError):
-    """A GPU, its driver or one of its libraries failed; no side of a comparison is to blame."""
+    """A GPU, its driver or one of its libraries failed, or a disk is full; no side of a comparison is to blame."""
 
 
 class UserCodeFailed(MeasurementError):

@@ -31,6 +31,7 @@ from pytest_tfperf.errors import (
 )
 from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
 from pytest_tfperf.judging.pairs import MIN_PAIRS, MOST_PAIRS, PAIRS_THAT_TELL, ErrorRates
+from pytest_tfperf.lines import Line
 from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 
 MAX_PAIRS = MOST_PAIRS
@@ -238,7 +239,10 @@ def _settled(
 
 def _lacking(error: UserCodeFailed) -> NotCompared:
     """Return why side a can't be compared: it has no such function yet, or its function can't run."""
-    return NotCompared(f"NEW: {error.brief}") if isinstance(error, FunctionMissing) else FailsThere(error.brief)
+    if isinstance(error, FunctionMissing):
+        return NotCompared(f"NEW: {error.brief}")
+    output = (line for line in error.below if isinstance(line, Line) and not line.label)
+    return FailsThere(error.fact, *output, brief=error.brief)
 
 
 def _is_over(verdicts: Sequence[Verdict]) -> bool:

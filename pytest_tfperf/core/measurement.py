@@ -16,6 +16,7 @@ from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.run import Pair, Run
+from pytest_tfperf.core.speed_variables import FACT, each_apart, is_variable
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import LOSSES, NOTHING, Outcome, Reason, Verdict, Wants, combined, worst
 from pytest_tfperf.errors import MeasurementError
@@ -221,7 +222,7 @@ class InvalidMeasurement(MeasurementError):
         return next((run.disturbance for run in reversed(self.runs) if run.disturbance), None)
 
 
-UNSET_BY_DEFAULT = {"threads", "tf32", "xla_flags", "variables", "injected_slowdown"}
+_UNSET_BY_DEFAULT = {"threads", "tf32", "injected_slowdown"}
 """Names that an environment lacks unless the user sets them, so that their presence is a change."""
 
 MATMUL = "matmul"
@@ -230,8 +231,8 @@ MATMUL = "matmul"
 OF_A_RUN = {"gpu_power_capped", "mig_neighbours", "log_warnings"}
 """Names in an environment that the machine's state decides, and that may change from run to run."""
 
-OUTSIDE = {MATMUL, "driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_links", *OF_A_RUN}
-"""Names in an environment that belong to the machine, which a reference environment does not restore."""
+OUTSIDE = {MATMUL, FACT, "driver", "kernel", "governor", "turbo", "gpu_power_limit", "gpu_links", *OF_A_RUN}
+"""Names in an environment that belong to the machine or its shell, which a reference environment does not restore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +243,11 @@ class EnvironmentChange:
     then: str | None
     now: str | None
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether a reference environment does not undo it."""
+        return self.name in OUTSIDE or is_variable(self.name)
+
     def __str__(self) -> str:
         then, now = ("(unset)" if value is None else value for value in (self.then, self.now))
         return f"{self.name} {then} -> {now}"
@@ -249,7 +255,7 @@ class EnvironmentChange:
 
 def changes_since(baseline: Baseline, environment: Mapping[str, str]) -> list[EnvironmentChange]:
     """Return the changes from a baseline's software to today's, sorted by name."""
-    return _changes(recorded_with(baseline), environment)
+    return environment_changes(recorded_with(baseline), environment)
 
 
 def recorded_with(baseline: Baseline) -> dict[str, str]:
@@ -262,25 +268,16 @@ def changed_since(baseline: Baseline, environment: Mapping[str, str]) -> list[st
     return list(map(str, changes_since(baseline, environment)))
 
 
-def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the changes between two environments in words, sorted by name."""
-    return list(map(str, _changes(then, now)))
+def environment_changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[EnvironmentChange]:
+    """Return the changes between two environments, sorted by name.
 
-
-def _changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[EnvironmentChange]:
-    return [
-        EnvironmentChange(name, then.get(name), now.get(name))
-        for name in compared_names(then, now)
-        if then.get(name) != now.get(name)
-    ]
-
-
-def compared_names(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the names by which two environments can be compared, sorted.
-
-    A version that only one of them has is left out; a setting that only one of them has is a change.
+    A version that only one of them has is left out; a setting or a variable that only one of them has is a change.
     """
-    names = (then.keys() & now.keys()) - {MATMUL}
+    names = (then.keys() & now.keys()) - {MATMUL, FACT}
     if then:
-        names |= (then.keys() ^ now.keys()) & UNSET_BY_DEFAULT
-    return sorted(names)
+        names |= (then.keys() ^ now.keys()) & _UNSET_BY_DEFAULT
+    if FACT in then and FACT in now:
+        then, now = each_apart(then), each_apart(now)
+        names |= {name for name in then.keys() | now.keys() if is_variable(name)}
+    changes = [EnvironmentChange(name, then.get(name), now.get(name)) for name in sorted(names)]
+    return [change for change in changes if change.then != change.now]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.measurement import OUTSIDE, changes_since
+from pytest_tfperf.core.measurement import changes_since
 from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
@@ -189,7 +189,7 @@ def _has_other_software(test: ReferencePairs) -> bool:
     The runs in it, against the row, then show the machine and the software together.
     """
     return any(
-        change.name not in OUTSIDE for pair in test.pairs for change in changes_since(test.baseline, pair.a.environment)
+        not change.is_outside for pair in test.pairs for change in changes_since(test.baseline, pair.a.environment)
     )
 
 

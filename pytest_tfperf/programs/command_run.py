@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -17,12 +19,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from pytest_tfperf.core.speed_variables import FACT, speed_variables
 from pytest_tfperf.errors import Hung, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import Line
-from pytest_tfperf.workers.failures import describe_exit, kernel_oom_kills, last_lines, of_program
+from pytest_tfperf.workers.failures import (
+    OUT_OF_MEMORY,
+    describe_exit,
+    kernel_oom_kills,
+    last_line,
+    last_lines,
+    of_program,
+)
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
-from pytest_tfperf.workers.process_group import kill_group
+from pytest_tfperf.workers.process_group import kill_group, kill_marked
 from pytest_tfperf.workers.processes import KILL_SECONDS
 
 GRACE_SECONDS = 3.0
@@ -30,7 +40,10 @@ GRACE_SECONDS = 3.0
 
 _LOGGED_BYTES = 2**20
 _READ_BYTES = 2**16
+_KILLED = 128 + signal.SIGKILL
+_MARK = "PYTEST_TFPERF_PROGRAM"
 _POLL_SECONDS = 0.1
+_NOTICED_SECONDS = 1.0  # after which a supervisor's end is noticed, where the output stays open
 _TERMINAL_SIZE = (50, 240)  # rows and columns
 
 
@@ -87,7 +100,11 @@ class Program(Protocol):
         """The next output; b"" when the output has ended, None if nothing comes for so many seconds."""
 
     def ended_badly(self) -> str:
-        """Its end in words, as in "exited with status 1"; "" for exit status 0."""
+        """Its end in words, as in "exited with status 1"; "" for exit status 0.
+
+        Raises:
+            MeasurementError: it was ended because its supervisor was killed.
+        """
 
     def failure(self, fact: str, next_step: str, *more: Line) -> MeasurementError:
         """The error for a program that can't be measured."""
@@ -105,7 +122,7 @@ class CommandRun:
 
     def __init__(self, prepared: PreparedCommand) -> None:
         self.log = str(prepared.log)
-        self.environment = prepared.facts
+        self.environment: Mapping[str, str] = {**prepared.facts, FACT: speed_variables(prepared.environment)}
         self.silence_seconds = prepared.silence_seconds
         self._scratch = prepared.scratch
         self._cancel, self._ended_ranks = prepared.cancel, prepared.ended_ranks
@@ -129,6 +146,10 @@ class CommandRun:
             ) from error
         output, writing_end = _terminal() if prepared.terminal else os.pipe()
         self._output = os.fdopen(output, "rb", buffering=0)
+        # Whatever the program starts inherits these. By them orphans are found if the supervisor is killed.
+        mark = secrets.token_hex(8)
+        self._mark, self._written_to = f"{_MARK}={mark}", str(Path(f"/proc/self/fd/{writing_end}").readlink())
+        self._searched_at = -math.inf
         try:
             self._process = subprocess.Popen(
                 # -E: variables for the program's Python are none for the supervisor's.
@@ -136,7 +157,7 @@ class CommandRun:
                 stdin=subprocess.DEVNULL,
                 stdout=writing_end,
                 stderr=subprocess.STDOUT,
-                env={"PYTHONUNBUFFERED": "1", **prepared.environment},
+                env={"PYTHONUNBUFFERED": "1", **prepared.environment, _MARK: mark},
                 cwd=folder,
                 start_new_session=True,
             )
@@ -156,8 +177,12 @@ class CommandRun:
 
     def read(self, seconds: float) -> bytes | None:
         """See `Program.read`."""
-        if not self._poll.poll(max(0.0, seconds) * 1000):
-            return None
+        deadline = time.monotonic() + max(0.0, seconds)
+        self._end_orphans()
+        while not self._poll.poll(min(_NOTICED_SECONDS, max(0.0, deadline - time.monotonic())) * 1000):
+            if time.monotonic() >= deadline:
+                return None
+            self._end_orphans()
         try:
             data = os.read(self._output.fileno(), _READ_BYTES)
         except OSError:  # EIO: no process writes to the terminal any more
@@ -168,10 +193,12 @@ class CommandRun:
     def ended_badly(self) -> str:
         """See `Program.ended_badly`."""
         status = self._exit_status(KILL_SECONDS)
-        if status == -signal.SIGKILL and self._lacked_memory:
-            return "was ended by the kernel's out-of-memory killer"
         if status is None:
             return "still runs"
+        if status < 0:
+            raise self._without_supervisor(status)
+        if status == _KILLED and self._lacked_memory:
+            return describe_exit(OUT_OF_MEMORY)
         after = " after the kernel's out-of-memory killer had ended a process" if self._lacked_memory else ""
         for rank, first in self._ended_ranks(self._log.end).items():
             return f"ended because its rank {rank} {describe_exit(first)}{after}"
@@ -183,9 +210,18 @@ class CommandRun:
         It is `OutOfMemory`, and not the program's own fault, if the kernel killed processes for memory meanwhile, or if
         the program ended badly and its last lines say so.
         """
-        kind, hint = of_program(self._log.end) if self._process.poll() else (UserCodeFailed, "")
+        brief = f"{fact}: {last_line(self._log.end)} ({self.log})" if self._process.poll() else ""
+        kind, hint = of_program(self._log.end) if brief else (UserCodeFailed, "")
         kind = OutOfMemory if self._lacked_memory else kind
-        return kind(f"{fact}{hint}", *more, *self._below(next_step))
+        return kind(f"{fact}{hint}", *more, *self._below(next_step), brief=brief)
+
+    def _without_supervisor(self, status: int) -> MeasurementError:
+        kind = OutOfMemory if self._lacked_memory else MeasurementError
+        how = describe_exit(OUT_OF_MEMORY if kind is OutOfMemory else status)
+        return kind(
+            f"the program's supervisor (pid {self.pid}) {how}, so the program and all that it had started were ended",
+            *self._below("look for what killed it, then run the test again"),
+        )
 
     @property
     def _lacked_memory(self) -> bool:
@@ -208,9 +244,21 @@ class CommandRun:
         self._cancel()
         if self._exit_status(KILL_SECONDS) is None:
             kill_group(self._process.pid)
+            self._exit_status(_NOTICED_SECONDS)
+        self._end_orphans()
         self._log.close()
         self._output.close()
         self._remove_scratch()
+
+    def _end_orphans(self) -> None:
+        """If the supervisor has ended, end what is left of the program: nothing, unless the supervisor was killed.
+
+        Orphans would go on computing, and hold the output open.
+        """
+        now = time.monotonic()
+        if self._process.poll() is not None and now - self._searched_at >= _NOTICED_SECONDS:
+            self._searched_at = now
+            kill_marked(self._mark, self._written_to)
 
     def _remove_scratch(self) -> None:
         if self._scratch is not None:

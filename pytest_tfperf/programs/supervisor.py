@@ -2,14 +2,14 @@
 
 Run as a module with the parent's process id, the seconds that the command gets to end after SIGTERM, and the command.
 The supervisor adopts every process that the command starts, even one that left its process group. SIGTERM, which the
-kernel also sends when the parent dies, ends the command. The supervisor's exit status is the command's.
+kernel also sends when the parent dies, ends the command. The supervisor's exit status is the command's, or 128 + the
+signal that ended it: a supervisor that is itself ended by a signal was killed by somebody else.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -44,7 +44,8 @@ def main() -> None:
             os.killpg(process.pid, signal.SIGTERM)
         status = _wait(process.pid, time.monotonic() + float(grace_seconds))
     ended = _end_all(process.pid)
-    _exit_as(ended if status is None else status)
+    code = os.waitstatus_to_exitcode(ended if status is None else status)
+    sys.exit(code if code >= 0 else 128 - code)
 
 
 def _prepare(parent: int, mask: set[signal.Signals | int]) -> None:
@@ -93,17 +94,6 @@ def _children() -> list[int]:
         return [int(child) for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     except OSError:
         return []
-
-
-def _exit_as(status: int) -> None:
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError, ValueError):  # SIGKILL has no handler
-            signal.signal(-code, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
-        os.kill(os.getpid(), -code)
-    sys.exit(code)
 
 
 if __name__ == "__main__":

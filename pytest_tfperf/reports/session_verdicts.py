@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pytest_tfperf.core.figure import shown_name
-from pytest_tfperf.core.measurement import OUTSIDE, Measurement
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.session_verdicts import (
     DoubtKind,
@@ -159,7 +159,7 @@ def _machine(verdict: SessionVerdict, machine: MachineVerdict) -> tuple[str, str
     if not is_slower:
         return fact, ""
     advice = "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
-    return fact, f". Changed outside of it: {_changed(verdict, OUTSIDE)}. {state}{advice}"
+    return fact, f". Changed outside of it: {_changed(verdict, outside=True)}. {state}{advice}"
 
 
 def _drift(machine: str, changes: Sequence[LastingChange]) -> tuple[str, str]:
@@ -228,9 +228,9 @@ def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
     return f" (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
 
 
-def _changed(verdict: SessionVerdict, names: Collection[str] = ()) -> str:
-    """Return the changes of the environment since the baselines; if names are given, only of these."""
-    changed = [str(fact) for fact in verdict.changed if not names or fact.name in names]
+def _changed(verdict: SessionVerdict, *, outside: bool = False) -> str:
+    """Return the changes of the environment since the baselines; or only those outside of a reference environment."""
+    changed = [str(change) for change in verdict.changed if change.is_outside or not outside]
     return ", ".join(changed) or "nothing that is recorded"
 
 

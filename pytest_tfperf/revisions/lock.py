@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.revisions.git import DIRTY
+from pytest_tfperf.stores import files
 
 SUFFIX: Final = ".lock.txt"
 _RECORD: Final = "Record them again: pytest --update-baselines"
@@ -86,10 +87,8 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            path.write_text(text, "utf-8")
+            files.replace(path, text.encode())
     except OSError as error:
-        with suppress(OSError):
-            path.unlink()  # a full disk leaves an incomplete file
         raise BaselineError(
             f"{path} can't be written: {error.strerror}",
             next_step="Make the folder writable, or name another with --tfperf-baselines=DIR",

@@ -93,19 +93,17 @@ class CallRunner:
         except NotCompared as error:
             if not other.may_lack_code:
                 raise error.of_type(MeasurementError) from error
-            why = f"fails there only: {error.lines[0]}" if isinstance(error, FailsThere) else str(error.lines[0])
             try:
                 alone = self.measure(subject, on, plan, name)
             except MeasurementError as here:
                 if isinstance(error, FailsThere):
                     raise here.and_below(Line(str(error.lines[0]), "there, too"), *error.lines[1:]) from here
                 raise
-            reasons = self._session.measured_alone.setdefault(self._test, [])
-            reasons += [] if why in reasons else [why]
+            self._session.measured_alone.setdefault(self._test, {}).setdefault(error.brief, error)
             return alone
 
     def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
-        """Refuse a second program or model of one name: it would overwrite the first one's baseline."""
+        """Refuse a second test or program of one name, or model: it would be judged by the first one's baseline."""
         if not isinstance(subject, Command):
             catalogue.require_own_modules(subject, (self._session.settings.root / self._test.partition("::")[0]).parent)
             return
@@ -115,10 +113,10 @@ class CallRunner:
         first, its_call = self._session.commands.get(key, (program, call))
         if its_call == call:
             self._session.commands[key] = (program, call)  # a test that runs again has another temporary folder
-        elif first != program:
+        elif first != program or its_call[0] != self._test:
             raise WorkloadError(
-                f"name={subject.name!r} is the name of another command already, in {its_call[0]}, and both would have "
-                "one baseline: give each its own name"
+                f"name={subject.name!r} in {self._test} is the name of another command already, in {its_call[0]}, and "
+                "both would have one baseline: give each its own name"
             )
 
     def _require_one_acknowledged(self, task: Task) -> None:

@@ -12,7 +12,7 @@ from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import FailsHereOnly, TfperfError
+from pytest_tfperf.errors import FailsHereOnly, FailsThere, NotCompared, TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.owners import Owners
@@ -54,7 +54,8 @@ class Session:
         not_measured: the error of each test that ended in an error.
         refused: the error of each test whose baseline was refused.
         is_compared: whether each check is a comparison with the session's other side.
-        measured_alone: the reasons of checks whose other side had nothing to compare with, for each test.
+        measured_alone: for each test, why the other side of its checks had nothing to compare with: once each, by its
+            brief text.
         workload_name: the name that a user's hook gives a workload, None for none.
         under_xdist: the number of throughput tests that pytest-xdist's workers got, which measure nothing: each is
             skipped, or an error for the nightly gate.
@@ -81,7 +82,7 @@ class Session:
         self.not_measured: dict[str, TfperfError] = {}
         self.refused: dict[str, TfperfError] = {}
         self.is_compared = False
-        self.measured_alone: dict[str, list[str]] = {}
+        self.measured_alone: dict[str, dict[str, NotCompared]] = {}
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.acknowledged_calls: dict[tuple[str, ...], Key] = {}
@@ -236,16 +237,24 @@ class Session:
             self.verdicts += self.measuring.judge.judge(self.results)
         return self._failing
 
-    def remarks_of_features(self, *, in_brief: bool) -> list[str]:
-        """Remarks of features, and tests without a proved comparison, for the header (in brief) or the summary."""
+    def remarks_of_features(self, *, in_brief: bool, with_output: bool = False) -> list[Line | str]:
+        """Remarks of features, and tests without a proved comparison, for the header (in brief) or the summary.
+
+        The terminal's summary shows the output of what fails on the other side only.
+        """
         hooks = features().hooks(self.settings, lambda feature: feature.remarks)
-        lines = [line for remark in hooks for line in remark(self.settings, self.left_out, in_brief)]
+        lines: list[Line | str] = [line for remark in hooks for line in remark(self.settings, self.left_out, in_brief)]
         if in_brief:
             return lines
         doubts = (f"{m.test}: {m.other.doubt}" for m in self.results if m.other is not None and m.other.doubt)
         lines += dict.fromkeys(doubts)  # a test may measure one program several times
-        alone = [(test, why) for test, reasons in self.measured_alone.items() for why in reasons]
-        lines += [f"{test}: measured, not compared: {why}" for test, why in alone]
+        for test, error in (
+            (test, error) for test, reasons in self.measured_alone.items() for error in reasons.values()
+        ):
+            why, *output = error.lines
+            if isinstance(error, FailsThere):
+                why = Line(f"fails there only: {why if with_output else error.brief}")
+            lines += [f"{test}: measured, not compared: {why}", *(output if with_output else [])]
         return [*lines, "NOTHING WAS COMPARED, so the session does not pass"] if self.compared_nothing else lines
 
     @property
@@ -261,7 +270,7 @@ class Session:
             refused=self.refused,
             left_out=self.left_out,
             not_run=self.not_run,
-            remarks=self.remarks_of_features(in_brief=False),
+            remarks=[str(remark) for remark in self.remarks_of_features(in_brief=False)],
             keeps_history=self.keeps_history,
             is_compared=self.is_compared,
             exit_status=self.status,

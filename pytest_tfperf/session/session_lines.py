@@ -113,7 +113,7 @@ def closing(session: Session, *, skips: bool, width: int | None = None) -> Seque
         *(_of_machine(session) if session.measuring.machine.is_discovered else ()),
         *summary.other_matmul_rate(matmul_change(measurements)),
         *(f"ranks: {refusal}" for refusal in (session.nodes.refusals if session.nodes else ())),
-        *session.remarks_of_features(in_brief=False),
+        *session.remarks_of_features(in_brief=False, with_output=True),
         *skipped,
         *(summary.not_run(session.not_run) if session.settings.require_baseline else ()),
     ]

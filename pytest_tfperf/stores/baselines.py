@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -133,9 +134,9 @@ class BaselineStore:
         while True:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                file = path.open("a+", encoding="utf-8")
+                file = open(path, "a+", encoding="utf-8", opener=_without_links)  # noqa: SIM115  # the caller closes it
             except OSError as error:
-                raise _unwritable(self.folder, error) from None
+                raise _unwritable(path if error.errno == errno.ELOOP else self.folder, error) from None
             try:
                 _acquire(file, self.folder)
             except BaseException:
@@ -196,8 +197,13 @@ def _acquire(file: IO[str], folder: Path) -> None:
         raise _unwritable(folder, error) from None
 
 
+def _without_links(path: str, flags: int) -> int:
+    """Open a file, but not one that a link names: its owner would be written into another file."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 def _unwritable(path: Path, error: OSError) -> BaselineError:
-    in_the_way = isinstance(error, (FileExistsError, NotADirectoryError))
+    in_the_way = isinstance(error, (FileExistsError, NotADirectoryError)) or error.errno == errno.ELOOP
     fact, fix = ("a file is in its way", "Move that") if in_the_way else (error.strerror, "Make it writable")
     return BaselineError(
         f"{path} can't be written: {fact}",

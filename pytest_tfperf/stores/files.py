@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import secrets
 import sys
 import tempfile
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,9 +27,11 @@ def replace(path: Path, data: bytes) -> None:
         path.write_bytes(data)
         return
     path = path.resolve()  # a link stays, and its target is replaced
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # Containers that share a volume may have equal pids. No name is as long as to be refused, and "x" follows no link.
+    temporary = path.with_name(f".tfperf-{secrets.token_hex(8)}")
+    file = temporary.open("xb")
     try:
-        with temporary.open("wb") as file:
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -35,6 +39,22 @@ def replace(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep others that lock this folder waiting until the block ends: a file is read, changed and replaced in one step.
+
+    Without effect where the folder is missing, or on a file system without locks.
+    """
+    import fcntl  # pytest's start imports this file, also where there is none
+
+    with ExitStack() as opened:
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            opened.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def require_writable(path: Path, option: str) -> None:

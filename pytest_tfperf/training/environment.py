@@ -16,10 +16,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from pytest_tfperf.core.speed_variables import FACT, speed_variables
 from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.training.process import PINNED
 from pytest_tfperf.workers import catalogue
-
-_SPEED_VARIABLES = ("TF_GPU_", "TF_CUDNN", "TF_ENABLE_", "TF_DETERMINISTIC", "NCCL_", "CUBLAS_", "CUDNN_", "CUDA_")
 
 
 def environment() -> dict[str, str]:
@@ -37,8 +37,7 @@ def environment() -> dict[str, str]:
         "cudnn_build": build.get("cudnn_version", ""),
         "threads": str(tf.config.threading.get_intra_op_parallelism_threads() or ""),
         "tf32": tf32_in_use(os.environ),
-        "xla_flags": "_".join(os.environ.get("XLA_FLAGS", "").split()),
-        "variables": speed_variables(os.environ),
+        FACT: speed_variables({name: value for name, value in os.environ.items() if name not in PINNED}),
     }
     return {name: value for name, value in facts.items() if value} | loaded_libraries()
 
@@ -54,15 +53,6 @@ def tf32_in_use(variables: Mapping[str, str]) -> str:
     # NVIDIA's libraries obey this variable, whatever TensorFlow says.
     forbidden = variables.get("NVIDIA_TF32_OVERRIDE") == "0"
     return "on" if tf.config.experimental.tensor_float_32_execution_enabled() and not forbidden else "off"
-
-
-def speed_variables(variables: Mapping[str, str]) -> str:
-    """The shell's variables that change a GPU's speed: "NCCL_ALGO=Ring,TF_CUDNN_USE_AUTOTUNE=0".
-
-    "none" where there are none, so that the first one shows as a difference from the baseline's environment.
-    """
-    names = {name for name in variables if name.startswith(_SPEED_VARIABLES)} - {"CUDA_VISIBLE_DEVICES"}
-    return ",".join(f"{name}={'_'.join(variables[name].split())}" for name in sorted(names)) or "none"
 
 
 # The start of a library's file name -> its name in the environment, and the function that gives its version.

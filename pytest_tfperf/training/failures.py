@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from pytest_tfperf.errors import TfperfError, UnknownFunction
 from pytest_tfperf.lines import lines_of, plain
+from pytest_tfperf.workers.failures import is_full
 
 _MAX_CHARACTERS = 20_000  # TensorFlow's stack frames are long, and the cause stands below them
 
@@ -65,9 +66,9 @@ def failure(error: BaseException) -> dict[str, Any]:
 def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether this error, or one that caused it in a user's function, is a lack of memory."""
     while error is not None:
-        if isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError)):
-            return True
-        if isinstance(error, tf.errors.OpError) and _OUT_OF_MEMORY.search(str(error)):
+        text, is_short = str(error), isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError))
+        # TensorFlow gives a full disk and too many open files the code of a lack of memory.
+        if not is_full(text) and (is_short or (isinstance(error, tf.errors.OpError) and _OUT_OF_MEMORY.search(text))):
             return True
         error = error.__cause__
     return False

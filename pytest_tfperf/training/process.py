@@ -19,20 +19,22 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pytest_tfperf.workers.process_group import die_with_parent
 from pytest_tfperf.workers.wire import Channel, connect
 
+PINNED: Final = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=-1", "KERAS_BACKEND": "tensorflow"}
+"""The variables that override what the user's shell could make TensorFlow and Keras do.
+
+A workload's `xla` alone decides on XLA: automatic clustering in TF_XLA_FLAGS would override TensorFlow's own
+configuration. Keras computes with TensorFlow here, whatever its backend is elsewhere.
+"""
+
 
 def pin_compute_settings() -> None:
-    """Override what the user's shell could make TensorFlow and Keras do; call it before they are imported.
-
-    A workload's `xla` alone decides on XLA: automatic clustering in TF_XLA_FLAGS would override TensorFlow's own
-    configuration. Keras computes with TensorFlow here, whatever its backend is elsewhere.
-    """
-    os.environ["TF_XLA_FLAGS"] = "--tf_xla_auto_jit=-1"
-    os.environ["KERAS_BACKEND"] = "tensorflow"
+    """Set `PINNED`; call it before TensorFlow and Keras are imported."""
+    os.environ.update(PINNED)
 
 
 def import_tensorflow() -> dict[str, Any]:

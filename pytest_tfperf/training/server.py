@@ -104,7 +104,7 @@ class _Server:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
-            for end in (self._wake_reader, self._wake_writer, self._channel):
+            for end in (self._wake_reader, self._wake_writer):
                 end.close()
             die_with_parent(server)
             status = work(*call_driver(self._address, number))

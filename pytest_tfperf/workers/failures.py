@@ -107,6 +107,22 @@ _HINTS = (
     ),
 )
 
+# The system's words for what it has no more of, and the next step. TensorFlow gives them the code of a lack of memory.
+_FULL = (
+    (
+        "Too many open files",
+        "The limit of open files is reached: raise it with `ulimit -n`, or look for files that are never closed",
+    ),
+    (
+        "No space left on device",
+        "The disk is full: free some space; `df -h` and, for the number of files, `df -i` show each disk. Temporary "
+        "files are where TMPDIR says, else in /tmp",
+    ),
+    ("Disk quota exceeded", "The user's disk quota is used up: `quota -s` shows it. Delete files, or get a larger one"),
+    ("message larger than max", "A message between processes is too large for gRPC: send less data at a time"),
+)
+_IS_FULL = re.compile("|".join(words for words, _ in _FULL))
+
 # Statuses of the driver and of cuDNN. A later hint would be a guess.
 _OF_THE_GPU = re.compile(r"CUDA_ERROR_[A-Z]|CUDNN_STATUS_[A-Z]")
 _GPU_FAILED = "The GPU, its driver or cuDNN failed: sudo dmesg | grep -i xid, and tfperf doctor, may say why"
@@ -171,7 +187,7 @@ class Failures:
         """The error for a worker that sent an `error` message and ended."""
         message = error["message"]
         text = f"{read_end(self._log)}\n{message}" if "DNN" in message else message
-        hint = error["hint"] or _hint(text) or _hint_of_status(message)
+        hint = error["hint"] or _hint(text) or hint_of_full(message) or _hint_of_status(message)
         kind: type[MeasurementError] = UserCodeFailed
         if error["out_of_memory"]:
             kind = OutOfMemory
@@ -194,7 +210,7 @@ class Failures:
         during, next_step = f" (in phase {phase!r})", error.get("next_step", "")
         if next_step:
             return kind(first, *more, *last, next_step=next_step + during)
-        return kind(first + during, *more, *last)
+        return kind(first + during + hint, *more, *last)
 
     def died(self, status: int | None, phase: str) -> MeasurementError:
         """The error for a broken connection; `status` is negative for a signal, None if the process still runs."""
@@ -204,13 +220,13 @@ class Failures:
         is_counted = status == -signal.SIGKILL and self._oom_kills() > self._oom_kills_before
         if is_counted or status == OUT_OF_MEMORY:
             kind, how = OutOfMemory, describe_exit(OUT_OF_MEMORY)
-        elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _NATIVE_OUT_OF_MEMORY.search(read_end(self._log)):
+        elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _lacked_memory(read_end(self._log)):
             kind = OutOfMemory
         fact = f"{self._worker} {how} in phase {phase!r}"
         log = read_end(self._log)
         hint = "" if self._on_cpus else _hint(log)
-        if kind is MeasurementError and not self._on_cpus:
-            hint = hint or _hint_of_status(log)
+        if kind is MeasurementError:
+            hint = hint or hint_of_full(log) or ("" if self._on_cpus else _hint_of_status(log))
             kind = DeviceFailed if hint else kind
         brief = f"{fact}: {last_line(log)} ({self._log})"
         return kind(fact + hint, *self._log_end(), brief=brief)
@@ -251,11 +267,11 @@ def log_warnings(log: str) -> str:
 def of_program(output: str) -> tuple[type[MeasurementError], str]:
     """The kind of error that a program's output shows, and its likely cause as of `_hint`.
 
-    It is the program's own fault, unless it lacked a GPU or memory: then the same code may run the next time.
+    It is the program's own fault, unless it lacked a GPU, memory or space: then the same code may run the next time.
     """
-    if _NATIVE_OUT_OF_MEMORY.search(output):
+    if _lacked_memory(output):
         return OutOfMemory, ""
-    hint = _hint(output) or _hint_of_status(output)
+    hint = _hint(output) or hint_of_full(output) or _hint_of_status(output)
     return (DeviceFailed if hint else UserCodeFailed), hint
 
 
@@ -267,8 +283,28 @@ def _hint(text: str) -> str:
 def _hint_of_status(text: str) -> str:
     """As `_hint`, for a status of CUDA or cuDNN that says no more, in the end of a log or in an error's text."""
     # TensorFlow writes CUDA_ERROR_NO_DEVICE where it finds no GPU, and goes on.
-    cause = text.rpartition("Traceback (most recent call last)")[2].splitlines()[-SHOWN_LINES:]
-    return f". {_GPU_FAILED}" if _OF_THE_GPU.search("\n".join(cause)) else ""
+    return f". {_GPU_FAILED}" if _OF_THE_GPU.search(_cause(text)) else ""
+
+
+def hint_of_full(text: str) -> str:
+    """As `_hint`, for a full disk and the like, in the end of a log or in an error's text."""
+    found = is_full(_cause(text))
+    return f". {dict(_FULL)[found]}" if found else ""
+
+
+def is_full(text: str) -> str:
+    """The system's words for a full disk or another limit that is no lack of memory; "" without any."""
+    found = _IS_FULL.search(text)
+    return found[0] if found else ""
+
+
+def _lacked_memory(log: str) -> bool:
+    return _NATIVE_OUT_OF_MEMORY.search(log) is not None and not is_full(_cause(log))
+
+
+def _cause(text: str) -> str:
+    """The part of an error's text or of a log in which its cause stands."""
+    return "\n".join(text.rpartition("Traceback (most recent call last)")[2].splitlines()[-SHOWN_LINES:])
 
 
 def first_line(text: str) -> str:

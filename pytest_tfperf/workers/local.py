@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.speed_variables import is_speed_variable
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
+from pytest_tfperf.workers.failures import hint_of_full
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_of_program, gpus_shown
 from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
@@ -78,8 +80,9 @@ def _advice(devices: Devices) -> str:
     )
 
 
-# TensorFlow, Keras and XLA read these once, at import. If one of them changes, a new fork server is needed.
-_READ_AT_IMPORT = ("TF_", "KERAS_", "XLA_", "CUDA_", "LD_LIBRARY_PATH", "OMP_", "MKL_", "ONEDNN_", "PYTHON")
+# Beside the variables that change the speed, libraries read these once, at import. If one of all of them changes, a new
+# fork server is needed.
+_READ_AT_IMPORT = ("TF_", "KERAS_", "CUDA_", "PYTHON")
 
 
 class _Worker(NamedTuple):
@@ -126,7 +129,7 @@ class LocalLauncher:
             self._unresponsive.check(job.devices, lambda: self._probe(job, progress))
             return self._start(job, progress)
         except OSError as error:  # a full disk, too many open files, no memory for a fork
-            raise MeasurementError(f"a worker could not be started: {error}") from error
+            raise MeasurementError(f"a worker could not be started: {error}{hint_of_full(str(error))}") from error
 
     def prepare_command(self, command: Command, devices: Devices, nodes: int) -> PreparedCommand:
         """See `Launcher.prepare_command`."""
@@ -139,7 +142,7 @@ class LocalLauncher:
         try:
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
         except OSError as error:
-            raise MeasurementError(f"it could not be started: {error}") from error
+            raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
         folder = self._interpreter.user_folder(command.folder)
         return PreparedCommand(
             argv=self._interpreter.user_command(command.argv),
@@ -234,7 +237,11 @@ class LocalLauncher:
         if self._fresh:
             module = "pytest_tfperf.training.process"
             return start_process(self._interpreter, module, self._listener, log, self._started)
-        now = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
+        now = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(_READ_AT_IMPORT) or is_speed_variable(name)
+        }
         if self._server is not None and (self._server.has_ended() or now != self._imported_under):
             self._server.close()
             self._server = None

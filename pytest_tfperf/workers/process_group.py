@@ -1,4 +1,4 @@
-"""The end of processes with their parent, and of whole groups, so that a killed pytest leaves none behind.
+"""The end of processes with their parent, of whole groups, and of orphans: a killed pytest leaves none behind.
 
 Run as a module with the parent's process id and a command: becomes that command, and gets SIGTERM when the parent dies.
 """
@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 
@@ -29,6 +30,40 @@ def kill_group(pid: int) -> None:
     for kill in (os.killpg, os.kill):  # a worker that has just been forked has no group of its own yet
         with suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
+
+
+def kill_marked(variable: str, output: str) -> None:
+    """Send SIGKILL to each process that has this environment variable ("NAME=VALUE"), or writes to this output.
+
+    So orphans are found, whatever groups and sessions they made for themselves. A process that cleared its environment
+    is found by its output.
+
+    Args:
+        variable: which no other program has.
+        output: as links in /proc/PID/fd name it: "pipe:[4711]" or "/dev/pts/3".
+    """
+    killed: set[int] = set()
+    while left := {pid for pid in _pids() if _is_marked(pid, variable, output)} - killed:
+        killed |= left
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _pids() -> set[int]:
+    """All processes but this one, which reads the output."""
+    pids = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()}
+    return pids - {os.getpid()}
+
+
+def _is_marked(pid: int, variable: str, output: str) -> bool:
+    process = Path(f"/proc/{pid}")
+    try:
+        if os.fsencode(variable) in (process / "environ").read_bytes().split(b"\0"):
+            return True
+        return output in {str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()}
+    except OSError:  # it is gone, or another user's
+        return False
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import hmac
 import json
+import os
 import resource
 import secrets
 import select
@@ -357,6 +358,8 @@ def connect(address: str) -> Channel:
         sock = socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS)
     except OSError as error:
         raise ConnectionLost(f"{host}:{port}: {error}") from error
+    # A child that outlives a killed worker, as a loader's process may, would keep the connection open.
+    os.register_at_fork(after_in_child=sock.close)
     return Channel(sock, key, ours=b"worker", theirs=b"driver")
 
 

@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from textwrap import dedent
@@ -129,6 +130,8 @@ def test_a_bad_end_without_such_a_kill_is_the_programs_fault(start: Start, monke
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", DeviceFailed),
         ("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", DeviceFailed),
         ("cuLaunchKernel failed: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", DeviceFailed),
+        ("OSError: [Errno 28] No space left on device: '/data/checkpoint'", DeviceFailed),
+        ("RESOURCE_EXHAUSTED: /data/a; Too many open files", DeviceFailed),
         ("RuntimeError: CUDA error: device-side assert triggered", UserCodeFailed),
         # TensorFlow's line where it finds no GPU, and a fault of the program's own below it.
         ("CUDA_ERROR_NO_DEVICE\nTraceback (most recent call last):\nValueError: shapes do not fit", UserCodeFailed),
@@ -225,6 +228,53 @@ def test_nothing_is_left_when_pytest_is_killed(tmp_path: Path) -> None:
         driver.send_signal(signal.SIGKILL)
     assert len(family) == 4
     assert wait_for(lambda: all(map(is_gone, family)))
+
+
+# A shell starts Pythons as torchrun and schedulers do: below it, in a session of their own, without their parent, and
+# without the environment or the output that they got.
+ORPHANS = r"""
+    child='import os, time; os.write(int(os.environ.get("TO", 1)), b"child %d\n" % os.getpid()); time.sleep(600)'
+    "$PYTHON" -c "$child" &
+    setsid "$PYTHON" -c "$child" &
+    (setsid "$PYTHON" -c "$child" &)
+    (env -i setsid "$PYTHON" -c "$child" &)
+    (TO=3 setsid "$PYTHON" -c "$child" 3>&1 1>/dev/null 2>&1 &)
+    sleep 600
+"""
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
+def test_a_killed_supervisor_is_noticed_and_all_that_its_program_started_is_ended(
+    tmp_path: Path, terminal: bool
+) -> None:
+    prepared = prepared_in(tmp_path, ["sh", "-c", dedent(ORPHANS)], PYTHON=sys.executable)
+    text = ""
+    with closing(CommandRun(replace(prepared, terminal=terminal))) as run:
+        while len(pids(text)) < 5 and (data := run.read(PATIENCE_SECONDS)):
+            text += data.decode()
+        os.kill(run.pid, signal.SIGKILL)
+        while run.read(PATIENCE_SECONDS):  # until the output ends
+            pass
+        with pytest.raises(MeasurementError) as refused:
+            run.ended_badly()
+    assert (len(pids(text)), wait_for(lambda: all(map(is_gone, pids(text))))) == (5, True)
+    assert str(refused.value).splitlines()[:2] == [
+        f"the program's supervisor (pid {run.pid}) was ended by SIGKILL (somebody's kill -9, or the kernel's "
+        "out-of-memory killer: see dmesg), so the program and all that it had started were ended",
+        "  next        look for what killed it, then run the test again",
+    ]
+    assert type(refused.value) is MeasurementError
+
+
+def test_a_supervisor_that_the_kernel_killed_for_memory_is_a_lack_of_memory(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_run, "kernel_oom_kills", count().__next__)
+    run = start("import time; time.sleep(600)")
+    os.kill(run.pid, signal.SIGKILL)
+    printed(run)
+    with pytest.raises(OutOfMemory, match=r"supervisor \(pid \d+\) was ended by the kernel's out-of-memory killer, so"):
+        run.ended_badly()
 
 
 def test_a_program_that_prints_without_end_has_a_log_of_two_mib(start: Start, tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def judged(played: Project) -> Finished:
     """One session: a program that is as fast as its baselines, and one that costs half as much again."""
     played.write("loop.py", LOOP)
     played.baseline("same", value=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
-    played.baseline("slower", value=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2)
+    kept = {"environment": "environment_variables=LD_PRELOAD=/lib/fast.so"}
+    played.baseline("slower", value=100.0, unit="examples", runs=5, between_runs=0.001, lower=-0.2, **kept)
     played.baseline("images", value=100.0, unit="images", runs=5, between_runs=0.001)
     write_tests(
         played,
@@ -65,7 +66,7 @@ def test_same(throughput, on):
     print("the body came to its end with", found.unit, round(found.examples_per_sec, -1))
 
 def test_slower(throughput, on):
-    run(throughput, on, "loop.py", 0.015, name="slower", tolerance=0.2)
+    run(throughput, on, "loop.py", 0.015, name="slower", tolerance=0.2, env={"MALLOC_CONF": "password=hush"})
 
 def test_new(throughput, on):
     run(throughput, on, "loop.py", 0.01, name="new")
@@ -74,7 +75,7 @@ def test_another_unit(throughput, on):
     run(throughput, on, "loop.py", 0.01, name="images")
 """,
     )
-    return played.run("-rP", *SHORT)
+    return played.run("-rP", *SHORT, OMP_NUM_THREADS="1", LD_PRELOAD="", AWS_SECRET_ACCESS_KEY="hush")
 
 
 def test_a_program_as_fast_as_its_baseline_passes_and_a_slower_one_is_a_regression(judged: Finished) -> None:
@@ -92,6 +93,16 @@ def test_the_slowdown_is_confirmed_in_fresh_processes(judged: Finished) -> None:
     text = judged.cases["test_slower"].text
     assert "fresh runs: " in text
     assert "slower than 100.0" in text
+
+
+def test_variables_that_changed_since_its_baseline_are_named_in_the_message_and_by_explain(
+    judged: Finished, played: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = "LD_PRELOAD /lib/fast.so -> (unset), MALLOC_CONF (unset) -> password=***, OMP_NUM_THREADS (unset) -> 1"
+    assert f"  environment {changed}" in judged.cases["test_slower"].text
+    assert cli.main(["explain", "test_slower", "--dir", str(played.folder / ".tfperf")]) == 0
+    assert f"Changed since: {changed}" in " ".join(capsys.readouterr().out.split())
+    assert "hush" not in str(played.measured("test_slower").environment)
 
 
 def test_a_row_of_another_unit_is_refused(judged: Finished) -> None:
@@ -325,8 +336,8 @@ def test_a_programs_folder_variables_and_terminal_are_its_own(project: Project) 
     assert " sub yes True 240" in log.read_text()
 
 
-def test_a_second_program_of_the_same_name_is_an_error(project: Project) -> None:
-    """Each would overwrite the other's baseline."""
+def test_a_name_that_two_tests_share_is_an_error_that_names_both(project: Project) -> None:
+    """Each would be judged by the other's baseline, even if only the variables of their tests differ."""
     project.write("loop.py", LOOP)
     write_tests(
         project,
@@ -339,8 +350,10 @@ def test_one_again(throughput, on): run(throughput, on, 'loop.py', 0.01)
 """,
     )
     finished = project.run(*SHORT)
-    assert finished.kinds == {"test_one": "passed", "test_other": "error", "test_one_again": "passed"}, finished.text
-    assert "name='loop' is the name of another command already, in " in finished.cases["test_other"].text
+    assert finished.kinds == {"test_one": "passed", "test_other": "error", "test_one_again": "error"}, finished.text
+    for test in ("test_other", "test_one_again"):
+        said = f"::{test} is the name of another command already, in test_it.py::test_one, and both"
+        assert f"name='loop' in test_it.py{said}" in finished.cases[test].text
 
 
 def test_a_program_in_doubt_runs_again_with_a_new_folder_and_a_new_function(project: Project) -> None:

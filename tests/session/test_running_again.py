@@ -58,21 +58,21 @@ MARKED = """
         if RUNS[request.node.name] > 1:
             pytest.skip("it is gone")
 
-    def slow(throughput, on):
-        throughput.check_command([sys.executable, "rate.py"], name="slow", on=on)
+    def slow(throughput, on, name):
+        throughput.check_command([sys.executable, "rate.py"], name=name, on=on)
 
     def test_is_skipped_when_it_runs_again(is_there_once, throughput, on):
-        slow(throughput, on)
+        slow(throughput, on, "skipped")
 
     @pytest.mark.xfail
     def test_is_expected_to_fail_and_errs_when_it_runs_again(throughput, on):
         RUNS["expected"] = RUNS.get("expected", 0) + 1
-        slow(throughput, on) if RUNS["expected"] == 1 else throughput.check(tiny(), on=on)
+        slow(throughput, on, "errs") if RUNS["expected"] == 1 else throughput.check(tiny(), on=on)
 
     @pytest.mark.xfail(strict=True)
     def test_is_expected_to_regress(throughput, on, record_property):
         record_property("ticket", "PERF-7")
-        slow(throughput, on)
+        slow(throughput, on, "regresses")
 """
 
 
@@ -80,7 +80,8 @@ MARKED = """
 def marked(played: Project) -> Finished:
     played.write("rate.py", RATE)
     played.tests(MARKED)
-    played.baseline("slow", value=1e12, unit="examples")
+    for name in ("skipped", "errs", "regresses"):
+        played.baseline(name, value=1e12, unit="examples")
     # xunit2 has no properties of a test; a reading of this program is a window, which lasts 0.15 s.
     return played.run("-o", "junit_family=xunit1", "-o", "tfperf_steps=3")
 

@@ -123,6 +123,15 @@ def test_an_unwritable_folder_is_found_before_anything_is_measured(tmp_path: Pat
         unwritable.update("box", {KEY: row()})
 
 
+def test_the_owner_of_the_lock_is_not_written_into_the_file_that_a_link_names(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    (tmp_path / ".lock").symlink_to(tmp_path / "notes")
+    refused = pytest.raises(BaselineError, match=r"\.lock can't be written: a file is in its way\. Move that")
+    with refused, store(tmp_path).lock():
+        pass
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
 def test_a_second_session_is_refused_and_told_who_holds_the_lock(tmp_path: Path) -> None:
     refused = pytest.raises(BaselineError, match=rf"pid {os.getpid()} on {os.uname().nodename} since \d{{4}}-")
     with store(tmp_path).lock(), refused:

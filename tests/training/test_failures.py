@@ -41,6 +41,12 @@ OOM = of_tensorflow(tf.errors.ResourceExhaustedError, "OOM when allocating tenso
         (of_tensorflow(tf.errors.AbortedError, "Operation received an exception:Status: 1, message: could"), True),
         (of_tensorflow(tf.errors.AbortedError, "Operation received an exception:Status: 2, message: could"), False),
         (of_tensorflow(tf.errors.InternalError, "CUDA_ERROR_ILLEGAL_ADDRESS"), False),
+        # TensorFlow 2.21's texts.
+        (of_tensorflow(tf.errors.ResourceExhaustedError, "/data/memory/a; Too many open files [Op:ReadFile]"), False),
+        (of_tensorflow(tf.errors.ResourceExhaustedError, "/tmp/cache_0; No space left on device"), False),
+        (of_tensorflow(tf.errors.ResourceExhaustedError, "/home/me/x; Disk quota exceeded"), False),
+        (of_tensorflow(tf.errors.ResourceExhaustedError, "Received message larger than max (9 vs. 4)"), False),
+        (of_tensorflow(tf.errors.ResourceExhaustedError, "/dev/x; Cannot allocate memory"), True),
         (ValueError("shapes differ"), False),
         (caused_by(ValueError("out of memory")), False),
     ],

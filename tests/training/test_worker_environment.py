@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.training.environment import environment, loaded_libraries, speed_variables, tf32_in_use
-from pytest_tfperf.training.process import find_modules_in
+from pytest_tfperf.training.environment import environment, loaded_libraries, tf32_in_use
+from pytest_tfperf.training.process import PINNED, find_modules_in
 from tests.helpers.patience import SESSION_SECONDS
 
 pytestmark = pytest.mark.slow
@@ -69,20 +69,6 @@ def test_no_library_is_loaded_to_read_its_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "recorded"),
-    [
-        (
-            {"NCCL_ALGO": "Ring", "TF_CUDNN_USE_AUTOTUNE": "0", "HOME": "/", "CUDA_CACHE_PATH": "/my cache"},
-            "CUDA_CACHE_PATH=/my_cache,NCCL_ALGO=Ring,TF_CUDNN_USE_AUTOTUNE=0",
-        ),
-        ({"HOME": "/", "CUDA_VISIBLE_DEVICES": "GPU-1"}, "none"),
-    ],
-)
-def test_variables_that_change_a_gpus_speed_are_recorded(shell: dict[str, str], recorded: str) -> None:
-    assert speed_variables(shell) == recorded
-
-
-@pytest.mark.parametrize(
     ("capability", "enabled", "shell", "recorded"),
     [
         ((8, 0), True, {}, "on"),
@@ -102,9 +88,12 @@ def test_tf32_is_recorded_where_a_gpu_has_it(
 
 def test_the_environment_has_versions_and_settings(cpus: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_ALGO", "Tree")
+    for name, value in PINNED.items():
+        monkeypatch.setenv(name, value)
     found = environment()
     assert found["tensorflow"] == tf.__version__
-    assert "NCCL_ALGO=Tree" in found["variables"]
+    assert "NCCL_ALGO=Tree" in found["environment_variables"]
+    assert "TF_XLA_FLAGS" not in found["environment_variables"]  # every worker has ours
     assert "tf32" not in found  # there is no GPU
 
 

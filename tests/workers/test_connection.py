@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
+import signal
 import socket
 import struct
 import subprocess
@@ -220,6 +222,29 @@ def test_sending_on_a_closed_channel_is_a_lost_connection(raw: Raw) -> None:
     raw.driver.close()
     with pytest.raises(ConnectionLost):
         raw.driver.send({})
+
+
+# A worker that says who it is, and a process that it forks, which outlives it.
+FORKS = """
+import os, sys, time
+from pytest_tfperf.workers.wire import connect
+channel = connect(sys.argv[1])
+pid = os.fork()
+if pid:
+    channel.send({"child": pid})
+time.sleep(600)
+"""
+
+
+def test_a_killed_worker_is_a_lost_connection_although_its_child_lives(listener: Listener) -> None:
+    with running(FORKS, listener.address) as worker:
+        channel, hello = listener.greet(PATIENCE_SECONDS)
+        worker.send_signal(signal.SIGKILL)
+        try:
+            with closing(channel), pytest.raises(ConnectionLost):
+                channel.receive(PATIENCE_SECONDS)
+        finally:
+            os.kill(hello["child"], signal.SIGKILL)
 
 
 def test_calling_a_closed_address_is_a_lost_connection() -> None:

@@ -23,6 +23,7 @@ from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
 from tests.helpers.patience import wait_for
 from tests.helpers.pythons import fake_python, fake_server
+from tests.helpers.space import no_file_left_to_open
 
 CPU = Devices(kind=DeviceKind.CPU, count=1)
 GPUS = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-1", "GPU-2"))
@@ -154,3 +155,11 @@ def test_a_start_that_fails_is_no_measurement_and_leaves_nothing(
         launcher.start(JOB, lambda phase: None)
     assert open_sockets() == before
     assert not list(temporary.iterdir())
+
+
+def test_a_start_without_a_file_left_to_open_names_the_limit_and_the_next_step(tmp_path: Path) -> None:
+    refused = pytest.raises(
+        MeasurementError, match=r"Too many open files.*\. The limit of open files is reached: raise"
+    )
+    with launching(tmp_path, fresh=True) as launcher, refused, no_file_left_to_open():
+        launcher.start(JOB, lambda phase: None)

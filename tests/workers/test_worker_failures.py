@@ -136,6 +136,31 @@ def test_a_kill_that_the_kernel_counted_is_out_of_memory(
     assert type(failures(tmp_path, oom_kills=count().__next__).died(status, "model")) is kind
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("/data/a.tfrecord; Too many open files", "raise it with `ulimit -n`"),
+        ("/tmp/cache_0; No space left on device", "The disk is full: free some space"),
+        ("[Errno 122] Disk quota exceeded: '/home/me/x'", "`quota -s` shows it"),
+        ("Received message larger than max (9 vs. 4)", "send less data at a time"),
+    ],
+)
+@pytest.mark.parametrize("on_cpus", [True, False])
+def test_what_is_full_is_named_with_the_next_step_and_is_not_memory(
+    tmp_path: Path, text: str, said: str, on_cpus: bool
+) -> None:
+    """TensorFlow and the C library write these texts; a worker that can't write may also crash."""
+    of_worker = failures(tmp_path, f"RESOURCE_EXHAUSTED: {text}\n", on_cpus=on_cpus)
+    for found in (of_worker.raised(error(text), "steps"), of_worker.died(-signal.SIGABRT, "steps")):
+        assert (type(found), said in found.fact) == (DeviceFailed, True)
+
+
+def test_what_was_full_in_a_users_function_is_followed_by_the_next_step(tmp_path: Path) -> None:
+    sent = error("input_pipeline 'nets:files' raised OSError: [Errno 24] Too many open files", ours=True)
+    fact = failures(tmp_path).raised(sent, "input pipeline").fact
+    assert "Too many open files (in phase 'input pipeline'). The limit of open files is reached: raise it" in fact
+
+
 TOO_FEW = error("TensorFlow sees 0 GPU(s), and 1 are needed", ours=True, type="NotEnoughDevices")
 
 

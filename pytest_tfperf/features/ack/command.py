@@ -30,7 +30,7 @@ from pytest_tfperf.reports.acknowledgement import acknowledged_test, loss
 from pytest_tfperf.reports.numbers import duration
 from pytest_tfperf.reports.table import Columns, table
 from pytest_tfperf.revisions.git import DIRTY, is_ancestor, repository_of
-from pytest_tfperf.stores import acknowledgements
+from pytest_tfperf.stores import acknowledgements, files
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
@@ -86,6 +86,11 @@ def _reason(text: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    with files.locked(arguments.baselines):
+        return _read_and_change(arguments)
+
+
+def _read_and_change(arguments: argparse.Namespace) -> int:
     known, folder = acknowledgements.read(arguments.baselines), arguments.baselines
     if arguments.list:
         show(*_table(known, width()) or [f"nothing is acknowledged in {folder}/"])

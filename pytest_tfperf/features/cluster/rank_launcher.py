@@ -17,9 +17,11 @@ from typing import NamedTuple
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job, digest
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.speed_variables import is_speed_variable
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.cluster.engine import Engine, EngineProcess
+from pytest_tfperf.workers.failures import hint_of_full
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles, gpus_shown
 from pytest_tfperf.workers.processes import RemoteProcess
@@ -129,11 +131,8 @@ def _fault(job: Job, call: RankCall, earlier: Mapping[int, RankCall]) -> str:
 
 _VARIABLES = ("TFPERF_ADDRESS", "TFPERF_KEY_FILE", "TFPERF_JOB", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
-# Variables that change the computations of TensorFlow, its libraries and Horovod, or their search paths.
-_PASSED_ON = (
-    *("TF_", "KERAS_", "XLA_", "NCCL_", "HOROVOD_", "OMP_", "ONEDNN_", "MKL_", "LD_LIBRARY_PATH"),
-    *("CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_OVERRIDE"),
-)
+# Variables that change the computations of TensorFlow, Keras and Horovod, beside those that may change their speed.
+_PASSED_ON = ("TF_", "KERAS_", "HOROVOD_", "CUDA_")
 _OWN = {"TF_CONFIG", "CUDA_VISIBLE_DEVICES", *_VARIABLES}  # each node has its own
 
 
@@ -214,7 +213,7 @@ class ClusterLauncher:
         try:
             return self._start(job, progress)
         except OSError as error:  # a full disk, too many open files
-            raise MeasurementError(f"ranks could not be started: {error}") from error
+            raise MeasurementError(f"ranks could not be started: {error}{hint_of_full(str(error))}") from error
 
     def _start(self, job: Job, progress: Progress) -> TrainingRun:
         progress("start")
@@ -259,7 +258,7 @@ class ClusterLauncher:
         try:
             log = self._files.worker_log(next(self._commands), "command")
         except OSError as error:
-            raise MeasurementError(f"it could not be started: {error}") from error
+            raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
         interpreter = self._interpreter
         argv = interpreter.user_command(command.argv)
         ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.environment)
@@ -335,5 +334,6 @@ def _visible(command: Command, devices: Devices) -> dict[str, str]:
 
 
 def _settings() -> list[str]:
-    """Names of this process's variables that change TensorFlow's computations, and so must be the same for ranks."""
-    return sorted({name for name in os.environ if name.startswith(_PASSED_ON)} - _OWN)
+    """Names of this process's variables that change computations or their speed, and so must be the same for ranks."""
+    names = {name for name in os.environ if name.startswith(_PASSED_ON) or is_speed_variable(name)}
+    return sorted(names - _OWN)

@@ -230,7 +230,7 @@ def _changed(ratios: Iterable[Ratio]) -> list[str]:
     """Return the differences between the environments of both sides, each once: "tensorflow 2.16.2 -> 2.21.0"."""
     return list(
         dict.fromkeys(
-            text for ratio in ratios for text in environment_changes(ratio.a.environment, ratio.b.environment)
+            str(change) for ratio in ratios for change in environment_changes(ratio.a.environment, ratio.b.environment)
         )
     )
 

@@ -21,7 +21,7 @@ from pytest_tfperf.features.notify.channels import Channel
 from pytest_tfperf.judging.notifying import after, untold
 from pytest_tfperf.reports.notification import counts
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.stores import told_file
+from pytest_tfperf.stores import files, told_file
 
 SECONDS: Final = 10.0
 """How long all channels together may take."""
@@ -135,8 +135,9 @@ def tell(found: Sequence[Delivery], folder: Path, root: Path) -> list[str]:
     lines = [each.line for each in found]
     if taken := {each.channel.key: tuple(each.taken) for each in found if each.taken}:
         try:
-            told, _ = told_file.read(folder)  # a heartbeat may have written it meanwhile
-            told_file.write(folder, told | {key: after(told.get(key, {}), events) for key, events in taken.items()})
+            with files.locked(folder):
+                told, _ = told_file.read(folder)  # a heartbeat may have written it meanwhile
+                told_file.write(folder, told | {key: after(told.get(key, {}), events) for key, events in taken.items()})
         except (OSError, TfperfError) as error:
             lines.append(f"the next session will notify again of the same, because this one could not note it: {error}")
     return lines

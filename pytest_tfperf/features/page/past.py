@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from pytest_tfperf.core.figure import Better
-from pytest_tfperf.core.measurement import Measurement, compared_names
+from pytest_tfperf.core.measurement import EnvironmentChange, Measurement, environment_changes
 from pytest_tfperf.core.past import LastingChange, PastResult, moment
 from pytest_tfperf.core.verdict import Outcome, worst
 from pytest_tfperf.features.page.curves import rounded
@@ -270,13 +270,12 @@ def _outcomes_in(session: str, machines: Collection[str], past: Past) -> dict[Se
 
 def _environment_changes(before: Sequence[Measurement], now: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
     """Yield each change once, with its machines; None stands for a value that was not set."""
-    changes: dict[tuple[str, str | None, str | None], list[str]] = {}
+    changes: dict[EnvironmentChange, list[str]] = {}
     for old in before:
         # Prefer the same test if it still exists: a user's program has another environment than a model.
         here = sorted((m for m in now if m.machine == old.machine), key=lambda m: key_of(m) != key_of(old))
         new = here[0].environment if here else {}
-        for name in compared_names(old.environment, new):
-            if old.environment.get(name) != new.get(name):
-                changes.setdefault((name, old.environment.get(name), new.get(name)), []).append(old.machine)
-    for (name, was, is_now), machines in changes.items():
-        yield {"name": name, "before": was, "now": is_now, "machines": machines}
+        for change in environment_changes(old.environment, new):
+            changes.setdefault(change, []).append(old.machine)
+    for change, machines in changes.items():
+        yield {"name": change.name, "before": change.then, "now": change.now, "machines": machines}

@@ -178,7 +178,7 @@ class Runner:
             environments = (then.get(measurement.test, {}), measurement.environment)
             kept = [{name: e[name] for name in e if name not in _OF_A_SESSION} for e in environments]
             if changes := environment_changes(*kept):
-                raise _of_other_code(f"the environment changed ({', '.join(changes)})")
+                raise _of_other_code(f"the environment changed ({', '.join(map(str, changes))})")
 
     @property
     def _last_failed(self) -> Path:

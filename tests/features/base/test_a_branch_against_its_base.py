@@ -199,6 +199,23 @@ def test_a_branch_that_alone_gives_no_figure_or_crashes_late_fails_its_test(
     assert ",title=FAILED%3A perf_tests/test_it.py%3A%3Atest_loop::" in session.text
 
 
+def test_a_program_that_fails_in_the_base_only_is_shown_with_its_last_lines_and_its_log(repository: Repository) -> None:
+    works = (repository.folder / "loop.py").read_text()
+    repository.project.write("loop.py", "print('reading the flags')\nraise SystemExit('no such flag')\n")
+    repository.commit("broken")
+    repository.git("switch", "--quiet", "--create", "mended")
+    repository.project.write("loop.py", works)
+    repository.commit("mended")
+    session = repository.project.run(*BASE, TFPERF_COMMENT="comment.md")
+    assert session.kinds == {"test_loop": "passed"}, session.text
+    lines = session.text.splitlines()
+    begin = next(number for number, line in enumerate(lines) if "measured, not compared: fails there only" in line)
+    assert lines[begin].endswith(": the program exited with status 1 after 0 readings")
+    assert lines[begin + 1].startswith("the end of its output (")
+    assert lines[begin + 2 : begin + 4] == ["  | reading the flags", "  | no such flag"]
+    assert "exited with status 1 after 0 readings: no such flag (" in (repository.folder / "comment.md").read_text()
+
+
 def test_a_program_that_fails_once_by_chance_is_nobodys_fault(repository: Repository) -> None:
     once = "import os, sys\nif not os.path.exists('failed'):\n    open('failed', 'w')\n    sys.exit(1)\n"
     repository.project.write("loop.py", once + (repository.folder / "loop.py").read_text())
@@ -283,7 +300,7 @@ def outcomes(session: Finished) -> dict[str, object]:
 TWO_TESTS = """
 def test_again(throughput, on):
     for _ in range(2):
-        run(throughput, on, "build/app")
+        run(throughput, on, "build/app", name="again")
 """
 
 
