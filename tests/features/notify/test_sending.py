@@ -226,3 +226,10 @@ def test_where_the_file_cannot_be_written_the_next_session_tells_again(tmp_path:
     done, again = tell(found, tmp_path, tmp_path)
     assert done == "notified command ./tell.sh: 1 new"
     assert again.startswith("the next session will notify again of the same, because this one could not note it: ")
+
+
+@pytest.mark.parametrize("to", ["webhook $HOOK_URL", "slack $HOOK_URL", "teams $HOOK_URL", "github ada/nets"])
+def test_no_channel_gets_the_password_of_a_test_s_name(to: str, server: Server, secrets: str, tmp_path: Path) -> None:
+    say(to, tmp_path, event(test="a.py::b[https://PASSWORD@host]", headline="password: PASSWORD", rerun="x"))
+    assert "PASSWORD" not in repr(server.posted) + repr(server.issues)
+    assert len(server.posted) + len(server.issues) == 1
