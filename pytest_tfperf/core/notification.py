@@ -14,12 +14,16 @@ SCHEMA: Final = 1
 
 
 class EventKind(StrEnum):
-    """`missing`: what was measured before can't be; `ends`, `ended`: an acknowledgement; `silent`: a machine."""
+    """`missing`: what was measured before can't be; `gone`: it no longer exists; `ends`, `ended`: an acknowledgement.
+
+    `silent` is of a machine.
+    """
 
     NEW = "new"
     WORSE = "worse"
     RECOVERED = "recovered"
     MISSING = "missing"
+    GONE = "gone"
     ENDS = "ends"
     ENDED = "ended"
     SILENT = "silent"
@@ -31,6 +35,10 @@ class Topic(NamedTuple):
     machine: str
     test: str
     figure: str
+
+
+OVER: Final = (EventKind.RECOVERED, EventKind.GONE)
+"""The kinds of events after which nothing of their topic is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

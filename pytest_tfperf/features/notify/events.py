@@ -172,5 +172,10 @@ def pulse(machine: str, last: str | None, now: datetime, most_seconds: float, ah
     )
 
 
+def gone(event: Event, why: str, now: str) -> Event:
+    """Return the end of what a channel was told of something that no longer exists."""
+    return replace(event, kind=EventKind.GONE, headline=why, change=None, interval=None, rerun="", time=now)
+
+
 def _utc(time: str) -> str:
     return f"{moment(time).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
