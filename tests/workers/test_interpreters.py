@@ -39,7 +39,9 @@ def test_folders_of_a_project_are_those_of_its_other_checkout(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", ["TFPERF_HISTORY_URL", "TFPERF_NOTIFY", "TFPERF_GITHUB_TOKEN"])
-def test_workers_and_programs_get_nothing_of_ours_that_others_may_not_know(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_and_programs_get_nothing_of_ours_that_others_may_not_know(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, "postgresql://me:PaSsWoRd@db/speed")
     assert "PaSsWoRd" not in str(Interpreter("python").environment())
 

@@ -122,6 +122,13 @@ def test_tests_that_are_not_selected_are_neither_missing_nor_recovered(project: 
     assert events(server) == []
 
 
+PARAMETERS = """
+    @pytest.mark.parametrize("net", ["even"])
+    def test_even(throughput, on, net):
+        throughput.check(tiny(4, f"nets:{net}"), on=on)
+"""
+
+
 def rename(project: Project) -> None:
     """The test that channels were told of has another name, and is well."""
     project.write("even", WELL)
@@ -173,6 +180,13 @@ def last_failed(project: Project) -> tuple[str, ...]:
     return ("--lf",)
 
 
+def with_other_parameters(project: Project) -> tuple[str, ...]:
+    """An option or a variable may choose them for a session."""
+    project.write("even", WELL)
+    project.tests(PARAMETERS.replace('["even"]', '["uneven"]'))
+    return ()
+
+
 def of_another_machine(project: Project) -> tuple[str, ...]:
     rename(project)
     return ("--tfperf-machine=other",)
@@ -186,19 +200,24 @@ def of_another_project(project: Project) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    "change", [collected_in_part, faulty, skipped, last_failed, of_another_machine, of_another_project]
+    "change",
+    [with_other_parameters, collected_in_part, faulty, skipped, last_failed, of_another_machine, of_another_project],
 )
 def test_a_red_test_that_may_still_exist_stays_as_it_is(
     change: Callable[[Project], tuple[str, ...]], project: Project, server: Server
 ) -> None:
+    test = EVEN_ID
+    if change is with_other_parameters:
+        project.tests(PARAMETERS)
+        test = f"{EVEN_ID}[even]"
     project.write("even", SLOW)
     run(project, server)
     told = (project.folder / ".tfperf/told.json").read_text()
     events(server)
     run(project, server, *change(project))
     assert "gone" not in [kind for kind, _, _ in events(server)]
-    assert EVEN_ID in told
-    assert EVEN_ID in (project.folder / ".tfperf/told.json").read_text()
+    assert test in told
+    assert test in (project.folder / ".tfperf/told.json").read_text()
 
 
 @pytest.mark.parametrize("option", ["--tfperf-smoke", "--update-baselines", "--tfperf-inject-slowdown=0.5"])
