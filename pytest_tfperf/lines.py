@@ -17,9 +17,10 @@ _MOST: Final = 200  # characters of a value that a message repeats
 _MOST_OF_A_LINE: Final = 2000  # characters of one line of an error
 _GAP: Final = " ... "
 
+# A program's output and a shared history may contain any text, so no pattern may take quadratic time.
+
 # After "scheme://user:" comes a password or a port. A word ends at white space, or at the quote that ends a JSON
-# string; a password with spaces continues to the next "@". `Path` leaves one slash of "://". A shared history may
-# contain any text, so no pattern may take quadratic time.
+# string; a password with spaces continues to the next "@". `Path` leaves one slash of "://".
 _LOGIN: Final = re.compile(
     r"""(?P<before>:/(?P<slash>/*)[^\s:/"\[]*:)"""
     r"""(?P<word>(?:\\.|"(?![\s,:\]}]|$)|[^\s"])+)"""
@@ -27,19 +28,64 @@ _LOGIN: Final = re.compile(
     re.MULTILINE,
 )
 _PORT: Final = re.compile(r"\d{1,5}(?!\w)")
-_TOKEN: Final = re.compile(  # of GitHub, GitLab and Hugging Face
-    r"\b(?:gh[pousr]_\w{30,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,})", re.ASCII
-)
 # A login without "scheme://" before it, "user:password@host". Test ids have "::", images "name:tag@sha256:".
 _BARE_LOGIN: Final = re.compile(
     r"""(?<![^\s"'=(,])((?:\w*//)?[\w.%+-]*(?::|%3A))(?!:|/)[^\s"]*(?:@|%40)(?!sha256:)""", re.IGNORECASE
 )
-# "password=secret", as libpq, ODBC and shells have it, and "password": "secret" of JSON, itself perhaps within JSON.
-_PARAMETER: Final = re.compile(
-    r"""(password|passwd|passphrase|pwd)(?P<sign>\s{0,9}=\s{0,9}|\\?["']\s{0,9}:\s{0,9})"""
-    r"""(?:(?P<quote>\\?["'])(?P<quoted>(?:\\[^"']|[^"'\\]){1,300})(?P=quote)|(?:\\.|[^\s&"'\\,;{}]){1,300})""",
+_TOKEN: Final = re.compile(
+    # the user of an HTTP URL, which is a token as often as a name
+    r"""(?P<before>(?i:https?):/{1,2})[^\s/?#"'<>\\]+(?=@)"""
+    # of GitHub, GitLab, Hugging Face, Weights & Biases, OpenAI, NVIDIA, Amazon, Google, Slack, npm, PyPI
+    r"|\b(?:gh[pousr]_\w{30,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,}|wandb_v1_\w{20,}"
+    r"|sk-(?=[\w-]{0,80}\d)[\w-]{20,}|nvapi-[\w-]{40,}|A(?:KI|SI)A[0-9A-Z]{16}\b|AIza[\w-]{35}|ya29\.[\w-]{20,}"
+    r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|npm_\w{36}|pypi-[\w-]{40,}"
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}(?:\.[\w-]+)?)",  # a JSON Web Token
+    re.ASCII,
+)
+# Whoever knows these URLs can use them: hooks of Slack, Discord, Teams and Telegram, and signed addresses of files.
+_SECRET_URL: Final = re.compile(
+    r"""(?P<before>\b(?:hooks\.slack(?:-gov)?\.com|discord(?:app)?\.com/api/webhooks|webhook\.office\.com"""
+    r"""|outlook\.office(?:365)?\.com/webhook|logic\.azure\.com(?::\d+)?|api\.telegram\.org)/"""
+    r"""|[?&](?:[\w.-]{0,40}[-_])?(?:sig|signature|token|key|credential)=)[^\s"'<>()&#\\]+""",
     re.IGNORECASE,
 )
+_NAMED: Final = (
+    r"(?:password|passwd|passphrase|(?<![A-Za-z])pwd(?![ \t]{0,9}[=:][ \t]{0,9}[/~$])|secret|authorization"
+    r"|(?:api|access|account|private|secret|signing|encryption)[-_ ]?key"
+    r"|(?:api|auth|access|bearer|bot|client|hub|hf|github|gitlab|private|refresh|session)[-_ ]?token)"
+)
+# The value ends where a list, a query, a connection string or a JSON string goes on. Words for "none" stay.
+_VALUE: Final = (
+    r"""(?!(?:none|null|true|false)(?![\w./+-]))"""
+    r"""(?:(?P<quote>\\?["'])(?:(?!(?P=quote))(?:\\.|"(?![\s,:\]}]|$)|[^"\\\n]))++(?P=quote)?"""
+    r"""|(?:\\.|["'),\]}](?![\s,:;)\]}"'&]|$)|[;&](?![\w. ]{0,40}=|\s|$)|[^\s"'),;&\\\]}])++)"""
+)
+# "--password secret", also as items of a list.
+_OPTION: Final = r"(?<![\w-])--?(?:[\w-]{0,40}?[-_])?"
+_NEXT_WORD: Final = r"""(?:[ \t]{1,9}(?!-)|\\?["'],[ \t]{0,9}(?=\\?["'](?!-)))"""
+_PARAMETER: Final = re.compile(
+    r"(?P<about>(?<![\w-])--?[\w-]{1,60}:[ ])"  # "argument --password: expected one argument"
+    r"|(?P<before>"
+    # "password: secret" of YAML, "password=secret" of libpq, ODBC and shells, "password": "secret" of JSON, itself
+    # perhaps within JSON, and an HTTP header
+    rf"""{_NAMED}(?P<key>\\?["'])?[ \t]{{0,9}}(?:=|:(?!:))[ \t]{{0,9}}"""
+    r"""(?P<scheme>\\?["']?(?:bearer|basic|token|bot)[ ]{1,3})?"""
+    rf"""|{_OPTION}{_NAMED}{_NEXT_WORD}"""
+    rf"){_VALUE}",
+    re.IGNORECASE | re.MULTILINE,
+)
+# A language model's tokens are no secrets: what is only called a token has to look like one, or to be a variable or an
+# option with a value that is neither a number nor "<pad>".
+_CALLED_TOKEN: Final = re.compile(
+    r"""(?P<before>token\\?["']?[ \t]{0,9}(?:=|:(?!:))[ \t]{0,9}\\?["']?"""
+    r"""|\bbearer[ ]{1,3}|\bwandb[ ]login[ ](?:--\w+[ ])?)"""
+    r"""(?=[\w.+/=~-]{0,80}\d)(?=[\w.+/=~-]{0,80}[a-z])[\w.+/=~-]{12,}"""
+    r"""|(?P<option>(?-i:(?<![a-z])TOKEN=)|"""
+    rf"""{_OPTION}token(?:=|{_NEXT_WORD}))(?!\\?["']?(?:[<\[{{(]|[\d.]{{1,9}}(?!\w)))"""
+    rf"{_VALUE}",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SECRETS: Final = ("pass", "pwd", "secret", "key", "token", "authorization", "bearer", "wandb")
 
 # All control characters except line end and tab, and the characters that change the direction of writing or end a line
 # for some readers.
@@ -54,17 +100,21 @@ _BREAKS: Final = re.compile(r"[\t\r\n]")
 
 
 def without_passwords(text: str) -> str:
-    """Return the text with passwords of URLs and tokens as `***`; users, hosts and ports stay.
+    """Return the text with passwords, tokens and secret URLs as `***`; users, hosts and ports stay.
 
     >>> without_passwords("no such file: postgresql://ann:secret@db:5432/d?sslmode=require")
     'no such file: postgresql://ann:***@db:5432/d?sslmode=require'
     """
-    text = _TOKEN.sub(_HIDDEN, text)
     if ":/" in text:
         text = _LOGIN.sub(_without_password, text)
     if "@" in text or "%40" in text:
         text = _BARE_LOGIN.sub(rf"\1{_HIDDEN}@", text)
-    return _PARAMETER.sub(_without_value, text)
+    for pattern in (_TOKEN, _SECRET_URL):
+        text = pattern.sub(_without_value, text)
+    words = text.lower()
+    if any(word in words for word in _SECRETS):
+        text = _CALLED_TOKEN.sub(_without_value, _PARAMETER.sub(_without_value, text))
+    return text
 
 
 def printable(text: str) -> str:
@@ -124,8 +174,15 @@ def _without_password(match: re.Match[str]) -> str:
 
 
 def _without_value(match: re.Match[str]) -> str:
-    quote = match["quote"] or ""
-    return f"{match[1]}{match['sign']}{quote}{_HIDDEN}{quote}"
+    groups = match.groupdict("")
+    if groups.get("about"):
+        return match[0]
+    before, quote = groups.get("before") or groups.get("option", ""), groups.get("quote", "")
+    if groups.get("key") and not quote and not groups["scheme"]:  # JSON's number, list or object
+        value = match[0][len(before) :]
+        quote = "" if value[0] in "[{" else groups["key"]
+        return match[0] if not quote else f"{before}{quote}{_HIDDEN}{quote}"
+    return f"{before}{quote}{_HIDDEN}{quote}"
 
 
 _T = TypeVar("_T")

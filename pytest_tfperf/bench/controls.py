@@ -33,6 +33,7 @@ class ControlledRecording:
         correction: to be added to the logarithms of the new baselines.
         controls: the workloads that ran.
         runs: how many of their runs count.
+        others: how many other workloads have a measured row, whether they can be controls or not.
         failures: why a workload could not serve as a control, for each such workload.
     """
 
@@ -40,6 +41,7 @@ class ControlledRecording:
     correction: float
     controls: Sequence[str]
     runs: int
+    others: int
     failures: Mapping[str, str]
 
     @property
@@ -123,6 +125,7 @@ class _ControlsOfMachine:
             correction=correction(change, len(self._known | self._recorded)),
             controls=list(dict.fromkeys(key.workload for key, _ in counted)),
             runs=len(counted),
+            others=len({key._replace(figure="") for key in self._known} - self._recorded),
             failures={key.workload: why for key, why in self._failures.items()},
         )
 

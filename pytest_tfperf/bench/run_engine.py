@@ -21,13 +21,14 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import Input, Trace
 from pytest_tfperf.core.run import Enough, Observer, OwnRun, Pair, Plan, Run
 from pytest_tfperf.core.throughput import run_value
-from pytest_tfperf.core.topology import Devices, Topology, gib
+from pytest_tfperf.core.topology import Devices, Topology
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.errors import MeasurementError, OutOfMemory, TfperfError
 from pytest_tfperf.hardware import memory
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import CommandWindows
+from pytest_tfperf.reports.numbers import size
 from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.failures import log_warnings
 from pytest_tfperf.workers.launcher import Launcher
@@ -374,15 +375,15 @@ def explained(
 
 
 def _memory(topology: Topology) -> str:
-    """Return the machine's memory, used or not: "16 GiB + 16 GiB of the GPUs; 64 GiB of the host"."""
-    host = f"{gib(topology.host.memory_bytes)} of the host"
+    """Return the machine's memory, used or not: "15.9 GiB + 15.9 GiB of the GPUs; 62.7 GiB of the host"."""
+    host = f"{size(topology.host.memory_bytes)} of the host"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
-        host += f", limited to {gib(limit)} for each process (ulimit -v)"
+        host += f", limited to {size(limit)} for each process (ulimit -v)"
     if not topology.gpus:
         return host
     split = f", split into {topology.devices.count}" if topology.devices and topology.devices.split else ""
-    return " + ".join(gib(gpu.memory_bytes) for gpu in topology.gpus) + f" of the GPUs{split}; {host}"
+    return " + ".join(size(gpu.memory_bytes) for gpu in topology.gpus) + f" of the GPUs{split}; {host}"
 
 
 # A driver and a desktop keep less.
@@ -394,6 +395,6 @@ def _held(gpu: memory.Held) -> Iterator[Line]:
     if gpu.used_bytes <= _HELD_FRACTION * gpu.total_bytes:
         return
     sizes = sorted(gpu.processes.items(), key=lambda item: -(item[1] or 0))
-    names = ", ".join(name if size is None else f"{name} {gib(size)}" for name, size in sizes)
+    names = ", ".join(name if used is None else f"{name} {size(used)}" for name, used in sizes)
     who = names or "processes that can't be seen here (in a container: docker run --pid=host)"
-    yield Line(f"{gib(gpu.used_bytes)} of {gib(gpu.total_bytes)} on {gpu.uuid} are in use by {who}", "held")
+    yield Line(f"{size(gpu.used_bytes)} of {size(gpu.total_bytes)} on {gpu.uuid} are in use by {who}", "held")

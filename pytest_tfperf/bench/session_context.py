@@ -79,6 +79,13 @@ class SessionContext:
 
         return ProgressLine()
 
+    def is_gone(self, test: str) -> bool:
+        """Whether a test's file is gone, or was collected whole and has no such test."""
+        file, collected = test.partition("::")[0], self.selection.collected
+        if not (self.settings.root / file).exists():
+            return True
+        return test not in collected and any(other.partition("::")[0] == file for other in collected)
+
     @contextmanager
     def noting_history_faults(self) -> Iterator[None]:
         """Go on without a history that can't be read or written; the summary says why."""

@@ -16,8 +16,9 @@ from pytest_tfperf.cli import history
 from pytest_tfperf.console import output, session_settings
 from pytest_tfperf.console.arguments import Commands, add_command, unread
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_USAGE
-from pytest_tfperf.core.topology import Gpu, Topology, gib
+from pytest_tfperf.core.topology import Gpu, Topology
 from pytest_tfperf.errors import DOCS, TfperfError
+from pytest_tfperf.reports.numbers import size
 from pytest_tfperf.reports.table import aligned, paragraphs
 
 
@@ -142,7 +143,7 @@ def _head(topology: Topology) -> list[str]:
     host = topology.host
     name = f"{host.hostname}: " if host.hostname else ""
     physical = f" ({host.physical_cores} physical)" if host.physical_cores else ""
-    memory = f", {gib(host.memory_bytes)}" if host.memory_bytes is not None else ""
+    memory = f", {size(host.memory_bytes)}" if host.memory_bytes is not None else ""
     cuda = f", CUDA {topology.cuda_version}" if topology.cuda_version else ""
     kernel = f", Linux {host.kernel}" if host.kernel else ""
     cores = f"{host.usable_cores} of {host.total_cores} cores usable{physical}"
@@ -165,7 +166,7 @@ def _facts(gpu: Gpu) -> list[str]:
     capability = ".".join(map(str, gpu.compute_capability)) if gpu.compute_capability else "?"
     rate = "?" if gpu.fp32_tflops is None else f"{gpu.fp32_tflops:.1f}"
     pcie = f"PCIe {gpu.pcie_generation or '?'} x{gpu.pcie_width or '?'}"
-    return [gpu.name, gib(gpu.memory_bytes), f"compute {capability}", f"{rate} TFLOP/s FP32", pcie, gpu.uuid]
+    return [gpu.name, size(gpu.memory_bytes), f"compute {capability}", f"{rate} TFLOP/s FP32", pcie, gpu.uuid]
 
 
 def _matrix(topology: Topology) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Self
 from pytest_tfperf.core.baseline import is_unit
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError, known_names, unknown
+from pytest_tfperf.lines import shortened
 
 READ_BY_GROUP = ("rate", "step", "seconds", "milliseconds")
 """The groups of a pattern, of which it has one: units per second, a counter of steps, or a step's time."""
@@ -194,7 +195,7 @@ class Command:
             raise WorkloadError(f"{name}: unit={unit!r}: write what is counted in a second, as in 'examples/s'")
         if isinstance(argv, str) or not argv or not all(isinstance(word, str | Path) for word in argv):
             raise WorkloadError(
-                f"{name}: the command {argv!r:.80} must be a list of a program and its arguments, as in "
+                f"{name}: the command {shortened(argv, 80)} must be a list of a program and its arguments, as in "
                 '[sys.executable, "train.py", "--epochs=1"]'
             )
         variables = environment or {}
@@ -203,7 +204,8 @@ class Command:
         # The operating system ends each of these texts at a NUL.
         for kind, texts in (("argument", argv), ("variable", [*variables, *variables.values()])):
             if unusable := [str(text) for text in texts if "\0" in str(text)]:
-                raise WorkloadError(f"{name}: the {kind} {unusable[0]!r:.80} contains a NUL character: remove it")
+                shown = shortened(repr(unusable[0]), 80)
+                raise WorkloadError(f"{name}: the {kind} {shown} contains a NUL character: remove it")
         return cls(
             name=name,
             argv=tuple(map(str, argv)),

@@ -7,18 +7,23 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.lines import without_passwords
 
 SCHEMA: Final = 1
 """The version of a notification's JSON; it changes where a field is removed or means something else."""
 
 
 class EventKind(StrEnum):
-    """`missing`: what was measured before can't be; `ends`, `ended`: an acknowledgement; `silent`: a machine."""
+    """`missing`: what was measured before can't be; `gone`: it no longer exists; `ends`, `ended`: an acknowledgement.
+
+    `silent` is of a machine.
+    """
 
     NEW = "new"
     WORSE = "worse"
     RECOVERED = "recovered"
     MISSING = "missing"
+    GONE = "gone"
     ENDS = "ends"
     ENDED = "ended"
     SILENT = "silent"
@@ -30,6 +35,10 @@ class Topic(NamedTuple):
     machine: str
     test: str
     figure: str
+
+
+OVER: Final = (EventKind.RECOVERED, EventKind.GONE)
+"""The kinds of events after which nothing of their topic is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,5 +97,10 @@ class Notification:
     open: tuple[Event, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what webhooks and commands get; docs/notifications.md describes it."""
-        return {"schema": SCHEMA, "session": self.session, "events": plain(self.events)}
+        """Return what webhooks and commands get, without passwords; docs/notifications.md describes it."""
+        events = [{name: _shown(value) for name, value in plain(event).items()} for event in self.events]
+        return {"schema": SCHEMA, "session": self.session, "events": events}
+
+
+def _shown(value: Any) -> Any:
+    return without_passwords(value) if isinstance(value, str) else value

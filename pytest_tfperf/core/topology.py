@@ -113,19 +113,14 @@ def count_names(gpus: Sequence[Gpu]) -> str:
     return " + ".join(f"{count}x {name}" for name, count in Counter(gpu.name for gpu in gpus).items())
 
 
-def gib(size_bytes: int | None) -> str:
-    """Return a size as "16 GiB"; "? GiB" where unknown."""
-    return "? GiB" if size_bytes is None else f"{size_bytes / 2**30:.0f} GiB"
-
-
 def equal_groups(gpus: Sequence[Gpu], indices: Sequence[int]) -> list[list[int]]:
     """Group the indices by name and memory size.
 
     Sizes are compared in whole GiB: a card that drives a display or has retired ECC rows reports a few MiB less.
     """
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, int], list[int]] = {}
     for i in indices:
-        groups.setdefault((gpus[i].name, gib(gpus[i].memory_bytes)), []).append(i)
+        groups.setdefault((gpus[i].name, round((gpus[i].memory_bytes or 0) / 2**30)), []).append(i)
     return list(groups.values())
 
 

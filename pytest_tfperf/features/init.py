@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,7 @@ from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import TfperfError, page
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports.table import aligned
+from pytest_tfperf.revisions.git import run_git
 
 _SETTINGS: Final = {"tfperf_baselines": "baselines", "tfperf_tolerance": f"{DEFAULT_TOLERANCE}"}
 _GITHUB: Final = Path(".github/workflows/throughput.yml")
@@ -57,16 +60,48 @@ def _run(arguments: argparse.Namespace) -> int:
     # A file that can't be read stops the command before anything is written.
     configuration = ini_file(root.absolute())
     ignored = _git_ignores(root)
+    framework = framework_of(find_spec)
     lines = [
-        *_new_files(root, arguments.tests, ci),
+        *_new_files(root, arguments.tests, ci, framework),
         *_settings(root, configuration),
         _edited_git_ignores(root, ignored),
     ]
     if ci == "none" and arguments.ci is None:
         lines.append("no CI file, because no git remote names GitHub or GitLab: tfperf init --ci=github writes one")
-    steps = next_steps(arguments.tests, ci)
+    steps = next_steps(arguments.tests, ci, framework, default_branch(root))
     show(*filter(None, lines), "", "Next:", *(f"  {step}" for step in steps))
     return EXIT_GREEN
+
+
+class Framework(StrEnum):
+    """The framework of the first test, as its package is called."""
+
+    KERAS = "TensorFlow"
+    PYTORCH = "PyTorch"
+    JAX = "JAX"
+    NONE = "NumPy"
+    """None is installed; NumPy always is."""
+
+
+def framework_of(find: Callable[[str], object]) -> Framework:
+    """Return the framework that is installed here; a first test of another one could not run."""
+    if find("tensorflow") and find("keras"):
+        return Framework.KERAS
+    return Framework.PYTORCH if find("torch") else Framework.JAX if find("jax") else Framework.NONE
+
+
+def default_branch(root: Path) -> str:
+    """Return a name of the branch that others start from: origin's, else one that exists here; "main" at worst."""
+    head = run_git(root, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").stdout.strip()
+    names = [head.removeprefix("origin/"), "main", "master", "trunk", "develop"]
+    for name in dict.fromkeys(filter(None, names)):
+        for reference in (f"refs/heads/{name}", f"refs/remotes/origin/{name}"):
+            if run_git(root, "rev-parse", "--verify", "--quiet", reference).returncode == 0:
+                return reference.removeprefix("refs/heads/").removeprefix("refs/remotes/")
+    # A repository without a commit has a name for its first branch already.
+    unborn = run_git(root, "symbolic-ref", "--short", "HEAD") if not run_git(root, "branch", "-a").stdout else None
+    configured = run_git(root, "config", "init.defaultBranch").stdout.strip()
+    return (unborn.stdout.strip() if unborn else "") or configured or "main"
 
 
 def _ci_of(root: Path) -> str:
@@ -74,20 +109,26 @@ def _ci_of(root: Path) -> str:
     return "github" if "github.com" in remote else "gitlab" if "gitlab" in remote else "none"
 
 
-def _new_files(root: Path, tests: str, ci: str) -> Iterator[str]:
+def _new_files(root: Path, tests: str, ci: str, framework: Framework) -> Iterator[str]:
     from pytest_tfperf.hardware.discovery import discover
 
-    marker, where = ("gpu", "one GPU") if discover().gpus else ("cpu", "the CPU")
-    runner = "[self-hosted]    # one with a GPU" if marker == "gpu" else "ubuntu-latest    # or a runner of your own"
-    yield _written(root, Path(tests) / "test_speed.py", TEST.format(tests=tests, marker=marker, where=where))
-    yield _written(root, Path(tests) / "speed_models.py", MODELS)
+    is_for_gpu = framework is not Framework.NONE and bool(discover().gpus)
+    marker, where = ("gpu", "one GPU") if is_for_gpu else ("cpu", "the CPU")
+    runner = "[self-hosted]    # one with a GPU" if is_for_gpu else "ubuntu-latest    # or a runner of your own"
+    test = TEST if framework is Framework.KERAS else TEST_OF_PROGRAM
+    yield _written(root, Path(tests) / "test_speed.py", test.format(tests=tests, marker=marker, where=where))
+    if framework is Framework.KERAS:
+        yield _written(root, Path(tests) / "speed_models.py", MODELS)
+    else:
+        program = PROGRAM.format(framework=framework, step=STEPS[framework])
+        yield _written(root, Path(tests) / "train.py", program)
     yield _written(root, Path("baselines") / "README.md", BASELINES.format(tests=tests))
     if ci == "github":
-        yield _written(root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests, runner=runner))
-        yield _written(root, _GITHUB, GITHUB.format(tests=tests))
+        yield _written(root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests, runner=runner, framework=framework))
+        yield _written(root, _GITHUB, GITHUB.format(tests=tests, framework=framework))
     elif ci == "gitlab":
         beside = (root / _GITLAB).exists()
-        yield _written(root, _GITLAB_BESIDE if beside else _GITLAB, GITLAB.format(tests=tests))
+        yield _written(root, _GITLAB_BESIDE if beside else _GITLAB, GITLAB.format(tests=tests, framework=framework))
         if beside:
             yield f"        add to {_GITLAB}:  include: [{{local: {_GITLAB_BESIDE}}}]"
 
@@ -159,6 +200,97 @@ def small_cnn():
     return keras.Model(images, keras.layers.Dense(10)(keras.layers.Flatten()(x)))
 '''
 
+TEST_OF_PROGRAM = '''"""How fast does our program train? `pytest {tests}` measures."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("train.py")
+
+
+@pytest.mark.{marker}
+def test_training_speed(throughput, gpu_topology):
+    """On {where}; replace train.py by a program of your own: `tfperf read -- python train.py` shows what is read."""
+    command = [sys.executable, PROGRAM]
+    throughput.check_command(command, name="train", on=gpu_topology.take(1), unit="images/s")
+'''
+
+PROGRAM = '''"""A small training with {framework}. The speed test starts it, and reads the lines that it prints."""
+
+import itertools
+import time
+
+{step}
+
+began = time.perf_counter()
+for number in itertools.count(1):
+    loss = train_step()
+    if number % EVERY == 0:
+        value = float(loss)  # waits for the device
+        now = time.perf_counter()
+        print(f"step {{number}}: {{EVERY * BATCH / (now - began):.1f}} images/s, loss {{value:.3f}}", flush=True)
+        began = now
+'''
+
+STEPS: Final = {
+    Framework.PYTORCH: """import torch
+
+BATCH, EVERY = 64, 200
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10)).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+images, labels = torch.randn(BATCH, 256, device=device), torch.randint(10, (BATCH,), device=device)
+
+
+def train_step():
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    return loss""",
+    Framework.JAX: """import jax
+import jax.numpy as jnp
+
+BATCH, EVERY = 64, 200
+images = jax.random.normal(jax.random.key(0), (BATCH, 256))
+labels = jax.random.randint(jax.random.key(1), (BATCH, 1), 0, 10)
+weights = jnp.zeros((256, 10))
+
+
+def loss_of(weights):
+    return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(images @ weights), labels, axis=1))
+
+
+@jax.jit
+def updated(weights):
+    loss, gradient = jax.value_and_grad(loss_of)(weights)
+    return weights - 0.01 * gradient, loss
+
+
+def train_step():
+    global weights
+    weights, loss = updated(weights)
+    return loss""",
+    Framework.NONE: """import numpy
+
+BATCH, EVERY = 64, 200
+random = numpy.random.default_rng(0)
+images, labels = random.normal(size=(BATCH, 256)), random.integers(10, size=BATCH)
+weights, rows = numpy.zeros((256, 10)), numpy.arange(BATCH)
+
+
+def train_step():
+    odds = numpy.exp(images @ weights)
+    odds /= odds.sum(axis=1, keepdims=True)
+    loss = -numpy.log(odds[rows, labels]).mean()
+    odds[rows, labels] -= 1
+    weights[:] -= 0.01 / BATCH * images.T @ odds
+    return loss""",
+}
+
 BASELINES = """# Baselines
 
 One CSV for each machine, written by `pytest {tests} --update-baselines` on that machine. Commit them: a change is then
@@ -170,7 +302,7 @@ their files: `tfperf baselines merge` does.
 _IGNORED: Final = (".tfperf/", "tfperf-report.html", "/report.html")
 
 GITHUB = """\
-# The nightly gate of training throughput. It needs a runner of your own, whose Python has pytest-tfperf and TensorFlow.
+# The nightly gate of training throughput. It needs a runner of your own, with pytest-tfperf and {framework}.
 name: throughput
 on:
   schedule: [{{cron: "0 3 * * *"}}]
@@ -211,7 +343,7 @@ jobs:
         with: {{fetch-depth: 0, persist-credentials: false}}    # the base is a commit of the past
       - uses: actions/setup-python@5fda3b95a4ea91299a34e894583c3862153e4b97 # v7.0.0
         with: {{python-version: "3.12"}}
-      - run: pip install -r requirements.txt    # names pytest-tfperf, TensorFlow, and what else the tests need
+      - run: pip install -r requirements.txt    # names pytest-tfperf, {framework}, and what else the tests need
       - run: |
           git cat-file -e "origin/$GITHUB_BASE_REF:{tests}" ||
             {{ echo "::notice::$GITHUB_BASE_REF has no {tests} yet, so there is nothing to compare with"; exit 0; }}
@@ -251,7 +383,7 @@ throughput-against-base:
     paths: [throughput.html]
     reports: {{junit: throughput.xml}}
 
-# The nightly gate of training throughput. It needs a runner of your own, whose Python has pytest-tfperf and TensorFlow.
+# The nightly gate of training throughput. It needs a runner of your own, with pytest-tfperf and {framework}.
 throughput:
   tags: [throughput]    # of the machine whose baselines are committed
   resource_group: throughput    # one job at a time on a host
@@ -276,19 +408,19 @@ throughput:
 """
 
 
-def next_steps(tests: str, ci: str) -> list[str]:
+def next_steps(tests: str, ci: str, framework: Framework, base: str) -> list[str]:
     """The next steps after `tfperf init`."""
     steps = [
         ("tfperf doctor", "is this machine fit to measure?"),
         (f"pytest {tests}", "measure once; there is no baseline yet"),
-        (f"pytest {tests} --tfperf-base=main", "on a branch, once main has these files: is it slower?"),
+        (f"pytest {tests} --tfperf-base={base}", f"on a branch, once {base} has these files: is it slower?"),
         (f"tfperf trial -- {tests}", "before it blocks anybody: how often would it be wrong here?"),
         (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
         ("read how to write tests", page("writing-tests.md")),
         ("tfperf read -- python train.py", "for a program of your own, in any framework: the test that gates it"),
     ]
     if ci == "github":
-        steps.append(("name pytest-tfperf and TensorFlow in requirements.txt", "pull requests install from it"))
+        steps.append((f"name pytest-tfperf and {framework} in requirements.txt", "pull requests install from it"))
     if ci != "none":
         steps.append(("add a runner of your own", "the CI file says what it needs"))
     return aligned(steps)

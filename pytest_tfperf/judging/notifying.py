@@ -6,14 +6,15 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from pytest_tfperf.core.notification import Event, EventKind, Topic
+from pytest_tfperf.core.notification import OVER, Event, EventKind, Topic
 
 
 def untold(events: Iterable[Event], told: Mapping[Topic, Event]) -> list[Event]:
     """Return the news among the facts of a session.
 
     Args:
-        events: the facts, one of a topic: RECOVERED for all that is well, and the others as if nobody knew of them.
+        events: the facts, one of a topic: RECOVERED for all that is well, GONE for what no longer exists, and the
+            others as if nobody knew of them.
         told: what the channel was last told of each topic that is not over.
     """
     return list(_untold(events, told))
@@ -23,7 +24,7 @@ def _untold(events: Iterable[Event], told: Mapping[Topic, Event]) -> Iterator[Ev
     for event in events:
         before = told.get(event.topic)
         if before is None:
-            if event.kind is not EventKind.RECOVERED:
+            if event.kind not in OVER:
                 yield replace(event, since=event.time)
         elif _is_news(event, before):
             yield replace(event, since=before.since)
@@ -33,7 +34,7 @@ def _untold(events: Iterable[Event], told: Mapping[Topic, Event]) -> Iterator[Ev
 
 def _is_news(event: Event, before: Event) -> bool:
     match event.kind:
-        case EventKind.RECOVERED:
+        case EventKind.RECOVERED | EventKind.GONE:
             return True
         case EventKind.SILENT:  # once a day
             return before.kind is not EventKind.SILENT or before.time[:10] != event.time[:10]
@@ -60,7 +61,7 @@ def after(told: Mapping[Topic, Event], events: Iterable[Event]) -> dict[Topic, E
     """Return what a channel was last told of each topic that is not over, once it has taken these events."""
     known = dict(told)
     for event in events:
-        if event.kind is EventKind.RECOVERED:
+        if event.kind in OVER:
             known.pop(event.topic, None)
         else:
             known[event.topic] = event

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pytest_tfperf.lines import Line, LineKind
+from pytest_tfperf.lines import Line, LineKind, without_passwords
 
 SEPARATORS = ",'_\u2019\u00a0\u2009\u202f"
 """Separators of thousands. A plain space is one, too, but it also stands between two numbers."""
@@ -166,8 +166,8 @@ class Unreadable(Exception):
 
 
 def shown(line: str) -> str:
-    """The part of a line that messages show."""
-    return line.strip()[:160]
+    """The part of a line that messages show, without passwords."""
+    return without_passwords(line).strip()[:160]
 
 
 MOST_OF_A_LINE = 2**16

@@ -11,7 +11,7 @@ from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, Better, Figure, at_fixe
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.numbers import counted, percent
+from pytest_tfperf.reports.numbers import counted, percent, size
 from pytest_tfperf.reports.table import Columns, shown_names, table
 
 _WAYS: Final = {
@@ -20,7 +20,6 @@ _WAYS: Final = {
     Better.SAME: "away from the",
 }
 _IDS: Final = ("workload",)
-_SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def written(figure: Figure, value: float) -> str:
@@ -30,15 +29,7 @@ def written(figure: Figure, value: float) -> str:
 
 def written_in(unit: str, value: float) -> str:
     """Write a value in this unit."""
-    if unit == "bytes":
-        prefix, size = prefix_of(value)
-        return f"{value / size:.3g} {prefix}" if abs(value) < 1000 * size else f"{value / size:,.0f} {prefix}"
-    return f"{value:.4g} {unit}".rstrip()
-
-
-def prefix_of(value: float) -> tuple[str, int]:
-    """Return the unit in which a number of bytes is easy to read, and its bytes: "GiB", 2**30."""
-    return next(((prefix, size) for prefix, size in _SIZES if abs(value) >= size), ("B", 1))
+    return size(value) if unit == "bytes" else f"{value:.4g} {unit}".rstrip()
 
 
 def bad_figures(m: Measurement) -> list[Verdict]:
@@ -244,8 +235,8 @@ def _why_not_measured(figure: Figure) -> str:
 def _compared(figure: Figure, change: float, target: float) -> str:
     """Write a change as "9 % more", or in the figure's unit where the target is 0."""
     more, less = figure.more_and_less
-    size = percent(change / target) if target else written(figure, abs(change))
-    return f"{size} {more if change >= 0 else less}"
+    amount = percent(change / target) if target else written(figure, abs(change))
+    return f"{amount} {more if change >= 0 else less}"
 
 
 def _signed(verdict: Verdict) -> str | None:

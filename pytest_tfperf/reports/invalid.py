@@ -16,7 +16,7 @@ from pytest_tfperf.core.verdict import Reason, Verdict
 from pytest_tfperf.core.workload import Optimizer, Precision, Trainer
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.numbers import counted, whole_percent
+from pytest_tfperf.reports.numbers import counted, size, whole_percent
 from pytest_tfperf.reports.telemetry import slowed_down
 
 
@@ -91,7 +91,7 @@ def disturbance_fact(disturbance: Disturbance) -> str:
         case DisturbanceKind.STEAL:
             return f"the hypervisor gave {used} of {cores} to other virtual machines (steal time)"
         case DisturbanceKind.SWAPPING:
-            return f"the machine swapped {amount / 2**20:.0f} MiB/s"
+            return f"the machine swapped {size(amount)}/s"
         case DisturbanceKind.GPU_SHARED if disturbance.culprit:
             return f"{disturbance.culprit} also ran on {disturbance.gpu} and used up to {used} of it"
         case DisturbanceKind.GPU_SHARED:

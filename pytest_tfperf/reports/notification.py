@@ -14,6 +14,7 @@ _WORDS: Final = {
     EventKind.WORSE: "WORSE",
     EventKind.RECOVERED: "RECOVERED",
     EventKind.MISSING: "NOT MEASURED",
+    EventKind.GONE: "NO LONGER MEASURED",
     EventKind.ENDS: "ACKNOWLEDGEMENT ENDS",
     EventKind.ENDED: "ACKNOWLEDGEMENT ENDED",
     EventKind.SILENT: "SILENT",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 
 def rate(examples_per_sec: float) -> str:
@@ -51,6 +52,23 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+_SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+def size(size_bytes: float | None) -> str:
+    """Write a size with three digits: "15.9 GiB", "400 MiB"; "? GiB" where it is not known."""
+    if size_bytes is None:
+        return "? GiB"
+    prefix, unit = prefix_of(size_bytes)
+    amount = size_bytes / unit
+    return f"{amount:.3g} {prefix}" if abs(amount) < 999.5 else f"{amount:,.0f} {prefix}"
+
+
+def prefix_of(size_bytes: float) -> tuple[str, int]:
+    """Return the unit in which a size is easy to read, and its bytes: "GiB", 2**30."""
+    return next(((prefix, unit) for prefix, unit in _SIZES if abs(size_bytes) >= unit), ("B", 1))
 
 
 def counted(number: int, what: str) -> str:

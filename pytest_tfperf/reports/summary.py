@@ -264,9 +264,7 @@ def _next_steps(
         yield f"recorded in {baselines}: {new} new, {len(changes) - new} changed; check and commit them"
         given = {(m.machine, m.key): m.name for m in measurements}
         yield from recorded_table(changes, width, given)
-        loads = Counter(c.new.load for c in changes if c.new.load and not c.new.key.figure)
-        for load, count in loads.items():
-            yield f"{counted(count, 'row')} {load}. They may be too low: record again on a quiet machine"
+        yield from _recorded_under_load(changes)
     recorded = _not_provisional(measurements)
     improved = sum(m.verdict.outcome is Outcome.IMPROVED for m in recorded if m.verdict)
     gained = [m for m in recorded if is_gain(m, red)]
@@ -298,6 +296,21 @@ def _under_load(measurements: Sequence[Measurement]) -> Iterator[str]:
     for number, (m, row) in enumerate((m, row) for m, row in rows if row.load):
         means = "" if number else ". It may be too low, and let slowdowns pass: record again on a quiet machine"
         yield f"{m.test}: its baseline was {row.load}{means}"
+
+
+def _recorded_under_load(changes: Sequence[BaselineUpdate]) -> Iterator[str]:
+    """Yield a line for each load that disturbed new rows, with their names."""
+    loads: dict[str, list[str]] = {}
+    for row in (changed.new for changed in changes):
+        if row.load and not row.key.figure:
+            loads.setdefault(row.load, []).append(f"{row.key.workload} on {row.key.topology}")
+    for load, names in loads.items():
+        shown = [*names[:_MOST_ROWS], *([f"{len(names) - _MOST_ROWS} more"] if len(names) > _MOST_ROWS else [])]
+        whose, they = ("row of", "It") if len(names) == 1 else ("rows of", "They")
+        yield f"{whose} {', '.join(shown)}: {load}. {they} may be too low: record again on a quiet machine"
+
+
+_MOST_ROWS: Final = 5
 
 
 def _value(row: Baseline) -> str:

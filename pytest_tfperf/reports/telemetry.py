@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.numbers import whole_percent
+from pytest_tfperf.reports.numbers import size, whole_percent
 
 _MIB = 2**20
 
@@ -56,7 +56,7 @@ def _host(host: Telemetry) -> Iterator[str]:
     if host.steal_fraction_mean is not None and host.steal_fraction_mean >= 0.005:
         yield f"steal {whole_percent(host.steal_fraction_mean)}"
     if host.swap_bytes_per_sec_mean is not None and host.swap_bytes_per_sec_mean >= _MIB / 2:
-        yield f"swapping {host.swap_bytes_per_sec_mean / _MIB:.0f} MiB/s"
+        yield f"swapping {size(host.swap_bytes_per_sec_mean)}/s"
 
 
 def _gpu(gpu: GpuTelemetry) -> Iterator[str]:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from pytest_tfperf.reports.numbers import size
 from pytest_tfperf.revisions.git import run_git
 
 # In the words of the C library, which git, pip and uv repeat; git writes "unable to write file" of a full disk.
@@ -58,4 +59,4 @@ def _space(repository: Path, commit: str, folder: Path) -> str:
     free = shutil.disk_usage(folder).free
     if free >= needed:
         return ""
-    return f"The files of {commit[:12]} take {needed / 1e6:,.1f} MB, and {folder} has {free / 1e6:,.1f} MB left. "
+    return f"The files of {commit[:12]} take {size(needed)}, and {folder} has {size(free)} left. "

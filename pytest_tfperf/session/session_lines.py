@@ -175,10 +175,13 @@ def _controlled(machine: str, controlled: ControlledRecording) -> str:
     """The change of the controls beside a recording of few rows, or that there were none."""
     failed = "".join(f". {name} could not serve as a control: {why}" for name, why in controlled.failures.items())
     if not controlled.runs:
+        why, what = "no other workload has a row", "part of them"
+        if controlled.others:  # else there is nothing that could be recorded with them
+            why = f"none of the {counted(controlled.others, 'other')} with a row could run beside them"
+            what = f"part of the new figures alone{failed}. To record all alike: pytest --update-baselines"
         return (
-            f"new rows of {machine}: recorded without controls, because no other recorded workload could run beside "
-            "them: what the machine did in these minutes, such as its temperature, is part of the new figures alone"
-            f"{failed}. To record all alike: pytest --update-baselines"
+            f"new rows of {machine}: recorded without controls, because {why}: what the machine did in these minutes, "
+            f"such as its temperature, is {what}"
         )
     others = counted(len(controlled.controls), "other recorded workload")
     moved = (

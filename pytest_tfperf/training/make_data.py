@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.data_sets import BOX, IMAGE, IMAGES, LABEL, TEXT_LABEL, TOKENS, DataSet
@@ -207,7 +208,7 @@ def main(data: str, folder: str, *counts: str) -> int:
     except TfperfError as error:
         print(printable(f"tfperf: {error}"), file=sys.stderr)
         return EXIT_USAGE
-    print(printable(f"use it: pytest perf_tests --tfperf-data-dir={Path(folder).resolve()}"))
+    print(printable(f"use it: pytest perf_tests --tfperf-data-dir={quote(str(Path(folder).resolve()))}"))
     return EXIT_GREEN
 
 

@@ -110,6 +110,8 @@ class Api:
     def _send(self, method: str, url: str, body: Mapping[str, object] | None) -> HTTPResponse:
         if urlsplit(url).scheme not in ("http", "https"):
             raise NotPosted(f"{host(url)} is no address of a server")
+        if "@" in urlsplit(url).netloc:
+            raise NotPosted(f"the URL of {host(url)} has a user or a password, which no request sends")
         request = Request(
             url,
             method=method,

@@ -17,7 +17,7 @@ from pytest_tfperf.errors import (
     OutOfMemory,
     UserCodeFailed,
 )
-from pytest_tfperf.lines import Line, LineKind
+from pytest_tfperf.lines import Line, LineKind, without_passwords
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -384,4 +384,5 @@ def _in_library(file: str) -> bool:
 
 
 def _shortened(line: str) -> str:
+    line = without_passwords(line)  # no cut may leave a part of one
     return line if len(line) <= _COLUMNS else f"{line[:_COLUMNS]} ..."

@@ -49,6 +49,7 @@ for name in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "jaxlib", 
         pass
 print(json.dumps(versions))
 """
+_SECRET = (VARIABLE, "TFPERF_NOTIFY", "TFPERF_GITHUB_TOKEN")
 _COVERAGE = ("COV_CORE_", "COVERAGE_PROCESS_")  # pytest-cov and coverage would trace workers and slow them down
 
 IMPORT_SECONDS = 300
@@ -99,13 +100,13 @@ class Interpreter:
     def environment(self) -> dict[str, str]:
         """This process's environment variables, as `variable` gives them, with PYTHONPATH leading into moved folders.
 
-        Left out are the history's password and the variables that start coverage in subprocesses.
+        Left out are our own passwords and tokens, and the variables that start coverage in subprocesses.
         """
         folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         kept = {
             name: self.variable(name, value)
             for name, value in os.environ.items()
-            if name != VARIABLE and not name.startswith(_COVERAGE)
+            if name not in _SECRET and not name.startswith(_COVERAGE)
         }
         return {**kept, "PYTHONPATH": os.pathsep.join(self._move(folder) for folder in folders if folder)}
 

@@ -85,6 +85,7 @@ MANY = ROWS | {
 def test_the_new_rows_are_corrected_by_what_the_controls_lost() -> None:
     found = Recording(steady(*LOST, 90.0), rows=MANY).found["box"]
     assert found.correction == pytest.approx(0.10536, abs=1e-4)  # ln(100 / 90)
+    assert found.others == len(MANY)
     assert (found.runs, len(found.controls), found.note) == (18, 3, "corrected by +11.1 % by 18 runs of controls")
 
 
@@ -151,9 +152,9 @@ def test_a_row_is_no_control_that_is(row: dict[str, object], why: str) -> None:
 # What is written
 
 FOUND = ControlledRecording(
-    change=-math.log(1.1), correction=math.log(1.1), controls=["a", "b", "c"], runs=18, failures={}
+    change=-math.log(1.1), correction=math.log(1.1), controls=["a", "b", "c"], runs=18, others=3, failures={}
 )
-NONE = ControlledRecording(change=0.0, correction=0.0, controls=[], runs=0, failures={})
+NONE = ControlledRecording(change=0.0, correction=0.0, controls=[], runs=0, others=0, failures={})
 TIME, MEMORY = Figure(FIRST_STEP), Figure(PEAK_MEMORY)
 
 

@@ -31,7 +31,13 @@ def test_the_message_has_batch_memory_allocation_and_error() -> None:
 def test_gpus_are_named_with_their_memory() -> None:
     machine = load("dgx1-p100").take(2)
     said = str(explained(OutOfMemory("killed"), "both", machine, WORKLOAD, WORKLOAD.with_(batch_size=64)))
-    assert "with batch_size 256 and 64 on each of 2 devices\n  memory      16 GiB + 16 GiB of the GPUs; " in said
+    assert "with batch_size 256 and 64 on each of 2 devices\n  memory      15.9 GiB + 15.9 GiB of the GPUs; " in said
+
+
+def test_a_container_of_400_mib_is_not_said_to_have_no_memory() -> None:
+    host = Host(cpu_model="a CPU", usable_cores=1, total_cores=1, memory_bytes=400 * 2**20)
+    machine = Topology(host=host, devices=Devices(kind=DeviceKind.CPU, count=1))
+    assert "memory      400 MiB of the host" in str(explained(OutOfMemory(XLA), "it", machine, WORKLOAD))
 
 
 def test_a_program_has_no_batch_size_that_is_known() -> None:

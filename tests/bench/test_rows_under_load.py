@@ -70,8 +70,15 @@ def test_the_summary_repeats_it_for_tests_that_pass_too() -> None:
 
 def test_a_session_that_recorded_such_rows_says_so() -> None:
     assert said(changes=(BaselineUpdate(None, baseline(1000.0, note=NOTE)),)) == [
-        f"1 row {NOTE}. They may be too low: record again on a quiet machine"
+        f"row of {KEY.workload} on {KEY.topology}: {NOTE}. It may be too low: record again on a quiet machine"
     ]
+
+
+def test_of_many_such_rows_the_first_are_named() -> None:
+    keys = [KEY._replace(workload=f"program-{number}") for number in range(7)]
+    (line,) = said(changes=tuple(BaselineUpdate(None, baseline(1.0, key=key, note=NOTE)) for key in keys))
+    assert line.startswith(f"rows of program-0 on {KEY.topology}, program-1 on")
+    assert f"program-4 on {KEY.topology}, 2 more: {NOTE}. They may be too low" in line
 
 
 LOSS = Verdict(figure=Figure("loss"), value=2.3)
@@ -94,4 +101,4 @@ def test_the_lines_of_a_figure_repeat_it() -> None:
 def test_rows_of_figures_are_not_counted_with_those_of_throughputs() -> None:
     rows = [baseline(1000.0, note=NOTE), baseline(2.3, key=KEY._replace(figure="loss"), unit="", note=NOTE)]
     (line,) = said(changes=tuple(BaselineUpdate(None, row) for row in rows))
-    assert line.startswith("1 row ")
+    assert line.startswith("row of ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
 from pytest_tfperf.lines import Line, LineKind, one_line, printable, rendered, shortened, without_passwords
 
 # What a password may have without %XX: a URL's end of the user, and a text's own line end or gap, are not among it.
+PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 PASSWORDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_characters='"'), min_size=1)
 
 
@@ -41,6 +43,33 @@ PASSWORDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_
         ("--url=postgresql:ann:secret@db/d", "--url=postgresql:***@db/d"),
         ("postgresql//ann:secret@db/d", "postgresql//ann:***@db/d"),
         ("postgresql%3A%2F%2Fann%3Asecret%40db", "postgresql%3A%2F%2Fann%3A***@db"),
+        ("https://secret@host/a", "https://***@host/a"),
+        ("git+https://secret:x-oauth-basic@host/a", "git+https://***@host/a"),
+        ("password: secret", "password: ***"),
+        ("Password:secret and more", "Password:*** and more"),
+        ("password='it\"s, a secret' and more", "password='***' and more"),
+        ("password='a secret that was cut off", "password='***'"),
+        ("password: se,cr)et;a and more", "password: *** and more"),
+        ("(password=secret, lr=0.1)", "(password=***, lr=0.1)"),
+        ("train.py --password secret --epochs 3", "train.py --password *** --epochs 3"),
+        ("train.py --db-password=secret -v", "train.py --db-password=*** -v"),
+        ("['train.py', '--password', 'secret', '-v']", "['train.py', '--password', '***', '-v']"),
+        (
+            "['train.py', \"--token\", 'secret', '--hub-token', 'secret']",
+            "['train.py', \"--token\", '***', '--hub-token', '***']",
+        ),
+        ("--token secret --hub_token=secret", "--token *** --hub_token=***"),
+        ("HF_TOKEN=secret WANDB_API_KEY=secret python", "HF_TOKEN=*** WANDB_API_KEY=*** python"),
+        ("api_key: secret, secret_key='secret'", "api_key: ***, secret_key='***'"),
+        ("{'token': 'abcdefgh12345secret'}", "{'token': '***'}"),
+        ('{"password": 12345, "key": 1}', '{"password": "***", "key": 1}'),
+        ("curl -H 'Authorization: Bearer secret' x", "curl -H 'Authorization: Bearer ***' x"),
+        ('{"authorization": "Basic secret", "a": 1}', '{"authorization": "Basic ***", "a": 1}'),
+        ("https://hooks.slack.com/services/T0/B0/secret : 404", "https://hooks.slack.com/*** : 404"),
+        ("<https://discord.com/api/webhooks/1/secret>", "<https://discord.com/api/webhooks/***>"),
+        ("https://acme.webhook.office.com/webhookb2/a@b/secret", "https://acme.webhook.office.com/***"),
+        ("https://s3.example.com/a?X-Amz-Signature=secret&b=1", "https://s3.example.com/a?X-Amz-Signature=***&b=1"),
+        ("wandb login 0123456789abcdef0123456789abcdef01234567", "wandb login ***"),
     ],
 )
 def test_a_password_is_hidden(text: str, shown: str) -> None:
@@ -58,7 +87,17 @@ def test_a_password_is_hidden(text: str, shown: str) -> None:
         "https://example.com/a:b",
         "perf_tests/test_a.py::test_b[ann@example.com]",
         "python:3.11@sha256:0123 and git@github.com:ann/repository and x @ git+https://example.com/x@main",
-        "In a password write special characters as %XX; password: required",
+        "In a password write special characters as %XX",
+        "ssh://git@github.com/ann/nets and https://example.com/@ann",
+        "step 10: tokens/s: 1234, tokens: 1024, token: 3.2 loss, token: hello, next token: <unk>, max_token=512",
+        "train.py --eos-token </s> --pad_token [PAD] '--bos-token', '<s>' --max-token 512 --tokenizer=bert-base-v1",
+        "password_length 8, password_length: 8, passwords, keys: 5, key: 5, keyboard=us, secretary: ann",
+        "train.py: error: argument --password: expected one argument",
+        "Namespace(password=None, token=None, secret=False)",
+        '{"password": null, "token": 7, "secret": ["a"]}',
+        "pwd: /home/ann, PWD=/root, docker run -v $PWD:$PWD -w $PWD",
+        "tests/test_password.py::TestSecret::test_token[8]",
+        "wandb: commit 0123456789abcdef0123456789abcdef01234567, Bearer of the name",
     ],
 )
 def test_what_is_no_password_stays(text: str) -> None:
@@ -80,6 +119,18 @@ def test_what_is_no_password_stays(text: str) -> None:
         "a:'@",
         "::",
         "#",
+        "https://",
+        "https://a@",
+        "password: x",
+        "--password ",
+        "--a-",
+        "token=",
+        "token=a1",
+        "secret=\\'",
+        "sk-",
+        "eyJaaaaaaaaaa.",
+        "?a-",
+        "key,",
     ],
 )
 def test_a_text_of_a_megabyte_takes_no_quadratic_time(text: str) -> None:
@@ -93,7 +144,44 @@ def test_no_password_of_a_url_is_left(password: str) -> None:
     assert shown == "can't open postgresql://ann:***@db/d"
 
 
-HIDDEN = ("postgresql://ann:secret@db/d", "http://a:b", "password='secret'", 'password="secret" x', "ann:secret@db")
+CARRIERS = (
+    *("https://{}@host/a", "password: {}", "password={} more", "--password {} --epochs 3", "db_password = '{}'"),
+    *("['--password', '{}', 'x']", '{{"api_key": "{}"}}', "Authorization: Bearer {}", "--hub-token={}"),
+    *("https://hooks.slack.com/services/T0/B0/{}", "https://x.webhook.office.com/a/{}", "MY_SECRET={}"),
+)
+WORDS = st.text("abcXYZ0189_-.~+", min_size=1)
+
+
+@given(st.lists(st.sampled_from(CARRIERS), min_size=1), WORDS, st.text("\"' ,;:{}[]", max_size=3))
+def test_no_secret_is_left_wherever_it_stands(carriers: list[str], word: str, between: str) -> None:
+    text = f"{between} ".join(carrier.format(f"S{word}SECRET") for carrier in carriers)
+    assert "SECRET" not in without_passwords(text).replace("MY_SECRET", "")
+
+
+@given(
+    st.lists(st.text() | st.sampled_from(CARRIERS) | st.sampled_from(("token", ":", "=", "--", "'", '"', "***", "@")))
+)
+def test_what_is_hidden_stays_hidden_and_adds_little(texts: list[str]) -> None:
+    text = "".join(texts)
+    shown = without_passwords(text)
+    assert without_passwords(shown) == shown
+    assert len(shown) <= 4 * len(text)
+
+
+@pytest.mark.parametrize("log", sorted(PROGRAMS.iterdir()), ids=lambda path: path.name)
+def test_the_output_of_a_usual_program_stays(log: Path) -> None:
+    text = log.read_text()
+    assert without_passwords(text) == text
+
+
+HIDDEN = (
+    "postgresql://ann:secret@db/d",
+    "http://a:b",
+    "password='secret'",
+    'password="secret" x',
+    "ann:secret@db",
+    *CARRIERS,
+)
 
 
 @given(st.lists(st.text() | st.sampled_from((*HIDDEN, "::error::x", "##[error]x", "##vso[x]"))))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate, size
 
 RATES = {
     7.25: "7.25",
@@ -25,11 +25,26 @@ PERCENTAGES = {0.13: "13.0 %", -0.13: "13.0 %", 0.05: "5 %", 0.025: "2.5 %", 0.1
 CHANGES = {-0.13: "-13.0 %", 0.004: "+0.4 %", 0.0: "+0.0 %", -0.0001: "+0.0 %"}
 COMPARISONS = {-0.13: "13.0 % slower than", 0.02: "2 % faster than", 0.0004: "level with"}
 DURATIONS = {0: "0 s", 45: "45 s", 59.6: "1 min", 130: "2 min 10 s", 3599.6: "1 h 0 min", 3900: "1 h 5 min"}
+SIZES = {
+    0: "0 B",
+    400 * 2**20: "400 MiB",
+    16e9: "14.9 GiB",
+    2**30 - 1: "1,024 MiB",
+    999.6 * 2**10: "1,000 KiB",
+    -3e5: "-293 KiB",
+}
 
 
 @pytest.mark.parametrize(
     ("form", "written"),
-    [(rate, RATES), (percent, PERCENTAGES), (change, CHANGES), (compared, COMPARISONS), (duration, DURATIONS)],
+    [
+        (rate, RATES),
+        (percent, PERCENTAGES),
+        (change, CHANGES),
+        (compared, COMPARISONS),
+        (duration, DURATIONS),
+        (size, SIZES),
+    ],
 )
 def test_a_figure_is_written_so(form: Callable[[float], str], written: dict[float, str]) -> None:
     assert {figure: form(figure) for figure in written} == written

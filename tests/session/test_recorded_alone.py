@@ -68,7 +68,15 @@ def test_a_first_recording_of_few_tests_says_what_it_lacks(project: Project) -> 
     finished = recorded(project)
     assert project.baselines.load(MACHINE)[EVEN].note.endswith("recorded without controls")
     assert (
-        "new rows of box: recorded without controls, because no other recorded workload could run beside them"
-        in finished.text
-    )
+        "new rows of box: recorded without controls, because no other workload has a row: what the machine did in "
+        "these minutes, such as its temperature, is part of them\n"
+    ) in finished.text
+    assert "To record all alike" not in finished.text
     assert "few tests" not in finished.text
+
+
+def test_to_record_all_is_advised_where_others_have_rows_that_can_not_be_controls(project: Project) -> None:
+    project.baseline("a-program", value=3.0, unit="images", runs=5, between_runs=0.01)
+    said = recorded(project).text
+    assert "recorded without controls, because none of the 1 other with a row could run beside them" in said
+    assert "To record all alike: pytest --update-baselines" in said

@@ -17,7 +17,9 @@ from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.stores.history import History
 from tests.helpers.command_lines import Argument, arguments
+from tests.helpers.inner import MACHINE, Project
 from tests.helpers.measurements import measurement
+from tests.helpers.notified_server import serving
 
 SECRET = "PaSs/WoRd"
 URL = f"postgresql://ann:{SECRET}@127.0.0.1:1/d"
@@ -140,3 +142,63 @@ def test_no_command_to_copy_shows_it(pytester: pytest.Pytester) -> None:
     rerun = config.stash[SESSION].settings.rerun
     assert "ann:***@" in rerun.recording
     assert "PaSs" not in rerun.recording + rerun.of("a.py::b")
+
+
+# What a program prints
+
+PRINTED = (
+    *("https://PaSsWoRd@host/a", "password: PaSsWoRd", "run.py --password PaSsWoRd", "['x', '--token', 'PaSsWoRd']"),
+    *("https://hooks.slack.com/services/T0/B0/PaSsWoRd", "Authorization: Bearer PaSsWoRd", "HF_TOKEN=PaSsWoRd"),
+)
+PROGRAM = f"""
+    import sys, time
+
+    rate = open("rate").read()
+    for _ in range(5):
+        for line in {PRINTED!r}:
+            # A line that is cut somewhere shows no part of a secret, either.
+            print("x" * 150 + " " + line, "y" * 200)
+            print(line)
+        if rate == "none":
+            print("12 images/s password: PaSsWoRd 13 images/s")
+        elif rate == "nan":
+            sys.exit("password: PaSsWoRd")
+        else:
+            print(rate, "images/s password: PaSsWoRd", flush=True)
+"""
+TESTS = """
+    import sys
+    from pytest_tfperf import Reads
+
+    def test_program(throughput, on):
+        command = [sys.executable, "run.py", "--password", "PaSsWoRd", "--url=https://PaSsWoRd@host"]
+        throughput.check_command(command, name="program", unit="images/s", on=on, reads=Reads(until_end=True))
+
+    @pytest.mark.parametrize("url", ["https://PaSsWoRd@host"])
+    def test_parameter(throughput, on, url):
+        throughput.check_command([sys.executable, "run.py"], name="other", unit="images/s", on=on,
+                                 reads=Reads(until_end=True))
+"""
+FILES = ("--tfperf-html=r.html", "--tfperf-json=r.json", "--junitxml=r.xml", "-o", "tfperf_markdown=r.md")
+
+
+@pytest.mark.parametrize("rate", ["800.0", "none", "nan"], ids=["slow", "two rates in a line", "fails"])
+def test_no_output_shows_what_a_program_should_not_have_printed(rate: str, tmp_path: Path) -> None:
+    with Project(tmp_path / "project", trains=False) as project, serving() as server:
+        project.write("run.py", PROGRAM)
+        project.tests(TESTS)
+        for name in ("program", "other"):
+            project.baseline(name, value=1000.0, unit="images", runs=5, between_runs=0.002)
+        project.write("rate", "1000.0")
+        project.run()
+        project.write("rate", rate)
+        variables = {"TFPERF_NOTIFY": "webhook $HOOK\ngithub ada/nets", "HOOK": server.url, "GITHUB_TOKEN": "x"}
+        variables |= {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": "s.md", "GITHUB_API_URL": server.url}
+        said = project.run(*FILES, "-o", "tfperf_comment=c.md", "-rA", "-vv", **variables).text
+        assert len(server.posted) == 1, said
+        assert server.issues
+        shown = [project.folder / name for name in ("r.html", "r.json", "r.xml", "r.md", "s.md", "c.md")]
+        for text in (said, *(path.read_text() for path in shown), repr(server.posted), repr(server.issues)):
+            lines = [line for line in text.splitlines() if "aSsW" in line and "test_parameter[" not in line]
+            assert not [line[max(0, line.index("aSsW") - 60) :][:120] for line in lines]
+        assert MACHINE in said

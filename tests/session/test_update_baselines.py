@@ -89,7 +89,7 @@ def test_other_rows_and_those_of_failed_tests_stay_as_they_were(recorded: Finish
 
 def test_a_few_rows_that_were_recorded_without_controls_are_said_to_be(recorded: Finished) -> None:
     assert (
-        "new rows of box: recorded without controls, because no other recorded workload could run beside"
+        "new rows of box: recorded without controls, because none of the 1 other with a row could run beside"
         in recorded.text
     )
 

@@ -38,9 +38,12 @@ def test_folders_of_a_project_are_those_of_its_other_checkout(monkeypatch: pytes
     assert interpreter.environment()["PYTHONPATH"] == os.pathsep.join([str(checkout), "/home/me/lib"])
 
 
-def test_workers_do_not_get_the_password_of_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFPERF_HISTORY_URL", "postgresql://me:secret@db/speed")
-    assert "secret" not in str(Interpreter("python").environment())
+@pytest.mark.parametrize("name", ["TFPERF_HISTORY_URL", "TFPERF_NOTIFY", "TFPERF_GITHUB_TOKEN"])
+def test_workers_and_programs_get_nothing_of_ours_that_others_may_not_know(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "postgresql://me:PaSsWoRd@db/speed")
+    assert "PaSsWoRd" not in str(Interpreter("python").environment())
 
 
 def test_coverage_does_not_start_in_workers(monkeypatch: pytest.MonkeyPatch) -> None:

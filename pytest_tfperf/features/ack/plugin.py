@@ -37,7 +37,7 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
         command = f"tfperf ack {quote(one.test)}{call}{figure} --machine {quote(one.machine)}{options}"
         if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == one]:
             yield _line(one, test, calls, command)
-        elif _is_gone(one.test, context):
+        elif context.is_gone(one.test):
             yield f"stale: {test} is acknowledged, and no longer exists. Remove it: {command} --remove"
         elif any(one.is_of(m.machine, m.test, m.key) for m in whole):
             of_call, name = f", {one.call}," if one.call else "", shown_name(one.figure)
@@ -69,14 +69,6 @@ def _line(one: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, Ve
             days = "today" if left < 1 else "tomorrow" if left == 1 else f"in {left} days"
             return f"ends {days}: {owner}: {test}, {end}: {one.why}"
     return f"{end}: {test} ({owner}): {one.why}"
-
-
-def _is_gone(test: str, context: SessionContext) -> bool:
-    """Whether a test's file is gone, or was collected whole and has no such test."""
-    file, collected = test.partition("::")[0], context.selection.collected
-    if not (context.settings.root / file).exists():
-        return True
-    return test not in collected and any(other.partition("::")[0] == file for other in collected)
 
 
 FEATURE: Final = Feature(always=True, session_ended=session_ended)

@@ -140,6 +140,7 @@ def _cell(text: str | None) -> str:
 
 
 def _short(text: str) -> str:
+    text = without_passwords(text)
     return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 2]}.."
 
 

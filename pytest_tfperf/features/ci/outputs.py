@@ -12,7 +12,7 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.features.ci.markdown import FAILED, comment, markdown, without_result
 from pytest_tfperf.judging.consequence import consequence
-from pytest_tfperf.lines import Line, LineKind, plain, printable
+from pytest_tfperf.lines import Line, LineKind, plain, printable, without_passwords
 from pytest_tfperf.reports.figures import figure_properties
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.message import message
@@ -124,6 +124,8 @@ def annotation(level: str, text: str, *, title: str, file: str = "", line: int =
     >>> annotation("error", "13.0 % slower", title="REGRESSED: a", file="test_a.py", line=3).text
     '::error file=test_a.py,line=3,title=REGRESSED%3A a::13.0 %25 slower'
     """
+    # What hides passwords does not know them behind GitHub's escapes.
+    text, title = without_passwords(text), without_passwords(title)
     values = {"file": file, "line": str(line) if file and line else "", "title": title}
     properties = ",".join(f"{name}={value.translate(_IN_PROPERTIES)}" for name, value in values.items() if value)
     return Line(f"::{level} {properties}::{text.translate(_IN_TEXT)}", kind=LineKind.CI_COMMAND)

@@ -13,7 +13,7 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.hardware.host import ROOT, cpu_quota, host_facts, text_of
 from pytest_tfperf.hardware.host_usage import HostUsage, cpu_numbers, known, pid_in
-from pytest_tfperf.reports.numbers import counted, whole_percent
+from pytest_tfperf.reports.numbers import counted, size, whole_percent
 
 
 class Level(StrEnum):
@@ -160,7 +160,7 @@ def _usage(observed: Observed, root: Path) -> Iterator[Finding]:
     yield _swap(observed)
     if now.memory_available_bytes_min is not None:
         few = now.memory_available_bytes_min < _LEAST_MEMORY * observed.memory_bytes
-        fact = f"{_gib(now.memory_available_bytes_min)} of {_gib(observed.memory_bytes)} available"
+        fact = f"{size(now.memory_available_bytes_min)} of {size(observed.memory_bytes)} available"
         fix = "ps -eo pid,user,rss,args --sort=-rss | head   # end what is not needed" if few else ""
         yield Finding(Check.MEMORY, Level.WARNING if few else Level.OK, fact, fix)
 
@@ -196,7 +196,7 @@ def _swap(observed: Observed) -> Finding:
     rate = observed.telemetry.swap_bytes_per_sec_mean
     if rate is None:
         return Finding(Check.SWAP, Level.UNKNOWN, "the kernel does not report swapping")
-    fact = f"{_gib(observed.swap_used_bytes)} in use, {rate / 2**20:.1f} MiB/s in and out"
+    fact = f"{size(observed.swap_used_bytes)} in use, {size(rate)}/s in and out"
     fix = "free memory, then: sudo swapoff -a"
     if rate > _LIMITS.swap_bytes_per_sec:
         return Finding(Check.SWAP, Level.UNFIT, fact, fix)
@@ -251,7 +251,7 @@ def _siblings(cpus: Sequence[int], busy: Mapping[int, float], root: Path) -> Fin
 
 
 def _disk(folder: Path, free_bytes: int) -> Finding:
-    fact = f"{free_bytes / 1e9:.1f} GB free for {folder}"
+    fact = f"{size(free_bytes)} free for {folder}"
     if free_bytes >= _ENOUGH_DISK_BYTES:
         return Finding(Check.DISK, Level.OK, fact)
     level = Level.UNFIT if free_bytes < _LEAST_DISK_BYTES else Level.WARNING
@@ -302,7 +302,3 @@ def _times_throttled() -> int:
 
 def _level(value: float, *, unfit: float, notable: float) -> Level:
     return Level.UNFIT if value > unfit else Level.WARNING if value > notable else Level.OK
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**30:.1f} GiB"

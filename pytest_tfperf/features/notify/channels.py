@@ -61,6 +61,8 @@ class Channel:
         url = variables.get(name, "").strip() if self._is_public else self.target
         if not _is_url(url):
             raise TfperfError(f"the variable {name} {'holds no URL of a server' if url else 'is not set'}")
+        if _has_login(url):
+            raise TfperfError(f"the variable {name} holds {_LOGIN}", next_step=_WITHOUT_LOGIN)
         return url
 
 
@@ -87,6 +89,8 @@ def _channel(line: str, where: str) -> Channel:
     is_right, form = _TARGETS[kind]
     if not is_right(target):
         raise TfperfError(f"{where}: {kind} must be followed by {form}")
+    if kind in _WEBHOOKS and _has_login(target):
+        raise TfperfError(f"{where}: {kind} is followed by {_LOGIN}", next_step=_WITHOUT_LOGIN)
     return Channel(kind, target, owner)
 
 
@@ -98,18 +102,28 @@ def _is_url(text: str) -> bool:
     return False
 
 
+def _has_login(url: str) -> bool:
+    return "@" in urlsplit(url).netloc
+
+
 def _is_command(text: str) -> bool:
     with suppress(ValueError):  # a quote is missing
         return bool(shlex.split(text))
     return False
 
 
+_WEBHOOKS: Final = ("webhook", "slack", "teams")
+_LOGIN: Final = "a URL with a user or a password, which no request sends"
+_WITHOUT_LOGIN: Final = (
+    "Leave them out, and put a secret into the URL's path or query; or let a program log in: command curl -sS --fail "
+    "--netrc --json @- https://..."
+)
 _WEBHOOK: Final[tuple[Callable[[str], object], str]] = (
     lambda text: _VARIABLE.fullmatch(text) or _is_url(text),
     "a variable that holds its URL, as in $TFPERF_WEBHOOK, or by its URL, https://...",
 )
 _TARGETS: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
-    **dict.fromkeys(("webhook", "slack", "teams"), _WEBHOOK),
+    **dict.fromkeys(_WEBHOOKS, _WEBHOOK),
     "github": (lambda text: text.count("/") == 1 and _PROJECT.fullmatch(text), "OWNER/REPO"),
     "gitlab": (_PROJECT.fullmatch, "GROUP/PROJECT, or the project's number"),
     "command": (_is_command, "PROGRAM ARGUMENTS, quoted as in a shell"),

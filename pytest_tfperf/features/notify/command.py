@@ -12,7 +12,7 @@ from pytest_tfperf.console.arguments import session_id as id_of
 from pytest_tfperf.console.output import show, show_json
 from pytest_tfperf.console.session_settings import folder_setting, root, setting
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_REGRESSED
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
 from pytest_tfperf.core.session_verdicts import SessionRecord
@@ -22,6 +22,7 @@ from pytest_tfperf.features.notify.channels import channels
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history_queries import Filters
 
+_NOT_SENT: Final = "a channel did not take all of it, or there is no memory, space or permission"
 _CLOCKS_DIFFER: Final = timedelta(hours=1)  # of two machines; a measurement is ahead of the clock by more
 
 
@@ -33,6 +34,7 @@ def add_to(commands: Commands) -> None:
         _notify,
         "tell the channels of tfperf_notify what they do not know yet of a session, as the session itself does",
         examples=("tfperf notify --dry-run", "TFPERF_NOTIFY='slack $SLACK_URL' tfperf notify --session latest"),
+        statuses=STATUSES | {EXIT_GREEN: "the channels know all of it", EXIT_NOT_MEASURED: _NOT_SENT},
         parents=[history_place()],
     )
     notify.add_argument(
@@ -47,7 +49,12 @@ def add_to(commands: Commands) -> None:
             "tfperf heartbeat --max-age 26h",
             "tfperf heartbeat --history=postgresql://db.example.com/tfperf --ignore=dgx1-old",
         ),
-        statuses=STATUSES | {EXIT_GREEN: "all machines were measured lately", EXIT_REGRESSED: "a machine was not"},
+        statuses=STATUSES
+        | {
+            EXIT_GREEN: "all machines were measured lately",
+            EXIT_REGRESSED: "a machine was not",
+            EXIT_NOT_MEASURED: _NOT_SENT,
+        },
         parents=[history_place()],
     )
     heartbeat.add_argument(
@@ -78,8 +85,7 @@ def _notify(arguments: argparse.Namespace) -> int:
     machines = dict.fromkeys(m.machine for m in results)
     verdicts = [verdict for name in machines for verdict in history.verdicts(session=session, machine=name)]
     events = session_events(SessionRecord(results=results, verdicts=verdicts), {}, FROM_ROOTDIR, results[-1].time)
-    _tell(arguments, events, session=session)
-    return EXIT_GREEN
+    return _tell(arguments, events, session=session)
 
 
 def _heartbeat(arguments: argparse.Namespace) -> int:
@@ -102,24 +108,38 @@ def _heartbeat(arguments: argparse.Namespace) -> int:
     words = {EventKind.SILENT: "SILENT", EventKind.RECOVERED: "measured"}
     lines = [f"{words[event.kind]:<8}  {event.machine}: {event.headline}" for event in events]
     show(*lines or ["no machine is left to look at"])
-    _tell(arguments, events)
-    return EXIT_REGRESSED if any(event.kind is EventKind.SILENT for event in events) else EXIT_GREEN
+    status = _tell(arguments, events, retired=arguments.ignore)
+    return EXIT_REGRESSED if any(event.kind is EventKind.SILENT for event in events) else status
 
 
-def _tell(arguments: argparse.Namespace, events: Sequence[Event], session: str = "") -> None:
-    """Tell the channels what they do not know, or print it."""
-    from pytest_tfperf.features.notify.telling import deliveries, tell
+def _tell(
+    arguments: argparse.Namespace, events: Sequence[Event], session: str = "", retired: Sequence[str] = ()
+) -> int:
+    """Tell the channels what they do not know, or print it; returns the exit status."""
+    from pytest_tfperf.features.notify.events import gone
+    from pytest_tfperf.features.notify.telling import deliveries, tell, without_channel
 
     # A team's server has no folder, so there the session's own has the file of what channels know.
     place = open_history(arguments).database.path
     folder = folder_setting("dir", ".tfperf") if place is None else place.parent
     named = setting("notify", channels) or ()
-    found, lines = deliveries(named, events, folder, session=session)
-    show(*lines) if lines else None
-    if named and not found:
-        show("the channels know all of it")
-    for each in found if arguments.dry_run else ():
-        show(f"to {each.channel}:")
-        show_json(each.notification.to_json())
-    for line in () if arguments.dry_run else tell(found, folder, root()):
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+
+    def end_of(event: Event) -> Event | None:
+        return gone(event, "the machine was retired", now) if event.machine in retired else None
+
+    found, lines = deliveries(named, events, folder, session=session, gone=end_of)
+    has_channels = not without_channel(named, events)
+    if named and not found and has_channels:
+        lines.append("the channels know all of it")
+    if arguments.dry_run:
+        for line in lines:
+            show(line)
+        for delivery in found:
+            show(f"to {delivery.channel}:")
+            show_json(delivery.notification.to_json())
+        return EXIT_GREEN
+    for line in (*lines, *tell(found, folder, root())):
         show(line)
+    is_all_taken = has_channels and all(delivery.is_taken for delivery in found)
+    return EXIT_GREEN if is_all_taken else EXIT_NOT_MEASURED

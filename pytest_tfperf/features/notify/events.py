@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Final
 
-from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Standing
+from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Acknowledgement, Standing
 from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.notification import Event, EventKind, Topic
@@ -17,6 +17,7 @@ from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionRecord, red_machines
 from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
 from pytest_tfperf.lines import shortened
+from pytest_tfperf.reports.acknowledgement import loss
 from pytest_tfperf.reports.figures import figure_fact
 from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import counted, duration
@@ -72,7 +73,7 @@ def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand) -> tuple[T
         machine=m.machine,
         test=m.test,
         figure=verdict.figure.name,
-        headline=f"{text}; acknowledged: {known.why}" if known else text,
+        headline=f"{text}; {_known(m, known, verdict)}" if known else text,
         change=verdict.deciding_change,
         interval=verdict.interval,
         owner=m.owner,
@@ -82,6 +83,16 @@ def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand) -> tuple[T
         time=m.time,
     )
     return event.topic, event if kind else None
+
+
+def _known(m: Measurement, known: Acknowledgement, verdict: Verdict) -> str:
+    """Return what an acknowledgement says of a loss, which may be worse than it, or later."""
+    match verdict.standing(m.day):
+        case Standing.WORSE:
+            return f"WORSE than acknowledged, which was {loss(known, known.change)} until {known.until}: {known.why}"
+        case Standing.ENDED:
+            return f"acknowledged until {known.until}, which is over: {known.why}"
+    return f"acknowledged until {known.until}: {known.why}"
 
 
 def _kind(m: Measurement, verdict: Verdict) -> EventKind | None:
@@ -170,6 +181,11 @@ def pulse(machine: str, last: str | None, now: datetime, most_seconds: float, ah
         headline=text,
         time=now.isoformat(timespec="seconds"),
     )
+
+
+def gone(event: Event, why: str, now: str) -> Event:
+    """Return the end of what a channel was told of something that no longer exists."""
+    return replace(event, kind=EventKind.GONE, headline=why, change=None, interval=None, rerun="", time=now)
 
 
 def _utc(time: str) -> str:

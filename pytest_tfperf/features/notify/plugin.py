@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
@@ -16,6 +16,7 @@ from pytest_tfperf.features.notify.channels import Channel, channels
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.core.notification import Event
     from pytest_tfperf.core.session_verdicts import SessionRecord
 
 NOTIFY: Final[Setting[tuple[Channel, ...]]] = Setting(
@@ -40,17 +41,23 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
         if not os.environ.get(variable := parse.variable(NOTIFY.name), parse.DEFAULT).strip():
             yield f"nobody was notified: {variable} is empty, as a secret is in jobs that may not have it"
         return
-    from pytest_tfperf.features.notify.events import session_events
+    from pytest_tfperf.features.notify.events import gone, session_events
     from pytest_tfperf.features.notify.telling import deliveries, tell
 
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     facts = session_events(
         record,
         _known(context, record),
         settings.rerun,
-        datetime.now(UTC).isoformat(timespec="seconds"),
+        now,
         judges_drift=bool(settings.of_features.get("fail_on_drift")),
     )
-    found, lines = deliveries(named, facts, settings.dir, session=context.id)
+
+    def end_of(event: Event) -> Event | None:
+        why = _why_gone(context, record, event)
+        return gone(event, why, now) if why else None
+
+    found, lines = deliveries(named, facts, settings.dir, session=context.id, gone=end_of)
     yield from lines
     yield from tell(found, settings.dir, settings.root)
 
@@ -64,5 +71,29 @@ def _known(context: SessionContext, record: SessionRecord) -> dict[str, str]:
                 known[test] = context.history.values_of("machine", test=test)[0]
     return known
 
+
+def _why_gone(context: SessionContext, record: SessionRecord, event: Event) -> str:
+    """Return why a test that channels were told of is not measured any more; "" where it may be.
+
+    A test that is not selected, fails to be collected, is of another machine, of a branch that this one does not have,
+    or of another project with the same folder of results, is not gone.
+    """
+    from pytest_tfperf.core.past import moment
+    from pytest_tfperf.revisions.git import DIRTY, is_ancestor, repository_of
+
+    test, root = event.test, context.settings.root
+    if not test or event.machine not in {m.machine for m in record.results} or not context.is_gone(test):
+        return ""
+    function, _, parameters = test.partition("[")
+    lately = (datetime.now(UTC) - moment(event.time)) < _LATELY
+    if parameters and lately and any(other.startswith(f"{function}[") for other in context.selection.collected):
+        return ""  # an option or a variable may choose the parameters of a session
+    commit = event.commit.removesuffix(DIRTY)
+    if not (is_ancestor(root, commit) if commit else repository_of(root) is None):
+        return ""
+    return f"{test.partition('::')[0]} no longer has this test, so it is no longer measured: renamed, or deleted"
+
+
+_LATELY: Final = timedelta(days=14)
 
 FEATURE: Final = Feature(settings=(NOTIFY,), session_ended=session_ended)

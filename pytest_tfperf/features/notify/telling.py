@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +72,11 @@ class Delivery:
         self.taken.extend(notification.events)
 
     @property
+    def is_taken(self) -> bool:
+        """Whether the channel took all of it."""
+        return len(self.taken) == len(self.notification.events)
+
+    @property
     def line(self) -> str:
         """What became of it, for the summary."""
         if left := len(self.notification.events) - len(self.taken):
@@ -82,7 +87,12 @@ class Delivery:
 
 
 def deliveries(
-    channels: Sequence[Channel], events: Sequence[Event], folder: Path, *, session: str = ""
+    channels: Sequence[Channel],
+    events: Sequence[Event],
+    folder: Path,
+    *,
+    session: str = "",
+    gone: Callable[[Event], Event | None] = lambda _: None,
 ) -> tuple[list[Delivery], list[str]]:
     """Return what each channel does not know yet, and lines for the user.
 
@@ -91,6 +101,7 @@ def deliveries(
         events: the facts, as `judging.notifying.untold` takes them.
         folder: of the history, and of the file of what channels know.
         session: as in `Notification`.
+        gone: gives the end of what a channel was told of and can't be well again, as of a deleted test; else None.
 
     Raises:
         TfperfError: the file can't be used.
@@ -101,15 +112,22 @@ def deliveries(
     for channel in channels:
         known = told.get(channel.key, {})
         own = [event for event in events if channel.owner in (owners & _owners(event) or {""})]
+        now = {event.topic for event in own}
+        own += filter(None, (gone(event) for topic, event in known.items() if topic not in now))
         if news := tuple(untold(own, known)):
             found.append(Delivery(channel, Notification(session, news, tuple(after(known, news).values()))))
     lines = [moved_aside] if moved_aside else []
-    lost = untold([event for event in events if channels and not owners & {*_owners(event), ""}], {})
-    if lost:
+    if lost := without_channel(channels, events):
         whose = ", ".join(dict.fromkeys(event.owner or "no owner" for event in lost))
         what = f"{counted(len(lost), 'event')} not sent, of {whose}"
         lines.append(f"{what}: tfperf_notify has no channel for it. Add a line without owner=")
     return found, lines
+
+
+def without_channel(channels: Sequence[Channel], events: Sequence[Event]) -> list[Event]:
+    """Return the news of owners that none of the channels is for."""
+    owners = {channel.owner for channel in channels}
+    return untold([event for event in events if channels and not owners & {*_owners(event), ""}], {})
 
 
 def _owners(event: Event) -> set[str]:

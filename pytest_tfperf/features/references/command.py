@@ -15,7 +15,7 @@ from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.references.environment import check
 from pytest_tfperf.features.references.store import ReferenceStore
-from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.reports.numbers import counted, size
 from pytest_tfperf.revisions.pythons import require_python
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -109,7 +109,7 @@ def _list(arguments: argparse.Namespace) -> int:
         lock, commits = entry.lock, ", ".join(entry.commits) or "none"
         facts = [f"Python {lock.python}"] if lock else []
         facts += [f"TensorFlow {lock.tensorflow}"] if lock and lock.tensorflow else []
-        facts += [f"commit {commits}", f"serves {counted(entry.rows, 'baseline')}", f"{entry.bytes / 1e9:.1f} GB"]
+        facts += [f"commit {commits}", f"serves {counted(entry.rows, 'baseline')}", f"{size(entry.bytes)}"]
         state = "can't be used" if entry.fault else "ok"
         show(f"{entry.name}  {', '.join(facts)}  {state}", *([f"  {entry.fault}"] if entry.fault else []))
     if not entries:

@@ -27,6 +27,7 @@ from pytest_tfperf.features.replay.tf_cnn_header import (
     facts_of,
     header_of,
 )
+from pytest_tfperf.lines import shortened
 from pytest_tfperf.programs.formats import TF_CNN_STEP
 from pytest_tfperf.programs.reading import to_float
 
@@ -205,8 +206,8 @@ def _totals_of(lines: _Lines, name: str) -> list[_Total]:
     if lines.totals and not totals:
         number, total, _ = lines.totals[0]
         raise DocumentError(
-            f"{name}, line {number}: {total[0].strip()[:80]!r} is a sentence, or has a label that no step line has, "
-            "and there is no other total",
+            f"{name}, line {number}: {shortened(total[0].strip(), 80)!r} is a sentence, or has a label that no step "
+            "line has, and there is no other total",
             next_step="Give the whole log, as tf_cnn_benchmarks prints it",
         )
     return totals
@@ -223,8 +224,8 @@ def _step(line: str, number: int, name: str) -> _Step:
     match = _STEP.search(line) if line.count("images/sec") == 1 else None
     if match is None:
         raise DocumentError(
-            f"{name}, line {number}: {line.strip()[:80]!r} has rates or a loss, but is not as tf_cnn_benchmarks prints "
-            "it: '10 images/sec: 50.0 +/- 0.1 (jitter = 0.2) 7.500'",
+            f"{name}, line {number}: {shortened(line.strip(), 80)!r} has rates or a loss, but is not as "
+            "tf_cnn_benchmarks prints it: '10 images/sec: 50.0 +/- 0.1 (jitter = 0.2) 7.500'",
             next_step="Remove what stands before it, join a wrapped line, or part joined ones",
         )
     label, rate = _label(line[: match.start("step")]), to_float(match["mean_rate"])
@@ -260,7 +261,7 @@ def _examples_per_sec(total: re.Match[str], number: int, name: str) -> float:
     value = float(total["total"]) if is_whole else math.nan
     if not 0 < value < math.inf:
         raise DocumentError(
-            f"{name}, line {number}: {total[0].strip()[:80]!r} is not a throughput",
+            f"{name}, line {number}: {shortened(total[0].strip(), 80)!r} is not a throughput",
             next_step="Replay a run that completed",
         )
     return value
@@ -325,15 +326,15 @@ def _why_no_total(text: str, header: Header, steps: Sequence[_Step]) -> str:
         )
     if memory := next(((number, line) for number, line in lines if _OUT_OF_MEMORY.search(line[:_LONG])), None):
         return (
-            f"the run ended early, and ran out of memory (line {memory[0]}: {memory[1][:160]!r}). Replay a run that "
-            "completed, such as one with a smaller batch"
+            f"the run ended early, and ran out of memory (line {memory[0]}: {shortened(memory[1], 160)!r}). Replay a "
+            "run that completed, such as one with a smaller batch"
         )
     number, line = lines[-1]
     if steps or header.facts:
         came = f"its last step line is of step {steps[-1].number}" if steps else "it has a header, but no rates"
         return (
             f"the run ended early, or its log is cut off: {came}, and there is no line 'total images/sec:'. The last "
-            f"line, {number}, is {line[:160]!r}. Replay a run that completed"
+            f"line, {number}, is {shortened(line, 160)!r}. Replay a run that completed"
         )
     return (
         "no line 'total images/sec: 56.57', which tf_cnn_benchmarks prints last, and no export of pytest-tfperf. Give "

@@ -91,14 +91,19 @@ def test_no_step_of_the_action_puts_an_input_into_a_script() -> None:
     assert [script for script in scripts if "${{" in script] == []
 
 
-def test_the_commands_of_the_gitlab_component_compare(runner: Runner) -> None:
+def gitlab_job(**inputs: str) -> tuple[dict[str, Any], str]:
+    """The job of the GitLab component, and its script with these inputs."""
     specification, jobs = yaml.safe_load_all((ROOT / "templates" / "against-base.yml").read_text())
     (job,) = jobs.values()
     given = {name: one["default"] for name, one in specification["spec"]["inputs"].items()}
-    given |= {"install": "true", "arguments": " ".join(ONE_READING)}
     script = "\n".join(job["script"])
-    for name, value in given.items():
+    for name, value in (given | {"install": "true"} | inputs).items():
         script = script.replace(f"$[[ inputs.{name} ]]", value)
+    return job, script
+
+
+def test_the_commands_of_the_gitlab_component_compare(runner: Runner) -> None:
+    job, script = gitlab_job(arguments=" ".join(ONE_READING))
     variables = {name: value.replace("$CI_PROJECT_DIR", str(runner.clone)) for name, value in job["variables"].items()}
     done = runner.run(script, **variables, CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main")
     assert done.returncode == 1, done.stdout
@@ -166,6 +171,27 @@ def test_the_pull_request_that_adds_the_tests_is_green_and_says_why(tmp_path: Pa
     done = Fresh(tmp_path).pull_request(tmp_path / "clone")
     assert done.returncode == 0, done.stdout
     assert "main has no perf_tests yet, so there is nothing to compare with" in done.stdout
+
+
+@pytest.mark.parametrize("tests", ["perf_tests", "perf_tests/", "perf_tests/test_speed.py::test_training_speed"])
+@pytest.mark.parametrize("moved", [False, True], ids=["first", "another was first"])
+def test_the_action_and_the_gitlab_component_are_green_there_too(tests: str, moved: bool, tmp_path: Path) -> None:
+    fresh, clone = Fresh(tmp_path), tmp_path / "clone"
+    if moved:  # main has the tests since this branch left it
+        git(fresh.origin, "switch", "--quiet", "main")
+        (fresh.origin / "perf_tests").mkdir()
+        (fresh.origin / "perf_tests" / "test_speed.py").write_text("def test_training_speed(): pass")
+        fresh.commit("another's tests")
+        git(fresh.origin, "switch", "--quiet", "branch")
+    git(fresh.origin, "clone", "--quiet", str(fresh.origin), str(clone))
+    script = next(step["run"] for step in action()["runs"]["steps"] if "--tfperf-base" in step.get("run", ""))
+    variables = {"TESTS": tests, "BASE": "origin/main", "TFPERF_COMMENT": str(tmp_path / "new" / "comment.md")}
+    for done in (
+        in_ci(clone, script, **variables, MARKS="", ARGUMENTS="", JUNIT="x.xml"),
+        in_ci(clone, gitlab_job(tests=tests)[1], CI_MERGE_REQUEST_TARGET_BRANCH_NAME="main"),
+    ):
+        assert done.returncode == 0, done.stdout
+        assert f"has no {tests} yet, so there is nothing to compare with" in done.stdout
 
 
 def test_the_pull_requests_after_it_compare_the_projects_own_model(tmp_path: Path) -> None:

@@ -33,3 +33,8 @@ def test_what_is_written_is_what_github_reads(text: str, title: str) -> None:
 
 def test_without_a_file_there_is_no_line() -> None:
     assert annotation("error", "text", title="t", line=3).text == "::error title=t::text"
+
+
+def test_a_secret_is_hidden_before_it_is_escaped() -> None:
+    shown = annotation("error", "password: SECRET\nhttps://SECRET@host", title="a.py::b[https://SECRET@host]").text
+    assert ("SECRET" in shown, shown.count("***")) == (False, 3)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from pytest_tfperf import cli
+from pytest_tfperf.features import init
+from pytest_tfperf.features.init import Framework, default_branch, framework_of
 from tests.helpers.machines import load
+from tests.helpers.repositories import git
 
 GREEN, USAGE = 0, 4
 
@@ -180,6 +184,77 @@ def test_a_damaged_configuration_stops_before_anything_is_written(
     assert cli.main(["init", str(tmp_path)]) == USAGE
     assert "pyproject.toml can't be parsed" in capsys.readouterr().err
     assert list(files(tmp_path)) == ["pyproject.toml"]
+
+
+# What is installed, and the branch that others start from
+
+
+@pytest.mark.parametrize(
+    ("installed", "framework"),
+    [
+        (("tensorflow", "keras", "torch"), Framework.KERAS),
+        (("keras", "torch"), Framework.PYTORCH),
+        (("tensorflow", "jax"), Framework.JAX),
+        (("keras",), Framework.NONE),
+        ((), Framework.NONE),
+    ],
+)
+def test_the_first_test_is_of_what_is_installed(installed: tuple[str, ...], framework: Framework) -> None:
+    assert framework_of(lambda name: name in installed) is framework
+
+
+@pytest.mark.parametrize("framework", [Framework.PYTORCH, Framework.JAX, Framework.NONE])
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+def test_nothing_of_another_framework_is_written_or_said(
+    framework: Framework, ci: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(init, "framework_of", lambda _: framework)
+    cli.main(["init", str(tmp_path), f"--ci={ci}"])
+    written = "\n".join(files(tmp_path).values()) + capsys.readouterr().out
+    assert str(framework) in written
+    assert not re.search("keras|tensorflow", written, re.IGNORECASE)
+    compile((tmp_path / "perf_tests" / "train.py").read_text(), "train.py", "exec")
+
+
+def test_a_program_without_a_framework_is_no_test_of_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_tfperf.hardware.discovery.discover", lambda: load("dgx1-p100"))
+    monkeypatch.setattr(init, "framework_of", lambda _: Framework.NONE)
+    cli.main(["init", str(tmp_path)])
+    assert "@pytest.mark.cpu" in (tmp_path / "perf_tests" / "test_speed.py").read_text()
+
+
+def repository(folder: Path, branch: str, *, commits: bool = True) -> Path:
+    git(folder.parent, "init", "--quiet", f"--initial-branch={branch}", str(folder))
+    if commits:
+        who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
+        git(folder, *who, "commit", "--quiet", "--allow-empty", "--message", "first")
+    return folder
+
+
+def test_the_next_step_names_the_default_branch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    origin = repository(tmp_path / "origin", "stable")
+    git(tmp_path, "clone", "--quiet", str(origin), "clone")
+    git(tmp_path / "clone", "switch", "--quiet", "--create", "mine")
+    cli.main(["init", str(tmp_path / "clone")])
+    assert "--tfperf-base=stable " in capsys.readouterr().out
+    git(tmp_path / "clone", "branch", "--quiet", "--delete", "--force", "stable")
+    assert default_branch(tmp_path / "clone") == "origin/stable"
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_repository_without_a_remote_has_a_default_branch(commits: bool, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "a", "master", commits=commits)
+    assert default_branch(folder) == "master"
+    if commits:
+        git(folder, "switch", "--quiet", "--create", "mine")
+        assert default_branch(folder) == "master"
+
+
+def test_without_a_repository_it_is_what_git_is_configured_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    assert default_branch(tmp_path) == "main"
+    (tmp_path / "gitconfig").write_text("[init]\n\tdefaultBranch = master\n")
+    assert default_branch(tmp_path) == "master"
 
 
 # The configuration

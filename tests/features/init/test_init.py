@@ -12,6 +12,8 @@ import yaml
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.exit_status import EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED
+from pytest_tfperf.features import init
+from pytest_tfperf.features.init import Framework
 from tests.helpers.inner import Project
 from tests.helpers.patience import SESSION_SECONDS
 
@@ -73,6 +75,19 @@ def test_the_commands_of_githubs_nightly_job_gate_a_program(tmp_path: Path) -> N
         assert [(one["if"], list(project.folder.glob(one["with"]["path"])) != []) for one in uploads] == [
             ("always()", True)
         ]
+
+
+@pytest.mark.parametrize("framework", [Framework.PYTORCH, Framework.JAX, Framework.NONE])
+def test_the_program_of_another_framework_is_measured(
+    framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip({Framework.PYTORCH: "torch", Framework.JAX: "jax"}.get(framework, "numpy"))
+    monkeypatch.setattr(init, "framework_of", lambda _: framework)
+    with Project(tmp_path / "project", trains=False) as project:
+        assert cli.main(["init", str(project.folder)]) == 0
+        finished = project.run("perf_tests", "-o", "tfperf_steps=5")
+        assert finished.status == 0, finished.text
+        assert finished.kinds == {"test_training_speed": "passed"}
 
 
 def test_only_a_regression_fails_the_nightly_pipeline_of_gitlab(tmp_path: Path) -> None:

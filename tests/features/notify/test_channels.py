@@ -10,7 +10,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.notify.channels import Channel, channels
 
 SECRET = "T0KENS3CRET"
-URL = f"https://ann:{SECRET}@hooks.example.com:8443/services/{SECRET}?key={SECRET}"
+URL = f"https://hooks.example.com:8443/services/{SECRET}?key={SECRET}"
 
 
 def test_each_line_is_a_channel() -> None:
@@ -43,6 +43,14 @@ def test_each_line_is_a_channel() -> None:
         (f"webhook ftp://x/{SECRET}", "line 1: webhook must be followed by a variable"),
         (f"webhook https://x:port/{SECRET}", "line 1: webhook must be followed by a variable"),
         (f"webhook https://x/ {SECRET}", "line 1: webhook must be followed by a variable"),
+        (
+            f"webhook https://ann:{SECRET}@x/a",
+            "line 1: webhook is followed by a URL with a user or a password, which no",
+        ),
+        (
+            f"slack https://{SECRET}@x/a",
+            "line 1: slack is followed by a URL with a user or a password, which no request",
+        ),
         ("webhook", "line 1: webhook must be followed by a variable"),
         ("webhook $", "line 1: webhook must be followed by a variable"),
         ("github nets", "line 1: github must be followed by OWNER/REPO"),

@@ -142,11 +142,15 @@ def test_its_end_is_told_14_days_before_and_when_it_has_come(until: str, kind: E
     found = [one for one in facts(known_until(until)) if one.figure == "throughput"]
     assert [one.kind for one in found] == ([kind] if kind else [])
     assert all(one.acknowledged_until == until for one in found)
-    assert all(one.headline.endswith("; acknowledged: cuDNN 9.12") for one in found)
+    over = ", which is over" if kind is EventKind.ENDED else ""
+    assert all(one.headline.endswith(f"; acknowledged until {until}{over}: cuDNN 9.12") for one in found)
 
 
 def test_an_acknowledged_loss_that_gets_worse_is_told() -> None:
-    assert kinds(known_until("2027-01-15", change=-0.2))["throughput"] is EventKind.WORSE
+    (worse,) = [one for one in facts(known_until("2027-01-15", change=-0.2)) if one.figure == "throughput"]
+    assert worse.kind is EventKind.WORSE
+    says = "; WORSE than acknowledged, which was 13.0 % slower until 2027-01-15: cuDNN 9.12"
+    assert worse.headline.endswith(says)
 
 
 # The machine

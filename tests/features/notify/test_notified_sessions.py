@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 
@@ -118,6 +120,104 @@ def test_tests_that_are_not_selected_are_neither_missing_nor_recovered(project: 
     events(server)
     run(project, server, "-k", "uneven")
     assert events(server) == []
+
+
+PARAMETERS = """
+    @pytest.mark.parametrize("net", ["even"])
+    def test_even(throughput, on, net):
+        throughput.check(tiny(4, f"nets:{net}"), on=on)
+"""
+
+
+def rename(project: Project) -> None:
+    """The test that channels were told of has another name, and is well."""
+    project.write("even", WELL)
+    project.tests(TESTS.replace("def test_even(", "def test_steady("))
+
+
+def test_a_red_test_that_was_renamed_is_told_once_as_no_longer_measured(project: Project, server: Server) -> None:
+    project.write("even", SLOW)
+    run(project, server)
+    rename(project)
+    said = run(project, server).text
+    run(project, server)
+    assert events(server) == [("new", EVEN_ID, "throughput"), ("gone", EVEN_ID, "throughput")]
+    assert "notified webhook $HOOK: 1 no longer measured" in said
+    assert json.loads((project.folder / ".tfperf/told.json").read_text())["channels"] == {}
+
+
+def test_the_issue_of_a_test_whose_file_was_deleted_is_closed(project: Project, server: Server) -> None:
+    project.tests(TESTS, name="test_old.py")
+    project.write("even", SLOW)
+    github = {"to": "github ada/nets", "GITHUB_TOKEN": SECRET, "GITHUB_API_URL": server.url}
+    run(project, server, **github)
+    (project.folder / "test_old.py").unlink()
+    run(project, server, **github)
+    states = {issue["title"]: issue["state"] for issue in server.issues}
+    assert states == {"test_it.py::test_even on box": "open", "test_old.py::test_even on box": "closed"}
+    (comment,) = [comment for issue in server.issues for comment in issue["comments"]]
+    assert "test_old.py no longer has this test, so it is no longer measured: renamed, or deleted" in comment
+
+
+def collected_in_part(project: Project) -> tuple[str, ...]:
+    project.tests(TESTS.replace("def test_even(", "def test_steady("))
+    return ("test_it.py::test_uneven",)
+
+
+def faulty(project: Project) -> tuple[str, ...]:
+    project.write("test_it.py", "import missing")
+    project.tests("def test_a(throughput, on): throughput.check(tiny(4, 'nets:uneven'), on=on)", name="test_other.py")
+    return ("--continue-on-collection-errors",)
+
+
+def skipped(project: Project) -> tuple[str, ...]:
+    project.write("test_it.py", "import pytest\npytest.skip('no network', allow_module_level=True)")
+    project.tests("def test_a(throughput, on): throughput.check(tiny(4, 'nets:uneven'), on=on)", name="test_other.py")
+    return ()
+
+
+def last_failed(project: Project) -> tuple[str, ...]:
+    return ("--lf",)
+
+
+def with_other_parameters(project: Project) -> tuple[str, ...]:
+    """An option or a variable may choose them for a session."""
+    project.write("even", WELL)
+    project.tests(PARAMETERS.replace('["even"]', '["uneven"]'))
+    return ()
+
+
+def of_another_machine(project: Project) -> tuple[str, ...]:
+    rename(project)
+    return ("--tfperf-machine=other",)
+
+
+def of_another_project(project: Project) -> tuple[str, ...]:
+    """Its commits are others, and its folder of results is the same."""
+    subprocess.run(["git", "init", "-q", project.folder], check=True)
+    rename(project)
+    return ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [with_other_parameters, collected_in_part, faulty, skipped, last_failed, of_another_machine, of_another_project],
+)
+def test_a_red_test_that_may_still_exist_stays_as_it_is(
+    change: Callable[[Project], tuple[str, ...]], project: Project, server: Server
+) -> None:
+    test = EVEN_ID
+    if change is with_other_parameters:
+        project.tests(PARAMETERS)
+        test = f"{EVEN_ID}[even]"
+    project.write("even", SLOW)
+    run(project, server)
+    told = (project.folder / ".tfperf/told.json").read_text()
+    events(server)
+    run(project, server, *change(project))
+    assert "gone" not in [kind for kind, _, _ in events(server)]
+    assert test in told
+    assert test in (project.folder / ".tfperf/told.json").read_text()
 
 
 @pytest.mark.parametrize("option", ["--tfperf-smoke", "--update-baselines", "--tfperf-inject-slowdown=0.5"])

@@ -14,10 +14,11 @@ from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.stores import told_file
 from pytest_tfperf.stores.history import History
+from tests.helpers.http_server import Answer
 from tests.helpers.measurements import interleaved, measurement, session_verdict, verdict
 from tests.helpers.notified_server import Server
 
-GREEN, STALE, USAGE = 0, 1, 4
+GREEN, STALE, USAGE, NOT_SENT = 0, 1, 4, 6
 NOW = datetime.now(UTC)
 
 
@@ -106,6 +107,24 @@ def test_without_a_history_it_says_so(command: str, history: History, capsys: py
     assert "no history yet" in said(capsys, command, status=USAGE)
 
 
+@pytest.mark.parametrize("to", ["webhook $HOOK_URL", "webhook $UNSET", "owner=ann webhook $HOOK_URL", "command false"])
+def test_what_is_not_sent_is_no_success(
+    to: str, history: History, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history, verdict=LOSS)
+    monkeypatch.setenv("TFPERF_NOTIFY", to)
+    server.misbehaves = lambda method, path: Answer(503, b"")
+    assert "1 event not sent" in said(capsys, "notify", status=NOT_SENT)
+
+
+def test_one_of_two_channels_that_takes_nothing_is_no_success(
+    history: History, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history, verdict=LOSS)
+    monkeypatch.setenv("TFPERF_NOTIFY", "webhook $HOOK_URL\nwebhook $UNSET")
+    assert "notified webhook $HOOK_URL: 1 new" in said(capsys, "notify", status=NOT_SENT)
+
+
 # The heartbeat
 
 
@@ -148,6 +167,18 @@ def test_a_retired_machine_is_ignored(history: History, server: Server, capsys: 
     assert "old" not in said(capsys, "heartbeat", "--ignore", "old")
     assert "old" not in said(capsys, "heartbeat", "--machine", "fresh")
     assert server.posted == []
+
+
+def test_what_was_told_of_a_retired_machine_is_over(
+    history: History, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(history, machine="old", hours_ago=30, verdict=LOSS)
+    said(capsys, "notify")
+    add(history, machine="fresh")
+    for _ in range(2):
+        said(capsys, "heartbeat", "--ignore", "old")
+    assert [one["kind"] for message in server.messages for one in message["events"]] == ["new", "gone"]
+    assert told_file.read(tmp_path / ".tfperf")[0] == {}
 
 
 def test_the_age_is_given(history: History, capsys: pytest.CaptureFixture[str]) -> None:

@@ -226,3 +226,28 @@ def test_where_the_file_cannot_be_written_the_next_session_tells_again(tmp_path:
     done, again = tell(found, tmp_path, tmp_path)
     assert done == "notified command ./tell.sh: 1 new"
     assert again.startswith("the next session will notify again of the same, because this one could not note it: ")
+
+
+@pytest.mark.parametrize("to", ["webhook $HOOK_URL", "slack $HOOK_URL", "teams $HOOK_URL", "github ada/nets"])
+def test_no_channel_gets_the_password_of_a_test_s_name(to: str, server: Server, secrets: str, tmp_path: Path) -> None:
+    say(to, tmp_path, event(test="a.py::b[https://PASSWORD@host]", headline="password: PASSWORD", rerun="x"))
+    assert "PASSWORD" not in repr(server.posted) + repr(server.issues)
+    assert len(server.posted) + len(server.issues) == 1
+
+
+def test_a_url_with_a_login_is_refused_with_what_can_send_it(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_URL", server.url.replace("//", "//ann:PASSWORD@"))
+    (line,) = say("webhook $HOOK_URL", tmp_path)
+    assert "the variable HOOK_URL holds a URL with a user or a password, which no request sends" in line
+    assert ("PASSWORD" in line, server.asked) == (False, [])
+
+
+def test_an_api_is_not_asked_by_a_url_with_a_login(
+    server: Server, secrets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_API_URL", server.url.replace("//", "//ann:PASSWORD@"))
+    (line,) = say("github ada/nets", tmp_path)
+    assert f"the URL of {server.url} has a user or a password, which no request sends" in line
+    assert ("PASSWORD" in line, server.asked) == (False, [])

@@ -1,0 +1,89 @@
+"""SECURITY.md names all that the package connects to and starts, and each variable that holds a secret."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "pytest_tfperf"
+TEXT = (ROOT / "SECURITY.md").read_text()
+
+# A file that starts programs or opens connections, and what SECURITY.md says of it. Of a new one it must say something.
+STARTS = {
+    "console/pytest_process.py": "| pytest | `tfperf trial`, `tfperf bisect` |",
+    "features/cluster/engine.py": "mpirun, `srun`",
+    "features/cluster/engines/ray.py": "Ray",
+    "features/cluster/engines/slurm.py": "`scancel`",
+    "features/datasets.py": "`tfperf make-imagenet`",
+    "features/doctor/tensorflow_fitness.py": "`tfperf doctor` to load CUDA's libraries",
+    "features/notify/telling.py": "the program of a line `command`",
+    "features/team/plugin.py": "`tfperf history push`",
+    "hardware/host.py": "`lscpu`",
+    "hardware/nvml.py": "a Python that opens NVIDIA's devices",
+    "programs/command_run.py": "the program of `check_command`",
+    "programs/supervisor.py": "supervisors of programs",
+    "revisions/git.py": "| git | ",
+    "revisions/pythons.py": "the other side's Python",
+    "revisions/virtual_environment.py": "uv or pip",
+    "training/rank.py": "ranks",
+    "training/server.py": "workers",
+    "workers/interpreters.py": "workers",
+    "workers/mps.py": "`nvidia-cuda-mps-control`",
+    "workers/process_group.py": "workers",
+    "workers/processes.py": "workers",
+}
+CONNECTS = {
+    "features/cluster/engines/ray.py": "Ray cluster",
+    "features/cluster/nodes.py": "its host name is looked up",
+    "stores/history_database.py": "a team's PostgreSQL server",
+    "training/horovod.py": "TensorFlow and Horovod, between ranks",
+    "training/server.py": "the session, for workers on this machine",
+    "web/api.py": "the servers of Slack, Teams and your own",
+    "workers/wire.py": "the session, for ranks on other nodes",
+}
+STARTING = {("subprocess", "run"), ("subprocess", "Popen"), ("os", "fork"), ("os", "execvp"), ("os", "posix_spawn")}
+CONNECTING = {
+    *(
+        ("socket", name)
+        for name in ("create_connection", "create_server", "gethostbyname", "getaddrinfo", "socketpair")
+    ),
+    *(("ray", "init"), ("", "build_opener"), ("", "urlopen"), ("", "create_engine"), ("requests", "get")),
+}
+
+
+def called(calls: set[tuple[str, str]]) -> set[str]:
+    """The files of the package with one of these calls."""
+    return {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and name_of(node.func) in calls
+    }
+
+
+def name_of(function: ast.expr) -> tuple[str, str]:
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return function.value.id, function.attr
+    return "", function.id if isinstance(function, ast.Name) else ""
+
+
+def test_each_file_that_starts_a_program_is_accounted_for() -> None:
+    assert called(STARTING) == STARTS.keys()
+    assert [words for words in STARTS.values() if words not in TEXT] == []
+
+
+def test_each_file_that_connects_is_accounted_for() -> None:
+    assert called(CONNECTING) == CONNECTS.keys()
+    assert [words for words in CONNECTS.values() if words not in TEXT] == []
+
+
+def test_each_variable_that_holds_a_secret_is_named() -> None:
+    words = {
+        node.value
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    variables = {word for word in words if word.isupper() and word.endswith(("_TOKEN", "_URL")) and word.isascii()}
+    assert sorted(name for name in variables if name not in TEXT) == []
