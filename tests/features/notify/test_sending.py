@@ -226,3 +226,12 @@ def test_where_the_file_cannot_be_written_the_next_session_tells_again(tmp_path:
     done, again = tell(found, tmp_path, tmp_path)
     assert done == "notified command ./tell.sh: 1 new"
     assert again.startswith("the next session will notify again of the same, because this one could not note it: ")
+
+
+def test_what_one_channel_takes_later_lets_the_others_forget_nothing(tmp_path: Path) -> None:
+    both = "command ./tell.sh\ncommand ./tell.sh late"
+    program(tmp_path, 'test -z "$1"')
+    assert say(both, tmp_path)[0] == "notified command ./tell.sh: 1 new"
+    program(tmp_path, "exit 0")
+    assert say(both, tmp_path) == ["notified command ./tell.sh: 1 new"]
+    assert say(both, tmp_path) == []
