@@ -132,7 +132,16 @@ class ProgressLine:
 
     def expect(self, tests: int, left: Callable[[], tuple[float, float] | None]) -> None:
         """Begin a session of so many tests; `left` returns the least and most seconds that remain, None if unknown."""
+        if self._shown is not None:
+            self.done()
         self._tests, self._left = tests, left
+
+    def say(self, text: str) -> None:
+        """Write a permanent line, and show from then on how long the work that it announces lasts."""
+        if self.write_plain is not None:
+            self.write_plain(one_line(text))
+            self._plain_after = self.clock() + PLAIN_SECONDS
+            self._shown = _Shown(text, self.clock(), is_phase=True)
 
     def seconds_in(self, test: str) -> float:
         """Return the seconds since a test's first run began; 0 before that."""

@@ -135,6 +135,20 @@ def test_a_pipe_gets_a_plain_line_every_30_seconds() -> None:
     ]
 
 
+def test_work_before_the_first_test_is_shown_by_the_clock_until_it_is_done() -> None:
+    terminal, plain = Terminal(), []
+    terminal.line.write, terminal.line.write_plain, terminal.line.test = None, plain.append, ""
+    terminal.line.say("installing the packages of old.lock.txt")
+    for seconds in (10, 25, 20, 20):
+        terminal.seconds += seconds
+        terminal.line.tick()
+    terminal.line.expect(1, lambda: None)
+    terminal.seconds += 100
+    terminal.line.tick()
+    said = "installing the packages of old.lock.txt"
+    assert plain == [said, f"tfperf: {said} for 35 s", f"tfperf: {said} for 1 min 15 s"]
+
+
 def test_a_state_that_lasts_is_shown_by_the_clock() -> None:
     terminal, plain = Terminal(), []
     terminal.line.write, terminal.line.write_plain = None, plain.append
