@@ -22,8 +22,8 @@ from typing import Any, Final, NoReturn, TextIO
 from pytest_tfperf.lines import Line, csv_cell, one_line, printable, rendered, short_lines
 from pytest_tfperf.reports.numbers import duration
 
-SILENT_SECONDS: Final = 30.0
-"""The longest that a command is silent: people and CI systems take a silent one for stuck."""
+SILENT_SECONDS: Final = 25.0
+"""A command that is silent for longer says that it still runs: people take one that is silent for 30 s for stuck."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ def prepare() -> None:
 
 @contextmanager
 def never_silent(command: str) -> Iterator[None]:
-    """Say on stderr that a command still runs, and how far it is, whenever it has printed nothing for half a minute."""
+    """Say on stderr that a command still runs, and how far it is, whenever it has been silent for long."""
     began, ended = time.monotonic(), threading.Event()
     _LATEST.at, _LATEST.state = began, ""
 
@@ -83,7 +83,7 @@ def never_silent(command: str) -> Iterator[None]:
         while not ended.wait(1.0):
             if (now := time.monotonic()) - _LATEST.at >= SILENT_SECONDS:
                 state = f": {_LATEST.state}" if _LATEST.state else ""
-                warn(f"{command} still runs, {duration(now - began)} so far{state}")
+                warn(f"{command.removeprefix('tfperf ')} still runs, {duration(now - began)} so far{state}")
 
     thread = threading.Thread(target=look, name="tfperf-never-silent", daemon=True)
     thread.start()

@@ -57,7 +57,7 @@ def steps(run: Run) -> int:
     return sum(window.steps for window in run.windows)
 
 
-PLAIN_SECONDS = 30.0
+PLAIN_SECONDS = 29.0
 """The time between two plain lines, so that a CI system's log shows progress and stays short."""
 
 _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"

@@ -28,13 +28,13 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_silent_command_says_that_it_still_runs(capsys: pytest.CaptureFixture[str]) -> None:
     with output.never_silent("tfperf report"):
         text = said(capsys)
-    assert text.startswith("tfperf: tfperf report still runs, ")
+    assert text.startswith("tfperf: report still runs, ")
     assert text.splitlines()[0].endswith(" so far")
 
 
 def test_the_session_that_it_runs_says_how_far_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     line = "tfperf: test 1/1, test_it, run 2, 4 s to 9 s left"
-    (tmp_path / "test_it.py").write_text(f"def test_it():\n    print("\\n" + {line!r})\n")
+    (tmp_path / "test_it.py").write_text(f"def test_it():\n    print('\\n' + {line!r})\n")
     with output.never_silent("tfperf bisect"):
         run_pytest(["-s", "-p", "no:cacheprovider", str(tmp_path)], {}, ())
         capsys.readouterr()

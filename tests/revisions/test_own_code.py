@@ -151,6 +151,13 @@ def test_a_program_that_becomes_another_user_leaves_doubt(sides: Sides) -> None:
     )
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_child_that_has_ended_and_is_not_waited_for_leaves_the_doubt(sides: Sides) -> None:
+    """Its command line is gone."""
+    forks = "import cost, os, time; os.setuid(65534); os.fork() or os._exit(0); time.sleep(0.5)"
+    assert "nothing tells which files this process reads: " in sides.doubt("-c", forks)
+
+
 @pytest.mark.parametrize("argv", [("-c", "pass"), ("-c", "open('out', 'w').write('x')")])
 def test_a_program_that_reads_nothing_of_the_repository_is_not_compared(sides: Sides, argv: tuple[str, ...]) -> None:
     with pytest.raises(NotCompared, match="nothing of this repository is in it"):
