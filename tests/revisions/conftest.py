@@ -19,7 +19,7 @@ def repository(project: Project) -> Repository:
 
 @pytest.fixture
 def sides(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sides]:
-    # A busy machine may start a program so late that the looks at it, which become rare, miss what it does for a second.
+    # A busy machine may start a program so late that the looks at it, which become rare, miss what it then does.
     monkeypatch.setattr(program_sources, "_LAST_LOOK_SECONDS", 0.05)
     made = Sides(project)
     made.repository.cost(0.02)  # not committed: the base's is 0.01
