@@ -92,6 +92,11 @@ def test_steps_are_proposed_before_epochs() -> None:
     assert [option(options, "--unit") for options in proposed(text)][:2] == ["steps/s", "epochs/s"], text
 
 
+@pytest.mark.parametrize(("count", "is_enough"), [(2, False), (3, True)])
+def test_three_lines_are_enough_for_a_proposal(count: int, is_enough: bool) -> None:
+    assert bool(proposed(read(printed(lambda k, *_: f"step {k} loss 0.5", count))[1])) == is_enough
+
+
 def test_a_missing_batch_size_is_named() -> None:
     _, text = read(printed(lambda k, *_: f"step {k} loss 0.5"))
     assert "To count what a step holds over all devices: --examples-per-step N" in text
