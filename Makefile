@@ -107,11 +107,11 @@ test-install: dist
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python -m tools.install_check dist
 
-# Small changes of the package, each of which a test should notice: `make mutants MUTANTS=judging/thresholds.py`, all of
-# judging/ bench/ programs/, or some of them with SAMPLE=150. tests/survivors.toml names those that none notices, and why.
-MUTANTS ?= judging
+# Changes of the package that a test should notice: those of meaning, which tests/changes_of_meaning.toml lists, and small
+# mechanical ones. `make mutants MUTANTS=judging/thresholds.py` tries a part of the package, SAMPLE=150 some of all, and
+# CHANGED=main the lines that the branch changes. tests/survivors.toml names mutants that no test notices, and why.
 mutants: $(VENV)/.installed-mutants
-	$(BIN)/python -m tools.mutants $(MUTANTS) $(if $(SAMPLE),--sample $(SAMPLE))
+	$(BIN)/python -m tools.mutants $(MUTANTS) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(CHANGED),--changed $(CHANGED))
 
 # Horovod has no wheel for today's TensorFlow: builds one, or takes the one that was built before.
 horovod: $(VENV)/.installed-dev

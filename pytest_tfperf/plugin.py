@@ -123,7 +123,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
         state.selection.replace(selected_tests(session.items, state.settings.input_pipeline, state.owners.of))
     if not xdist.is_xdist_worker(session.config):
-        with usage_errors.as_usage_error():
+        with usage_errors.as_usage_error(), terminal.progress_by_the_clock(state):
             state.check_stores()
             keep_chosen(session, state)
 

@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _guarded(parsed: argparse.Namespace) -> int:
     """The command's own status, or that of the error that stopped it, which is shown in one line."""
     try:
-        status: int = parsed.run(parsed)
+        with output.never_silent(parsed.parser.prog):
+            status: int = parsed.run(parsed)
     except TfperfError as error:
         output.warn(str(error))
         return EXIT_USAGE

@@ -12,10 +12,29 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TextIO
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TextIO
 
-from pytest_tfperf.lines import Line, csv_cell, printable, rendered, short_lines
+from pytest_tfperf.lines import Line, csv_cell, one_line, printable, rendered, short_lines
+from pytest_tfperf.reports.numbers import duration
+
+SILENT_SECONDS: Final = 25.0
+"""A command that is silent for longer says that it still runs: people take one that is silent for 30 s for stuck."""
+
+
+@dataclass
+class _Output:
+    """When a command last printed something, and the state of the session that it runs."""
+
+    at: float = 0.0
+    state: str = ""
+
+
+_LATEST: Final = _Output()
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,6 +73,32 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+@contextmanager
+def never_silent(command: str) -> Iterator[None]:
+    """Say on stderr that a command still runs, and how far it is, whenever it has been silent for long."""
+    began, ended = time.monotonic(), threading.Event()
+    _LATEST.at, _LATEST.state = began, ""
+
+    def look() -> None:
+        while not ended.wait(1.0):
+            if (now := time.monotonic()) - _LATEST.at >= SILENT_SECONDS:
+                state = f": {_LATEST.state}" if _LATEST.state else ""
+                warn(f"{command.removeprefix('tfperf ')} still runs, {duration(now - began)} so far{state}")
+
+    thread = threading.Thread(target=look, name="tfperf-never-silent", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def note(state: str) -> None:
+    """Note how far the session is that the command runs, in its own words, for the next such line."""
+    _LATEST.state = one_line(state)
+
+
 def show(*lines: Line | str) -> None:
     """Print lines and flush; line ends within a line are escaped, because a name from elsewhere may hold them.
 
@@ -90,6 +135,7 @@ def width() -> int | None:
 
 def warn(text: str) -> None:
     """Print an error to stderr, after "tfperf: "; long lines are shortened, and a closed stderr is no error."""
+    _LATEST.at = time.monotonic()
     try:
         print(f"tfperf: {short_lines(printable(text))}", file=sys.stderr, flush=True)
     except OSError:
@@ -97,6 +143,7 @@ def warn(text: str) -> None:
 
 
 def _print(text: str) -> None:
+    _LATEST.at, _LATEST.state = time.monotonic(), ""
     try:
         print(text, flush=True)
     except BrokenPipeError:

@@ -12,9 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_tfperf.console.output import note
 from pytest_tfperf.console.session_settings import ini_file
 from pytest_tfperf.core.setting import DEFAULT, Setting, variable
 from pytest_tfperf.workers.process_group import die_with_parent
+
+PROGRESS: Final = "tfperf: test "
+"""The begin of the lines that a session prints while it measures."""
 
 _OF_GITHUB: Final = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
 _OF_OTHERS: Final = ("--junitxml", "--junit-xml", "--log-file", "--report-log", "--html")
@@ -58,6 +62,8 @@ def run_pytest(
             for line in process.stdout:
                 lines.append(line)
                 each_line(line.rstrip("\n"))
+                if line.startswith(PROGRESS):
+                    note(line.removeprefix(PROGRESS).rstrip("\n"))
         except KeyboardInterrupt:
             process.communicate()
             raise

@@ -20,6 +20,8 @@ _WAYS: Final = {
     Better.SAME: "away from the",
 }
 _IDS: Final = ("workload",)
+_MOST_TIMES: Final = 5  # the square is how many times as many runs anybody would take
+_BY_NOISE: Final = (Reason.RUNS_DISAGREE, Reason.WITHIN_NOISE, Reason.TOO_FEW, Reason.TOO_NOISY)
 
 
 def written(figure: Figure, value: float) -> str:
@@ -30,6 +32,34 @@ def written(figure: Figure, value: float) -> str:
 def written_in(unit: str, value: float) -> str:
     """Write a value in this unit."""
     return size(value) if unit == "bytes" else f"{value:.4g} {unit}".rstrip()
+
+
+def ways_out_of_doubt(
+    verdict: Verdict, change: float | None, interval: tuple[float, float] | None, taken: int, noun: str, more: str
+) -> Iterator[Line]:
+    """Yield the next step where noise leaves a throughput in doubt: what decides, by the scatter of its runs.
+
+    Args:
+        verdict: on the throughput.
+        change: the change that is judged, as a fraction.
+        interval: its 95 % confidence interval.
+        taken: the number of runs or pairs.
+        noun: "run" or "pair".
+        more: how to take more of them, after a colon; "" where that can't be asked for.
+    """
+    lower = verdict.tolerance.lower if verdict.tolerance else None
+    if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.reason not in _BY_NOISE or lower is None:
+        return
+    ways = ["free the machine of other work"]
+    if change is not None and interval is not None and all(map(math.isfinite, interval)):
+        accepted = math.ceil(round(-100 * interval[0], 6)) / 100
+        if -lower < accepted < 1:
+            ways.append(f"accept the loss that these {noun}s allow for: tolerance={accepted:g}")
+        apart, half = abs(change - lower), (interval[1] - interval[0]) / 2
+        needed = math.ceil(taken * (half / apart) ** 2) if apart * _MOST_TIMES > half else 0
+        if needed > taken:
+            ways.append(f"about {needed} {noun}s with this scatter would decide, and {taken} did not{more}")
+    yield Line("; or ".join(ways), "next")
 
 
 def bad_figures(m: Measurement) -> list[Verdict]:

@@ -12,7 +12,13 @@ from pytest_tfperf.core.workload import shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.acknowledgement import lines_about_owner
 from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines, figures_to_blame
+from pytest_tfperf.reports.figures import (
+    bad_figures,
+    figure_fact,
+    figure_lines,
+    figures_to_blame,
+    ways_out_of_doubt,
+)
 from pytest_tfperf.reports.invalid import (
     advice_on_interleaved,
     disturbance_fact,
@@ -177,7 +183,11 @@ def _lines(b: Measurement, a: MeasuredSide, rerun: RerunCommand) -> Iterator[Lin
     if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if then[name] != now[name]]:
         yield Line(", ".join(changed), "environment")
     yield from lines_about_owner(b)
-    if not b.is_valid:
+    if b.is_valid:
+        low, high = b.ratio_interval
+        more = "" if a.is_of_session else ": max_pairs=, max_seconds="
+        yield from ways_out_of_doubt(verdict, b.ratio - 1, (low - 1, high - 1), len(b.pairs), "pair", more)
+    else:
         yield from advice_on_interleaved(b, a)
     if b.is_test and b.outcome is not Outcome.PASS:
         yield command("rerun", rerun.of(b.test))

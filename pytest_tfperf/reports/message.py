@@ -13,11 +13,17 @@ from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.verdict import BAD_NEWS, Against, Consequence, Noise, Outcome, Reason, Rule, Verdict
-from pytest_tfperf.core.workload import shown_name
+from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.acknowledgement import lines_about_owner
 from pytest_tfperf.reports.breakdown import breakdown_lines
-from pytest_tfperf.reports.figures import bad_figures, figure_fact, figure_lines, figures_to_blame
+from pytest_tfperf.reports.figures import (
+    bad_figures,
+    figure_fact,
+    figure_lines,
+    figures_to_blame,
+    ways_out_of_doubt,
+)
 from pytest_tfperf.reports.interleaved import interleaved_headline, interleaved_in_brief, interleaved_message
 from pytest_tfperf.reports.invalid import (
     ADVICE,
@@ -180,6 +186,11 @@ def _next_steps(m: Measurement, verdict: Verdict, rerun: RerunCommand, hint: str
         yield Line(_IS_TOO_GOOD, "next")
     if verdict.outcome is Outcome.TOO_NOISY:
         yield Line(_STEADIER, "next")
+    is_of_pairs = verdict.rule is Rule.REFERENCE_ENVIRONMENT
+    taken, noun = (len(m.pairs), "pair") if is_of_pairs else (len(m.throughput.runs), "run")
+    # Of a program nothing is kept that could be run again.
+    more = ": tfperf reference create" if isinstance(m.workload, Workload) and not is_of_pairs else ""
+    yield from ways_out_of_doubt(verdict, verdict.deciding_change, verdict.interval, taken, noun, more)
     if verdict.outcome is Outcome.INVALID:
         yield from advice_on_measurement(m, verdict)
     yield from next_commands(m, rerun)

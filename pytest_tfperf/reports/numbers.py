@@ -71,6 +71,14 @@ def prefix_of(size_bytes: float) -> tuple[str, int]:
     return next(((prefix, unit) for prefix, unit in _SIZES if abs(size_bytes) >= unit), ("B", 1))
 
 
+def time_span(least: float, most: float) -> str:
+    """Write an expected time: "about 45 s" if its ends differ by a factor of two at most, else "10 s to 2 min"."""
+    if 0 < most <= 2 * least:
+        return f"about {duration(math.sqrt(least * most))}"
+    most = 60 * math.ceil(most / 60) if most > 60 else most
+    return f"{duration(least)} to {duration(most)}" if least >= 1 else f"up to {duration(most)}"
+
+
 def counted(number: int, what: str) -> str:
     """Write a number with its noun: "1 run", "3 runs"."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -14,7 +14,7 @@ from pytest_tfperf.core.run import OwnRun, Plan, Run
 from pytest_tfperf.core.throughput import window_statistics
 from pytest_tfperf.lines import one_line, printable
 from pytest_tfperf.reports.invalid import disturbance_fact
-from pytest_tfperf.reports.numbers import duration, rate
+from pytest_tfperf.reports.numbers import duration, rate, time_span
 
 _RULE = "-" * 64
 _DISPLAY_EVERY = 10
@@ -57,7 +57,7 @@ def steps(run: Run) -> int:
     return sum(window.steps for window in run.windows)
 
 
-PLAIN_SECONDS = 30.0
+PLAIN_SECONDS = 29.0
 """The time between two plain lines, so that a CI system's log shows progress and stays short."""
 
 _SAVE, _RESTORE, _CLEAR_TO_END = "\x1b7", "\x1b8", "\x1b[K"
@@ -117,10 +117,10 @@ class ProgressLine:
     why: str = ""
     clock: Callable[[], float] = time.monotonic
     lock: threading.RLock = field(default_factory=threading.RLock, init=False)
-    _begun: set[str] = field(default_factory=set, init=False)
+    _begun: dict[str, float] = field(default_factory=dict, init=False)
     _tests: int = field(default=0, init=False)
-    _left: Callable[[], float] = field(default_factory=lambda: lambda: 0.0, init=False)
-    _ends: float = field(default=0.0, init=False)
+    _left: Callable[[], tuple[float, float] | None] = field(default_factory=lambda: lambda: None, init=False)
+    _ends: tuple[float, float] | None = field(default=None, init=False)
     _own_runs: Counter[str] = field(default_factory=Counter, init=False)
     _label: str = field(default="", init=False)
     _disturbed: tuple[str, str] = field(default=("", ""), init=False)
@@ -130,9 +130,23 @@ class ProgressLine:
     _timed: Run | None = field(default=None, init=False)
     _printed_steps: int = field(default=0, init=False)
 
-    def expect(self, tests: int, left: Callable[[], float]) -> None:
-        """Begin a session of so many tests; `left` estimates its remaining seconds."""
+    def expect(self, tests: int, left: Callable[[], tuple[float, float] | None]) -> None:
+        """Begin a session of so many tests; `left` returns the least and most seconds that remain, None if unknown."""
+        if self._shown is not None:
+            self.done()
         self._tests, self._left = tests, left
+
+    def say(self, text: str) -> None:
+        """Write a permanent line, and show from then on how long the work that it announces lasts."""
+        if self.write_plain is not None:
+            self.write_plain(one_line(text))
+            self._plain_after = self.clock() + PLAIN_SECONDS
+            self._shown = _Shown(text, self.clock(), is_phase=True)
+
+    def seconds_in(self, test: str) -> float:
+        """Return the seconds since a test's first run began; 0 before that."""
+        begun = self._begun.get(test)
+        return 0.0 if begun is None else self.clock() - begun
 
     def begin(self, label: str) -> None:
         """Begin a run; a test's own runs are numbered: "confirmation run 2"."""
@@ -141,8 +155,10 @@ class ProgressLine:
         test, fact = self._disturbed
         self._why = "; ".join(filter(None, (self.why, fact if test == self.test else "")))
         self._disturbed = "", ""
-        self._begun.add(self.test)
-        self._ends = self.clock() + self._left()
+        now = self.clock()
+        self._begun.setdefault(self.test, now)
+        left = self._left()
+        self._ends = None if left is None else (now + left[0], now + left[1])
         if label in tuple(OwnRun):
             self._own_runs[self.test] += 1
             label = f"{label} {self._own_runs[self.test]}"
@@ -235,12 +251,12 @@ class ProgressLine:
         write(one_line(f"tfperf: {', '.join(filter(None, parts))}{f' ({self._why})' if self._why else ''}"))
 
     def _session(self) -> tuple[str, str]:
-        """Return "3/15" and "1 min 20 s left"; "" where unknown."""
+        """Return "3/15" and "about 1 min 20 s left"; "" where unknown."""
         if not self._tests:
             return "", ""
-        left = self._ends - self.clock()
         number = min(len(self._begun), self._tests)  # runs for the session's own verdicts come after the last test
-        return f"{number}/{self._tests}", f"{duration(left)} left" if left >= 1 else ""
+        least, most = (max(0.0, end - self.clock()) for end in self._ends or (0.0, 0.0))
+        return f"{number}/{self._tests}", f"{time_span(least, most)} left" if most >= 1 else ""
 
     def _print_step(self, run: Run) -> None:
         self._printed_steps = steps(run)
@@ -255,14 +271,14 @@ class ProgressLine:
 
 
 def progress(run: Run, plan: Plan) -> tuple[str, str, str]:
-    """Return a run's progress, speed and remaining time: "steps 40/100", "640 images/s", "6 s left"."""
+    """Return a run's progress, speed and most remaining time: "steps 40/100", "640 images/s", "up to 6 s left"."""
     seconds = sum(w.seconds for w in run.windows)
     what, done = ("readings", len(run.windows)) if plan.counts_readings else ("steps", steps(run))
     speed = f"{rate(run.examples_per_step * steps(run) / seconds)} {run.unit}/s"
     if plan.until_end:  # their number is not known in advance
         return f"{what} {done}", speed, ""
     left = min(seconds / done * max(plan.steps - done, 0), max(plan.max_seconds - seconds, 0.0))
-    return f"{what} {done}/{plan.steps}", speed, f"{duration(left)} left"
+    return f"{what} {done}/{plan.steps}", speed, f"up to {duration(left)} left"  # a run that is good may end early
 
 
 def _joined(parts: Mapping[str, str]) -> str:

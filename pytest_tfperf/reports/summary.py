@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from pytest_tfperf.reports.figures import figure_table, written_in
 from pytest_tfperf.reports.interleaved import interleaved_table
 from pytest_tfperf.reports.invalid import ADVICE
 from pytest_tfperf.reports.measurement_table import Shown, counts, is_gain, measurement_table
-from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate, time_span
 from pytest_tfperf.reports.table import Columns, shown_names, table
 
 _RECORDED = Columns(
@@ -36,10 +35,9 @@ _MOST_NOT_RUN: Final = 3
 def before(
     machine: str,
     tests: int,
-    seconds: float,
+    seconds: tuple[float, float],
     never_timed: int,
     *,
-    seconds_if_slow: float = 0.0,
     most_seconds: float = 0.0,
     recording: int = 0,
     controls: int = 0,
@@ -54,9 +52,8 @@ def before(
     Args:
         machine: the machine's key.
         tests: the number of throughput tests.
-        seconds: the expected time.
+        seconds: the least and the most expected time.
         never_timed: the number of tests whose time the history does not know.
-        seconds_if_slow: the time that slow tests would take, where no test was ever timed here; 0 where it is known.
         most_seconds: the expected time where a test is in doubt, or where runs of a recording differ.
         recording: the number of fresh runs of each test under --update-baselines; 0 without it.
         controls: the number of other workloads that run beside these tests.
@@ -65,9 +62,7 @@ def before(
         against: further lines, about the other side.
     """
     unknown = f" ({never_timed} never timed here)" if never_timed else ""
-    if_slow = f" to {duration(seconds_if_slow)}" if seconds_if_slow > seconds else ""
-    most = _at_most(max(seconds, seconds_if_slow), most_seconds, is_recording=bool(recording))
-    time = f"about {duration(seconds)}{if_slow}{unknown}{most}"
+    time = f"{time_span(*seconds)}{unknown}{_at_most(seconds, most_seconds, is_recording=bool(recording))}"
     lines = [f"{machine}, {counted(tests, 'throughput test')}, {time}"]
     if recording:
         lines.append(f"recording baselines, {recording} fresh runs of each test, into {baselines}")
@@ -82,12 +77,12 @@ def before(
     return [f"tfperf: {line}" for line in lines]
 
 
-def _at_most(seconds: float, most: float, *, is_recording: bool) -> str:
+def _at_most(seconds: tuple[float, float], most: float, *, is_recording: bool) -> str:
     """Return ", up to 3 min if a test is in doubt", minutes rounded up; "" where that is the expected time."""
-    shown = duration(60 * math.ceil(most / 60) if most > 60 else most)
-    if round(most) <= round(seconds):
+    shown = time_span(0.0, most)
+    if round(most) <= round(seconds[1]) or time_span(0.0, seconds[1]) == shown:
         return ""
-    return f", up to {shown} if {'runs differ' if is_recording else 'a test is in doubt'}"
+    return f", {shown} if {'runs differ' if is_recording else 'a test is in doubt'}"
 
 
 def refused(faults: Mapping[str, Sequence[TfperfError]], tests: int, *, in_brief: bool = False) -> list[str]:

@@ -168,8 +168,8 @@ class SourceWatch:
                 loaded |= {*named[:1]} if program.endswith(_SHELL) else set()
             if arguments:  # not of a process that has ended; what was seen of it before still counts
                 self._work[pid] = "" if is_python else " ".join(arguments), _seconds_of(process)
-            if _is_of_another_user(process):
-                self._of_others.add(" ".join(arguments))
+                if _is_of_another_user(process):
+                    self._of_others.add(" ".join(arguments))
             self._code |= {Path(path) for path in self._ours(loaded)}
             self._seen |= {Path(path): Path(path) for path in self._ours([*files, *loaded])}
 
@@ -234,7 +234,9 @@ def _is_of_another_user(process: Path) -> bool:
 
 
 def _arguments(process: Path) -> list[str]:
-    return _read(process / "cmdline").rstrip("\0").split("\0")
+    """The words of its command line; [] where it has ended, even if nobody has waited for it yet."""
+    line = _read(process / "cmdline").rstrip("\0")
+    return line.split("\0") if line else []
 
 
 def _target(link: Path) -> str:

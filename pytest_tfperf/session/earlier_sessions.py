@@ -69,8 +69,8 @@ class EarlierSessions:
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Seconds that the last run of each runnable test took; of tests that only ran beside another side, of that."""
-        return {**self.seconds_of_interleaved, **{test: seconds[0] for test, seconds in self._run_seconds.items()}}
+        """Seconds that the last run of each runnable test took, beside no other side."""
+        return {test: seconds[0] for test, seconds in self._run_seconds.items()}
 
     @property
     def longest_seconds(self) -> Mapping[str, float]:
@@ -85,7 +85,7 @@ class EarlierSessions:
 
     @cached_property
     def seconds_of_interleaved(self) -> Mapping[str, float]:
-        """Seconds that the last interleaved measurement of each runnable test took."""
+        """Seconds of a run in the last interleaved measurement of each runnable test."""
         with suppress(TfperfError):
             return self._context.history.earlier.seconds_of_interleaved(self._tests)
         return {}

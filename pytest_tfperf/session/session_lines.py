@@ -22,13 +22,12 @@ from pytest_tfperf.reports.numbers import change, counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.summary import required, unrecorded
 from pytest_tfperf.session.expected_time import (
-    expected_seconds,
+    announced_seconds,
     known_seconds,
     most_seconds,
-    seconds_if_slow,
     seconds_left,
     seconds_of_controls,
-    seconds_of_each_run,
+    spans_of_each_run,
 )
 from pytest_tfperf.session.session import Session
 
@@ -40,17 +39,17 @@ def header(session: Session) -> list[str]:
     if not selection or settings.collects_only:
         return remarks
     measuring = session.measuring
-    each = expected_seconds(session)
+    tests = [test.id for test in measuring.machine.runnable]
+    least, most = announced_seconds(session)
     of_controls = seconds_of_controls(session)
-    known = each if settings.smoke else known_seconds(session)
-    session.progress.expect(len(measuring.machine.runnable), lambda: seconds_left(session))
+    known = tests if settings.smoke else known_seconds(session)
+    session.progress.expect(len(tests), lambda: seconds_left(session))
     lines = summary.before(
         measuring.machine.topology.machine,
-        len(measuring.machine.runnable),
-        math.fsum(each.values()) + of_controls,
-        sum(test not in known for test in each),
-        seconds_if_slow=seconds_if_slow(session),
-        most_seconds=most_seconds(session, each) + of_controls,
+        len(tests),
+        (least + of_controls, most + of_controls),
+        sum(test not in known for test in tests),
+        most_seconds=most_seconds(session) + of_controls,
         recording=settings.runs if settings.update_baselines else 0,
         controls=CONTROLS if of_controls else 0,
         baselines=settings.shown_baselines,
@@ -251,5 +250,5 @@ def _unrecorded(session: Session, measurements: Sequence[Measurement]) -> Sequen
         measured_before=sum(m.test in timed for m in measurements if m.outcome is Outcome.NO_BASELINE),
         baselines=settings.shown_baselines,
         command=settings.rerun.recording,
-        seconds=settings.runs * math.fsum(seconds_of_each_run(session).values()),
+        seconds=settings.runs * math.fsum(span[0] for span in spans_of_each_run(session).values() if span),
     )

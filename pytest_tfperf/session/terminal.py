@@ -13,7 +13,7 @@ import pytest
 from _pytest._code.code import TerminalRepr  # a report may be any of these; pytest has no public name
 
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.lines import Line, one_line, plain, printable, rendered
+from pytest_tfperf.lines import Line, plain, printable, rendered
 
 if TYPE_CHECKING:
     from _pytest._io import TerminalWriter
@@ -114,8 +114,8 @@ def connect_progress_line(config: pytest.Config, session: Session) -> None:
         line.write = uncaptured(write_beside)
         line.room = lambda: writer.fullwidth - writer.width_of_current_line
     if reporter.verbosity >= 0:
-        say = uncaptured(reporter.write_line)
-        line.write_plain = session.say = lambda text: say(one_line(text))
+        line.write_plain = uncaptured(reporter.write_line)
+        session.say = line.say
     if reporter.verbosity > 0:
         line.write_line = uncaptured(reporter.write_line)
 

@@ -69,11 +69,11 @@ class EarlierRows:
         return seconds
 
     def seconds_of_interleaved(self, tests: Iterable[str]) -> dict[str, float]:
-        """Return the seconds that a test took last beside another side; tests that never ran so are left out."""
+        """Return the seconds of a run of a test beside another side, when it last ran so; others are left out."""
         with self._database.reading_if_exists() as connection:
             known = tests if connection else ()
             last = {test: connection.execute(queries.SECONDS_OF, _of_test(test, beside=True)).first() for test in known}
-            return {test: row.seconds for test, row in last.items() if row is not None}
+            return {test: row.seconds / max(row.workers, 1) for test, row in last.items() if row is not None}
 
     def last_sessions(self, tests: Iterable[str]) -> set[str]:
         """Return the last session of each test without an injected slowdown; unknown tests have none."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Want, Wants
@@ -239,3 +239,27 @@ def test_pairs_that_scatter_far_more_than_was_recorded_are_judged_by_their_own_s
     wild = [-0.14, 0.02, -0.13, 0.05, -0.09, -0.05]
     assert pairs_test(wild, known=calm).scatter.variance > 4 * calm.variance
     assert outcome(wild, known=calm) is not Outcome.REGRESSED
+
+
+@given(any_changes)
+@example([-0.18, 0.12] * (MOST_PAIRS // 2))
+def test_a_loss_beyond_the_tolerance_that_assumed_noise_may_explain_never_passes(changes: list[float]) -> None:
+    test = pairs_test(changes)
+    assert test.decided()[0] not in (Outcome.PASS, Outcome.IMPROVED) or test.middle >= -TWO_PERCENT
+
+
+@pytest.mark.parametrize("count", [PAIRS_THAT_TELL, MOST_PAIRS, 500])
+def test_more_pairs_make_the_bias_of_one_side_no_smaller(count: int) -> None:
+    """What disturbances of one side did to all pairs is not averaged away."""
+    assert pairs_test([-0.05] * count, bias=0.02).scatter.variance / count >= 0.02**2
+
+
+def test_each_further_figure_takes_more_evidence_to_fail() -> None:
+    assert pairs_test([0.0], tests=10).fails_at == pytest.approx(pairs_test([0.0]).fails_at + math.log(10))
+
+
+@pytest.mark.parametrize(
+    ("rise", "expected"), [(0.02, Outcome.IMPROVED), (0.2, Outcome.PASS), (math.inf, Outcome.PASS)]
+)
+def test_a_gain_counts_by_its_own_tolerance(rise: float, expected: Outcome) -> None:
+    assert outcome([0.1] * MIN_PAIRS, accepted_rise=rise) is expected

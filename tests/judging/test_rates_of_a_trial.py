@@ -176,3 +176,16 @@ def test_clocks_that_vary_as_much_as_the_throughput_are_named() -> None:
     clocks = [1000.0, 1100.0, 1200.0, 1300.0, 1400.0]
     sessions = [changing(0.01, clock_mhz=clock)[0] for clock in clocks]
     assert answer(trial(*sessions)).tests["a"].clocks_mhz == (1000, 1400)
+
+
+def test_losses_of_one_session_say_less_than_as_many_of_several() -> None:
+    """They share the session's drift and its baselines."""
+    names = [f"test_{number}" for number in range(10)]
+    at_once = TrialSession(tests=dict.fromkeys(names, REGRESSED), slowed=tuple(names))
+    one, ten = (answer(trial(*20 * [GOOD], *sessions)).losses for sessions in ([at_once], 10 * [FOUND]))
+    assert (one.count, one.of) == (ten.count, ten.of) == (10, 10)
+    assert one.low < ten.low - 0.1
+
+
+def test_sessions_that_share_their_baselines_say_less_than_independent_ones() -> None:
+    assert answer(trial(*20 * [GOOD], *10 * [FOUND])).losses.low < rate(10, 10, confidence=0.975).low - 0.01

@@ -176,3 +176,9 @@ def test_the_reference_is_frozen_after_ten_good_sessions() -> None:
 def test_the_reference_stays_between_the_baseline_and_the_sessions(changes: list[float], sigma: float) -> None:
     found = learnt_baseline(NOISE, RUNS, [*sessions(*changes), *LAST], sigma)
     assert min(*changes, 0.0) - 1e-12 <= found.offset <= max(*changes, 0.0) + 1e-12
+
+
+def test_after_a_gain_and_a_loss_a_session_teaches_again_only_without_both() -> None:
+    changed = [*sessions(0.08, outcome=Outcome.IMPROVED), *LOST]
+    assert teaching([*GOOD, *changed, *sessions(0.06)]) == GOOD
+    assert teaching([*GOOD, *changed, *GOOD]) == [*GOOD, *GOOD]

@@ -12,7 +12,10 @@ import pytest
 pytest.importorskip("mutmut", reason="mutmut is not installed: make mutants installs it")
 pytest.importorskip("coverage", reason="coverage is not installed: make mutants installs it")
 
-from tools.mutants.__main__ import PACKAGE, named_survivors
+from tests.helpers.repositories import git
+from tools.mutants import __main__ as mutants
+from tools.mutants.__main__ import CHANGES, PACKAGE, ROOT, changed_lines, named_survivors
+from tools.mutants.changes_of_meaning import read
 from tools.mutants.mutations import mutants_of
 
 SOURCE = """
@@ -90,13 +93,44 @@ def test_a_mutant_is_noticed_by_a_test_that_fails_with_it(
 
         package = Path({str(package)!r})
         trials = ((mutant, [{str(tmp_path / "tests")!r}], 1.0) for mutant in mutants_of(package, "limits.py"))
-        print([noticed for _, noticed in Trials(package, 1).run(trials)])
+        print([noticed for _, noticed in Trials(package, 1, Path({str(tmp_path)!r})).run(trials)])
     """)
     environment = {"PYTHONPATH": f"{PACKAGE.parent}:{tmp_path}", "PATH": "/usr/bin:/bin"}
     found = subprocess.run(
         [sys.executable, "-c", script], env=environment, cwd=tmp_path, text=True, capture_output=True, check=False
     )
     assert found.stdout.splitlines()[-1:] == [str([noticed])], found
+
+
+def test_each_change_of_meaning_is_one_of_the_code_and_names_a_test() -> None:
+    for mutant, test in read(PACKAGE, CHANGES):
+        file, _, name = test.partition("::")
+        assert f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(), (mutant.name, test)
+
+
+def test_a_change_of_meaning_that_is_not_in_the_code_any_more_is_named(tmp_path: Path) -> None:
+    (tmp_path / "judge.py").write_text("LIMIT = 0.3\n")
+    listed = tmp_path / "changes.toml"
+    change = {"file": "judge.py", "old": "LIMIT = 0.25", "new": "LIMIT = 1", "test": "t.py::test", "why": "too wide"}
+    listed.write_text("[[change]]\n" + "".join(f"{name} = {text!r}\n" for name, text in change.items()))
+    with pytest.raises(SystemExit, match=r"change 1 \(too wide\): judge\.py has its old text 0 times, and not once"):
+        list(read(tmp_path, listed))
+
+
+def test_only_lines_that_are_new_or_other_than_in_the_base_count_as_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "small"
+    package.mkdir()
+    for name in ("same.py", "other.py"):
+        (package / name).write_text("A = 1\nB = 2\nC = 3\n")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "--quiet", "--message=base")
+    (package / "other.py").write_text("A = 1\nB = 3\nC = 3\nD = 4\n")
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    monkeypatch.setattr(mutants, "PACKAGE", package)
+    assert changed_lines("HEAD") == {"other.py": {2, 4}}
 
 
 def test_each_named_survivor_has_its_reason_and_its_file() -> None:

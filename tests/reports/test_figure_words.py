@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
@@ -17,9 +19,16 @@ from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
+from pytest_tfperf.judging.pairs import PairsTest, Scatter
 from pytest_tfperf.judging.target import Target
 from pytest_tfperf.lines import plain
-from pytest_tfperf.reports.figures import figure_fact, figure_properties, figure_table, written
+from pytest_tfperf.reports.figures import (
+    figure_fact,
+    figure_properties,
+    figure_table,
+    ways_out_of_doubt,
+    written,
+)
 from pytest_tfperf.reports.measurement_table import measurement_table
 from pytest_tfperf.reports.message import in_brief, message
 from tests.helpers.measurements import KEY, NOISE, TEST, baseline, measurement, run_at, throughput, verdict
@@ -272,3 +281,51 @@ def test_a_loss_that_is_no_number_is_not_compared() -> None:
 def test_a_row_whose_throughput_is_fine_names_the_figure_that_is_not() -> None:
     rows = [str(line).split("  ")[0] for line in measurement_table([with_figures(memory()), with_figures()])]
     assert rows[1:] == ["REGRESSED (peak memory)", "PASS"]
+
+
+# What decides where noise leaves a throughput in doubt
+
+
+def pairs_with(changes: list[float], tolerance: float) -> PairsTest:
+    """The last pairs of a comparison whose noise is assumed."""
+    accepted = -math.log1p(-tolerance)
+    return PairsTest(changes=changes, accepted=accepted, known=Scatter(3e-4, 4), is_assumed=True, most=len(changes))
+
+
+def ways(test: PairsTest, reason: Reason) -> str:
+    doubt = verdict(Outcome.INCONCLUSIVE, reason=reason, tolerance=Tolerance(-0.02, 0.02))
+    interval = math.expm1(test.interval[0]), math.expm1(test.interval[1])
+    lines = ways_out_of_doubt(doubt, math.expm1(test.middle), interval, len(test.changes), "pair", "")
+    return "".join(line.text for line in lines)
+
+
+def scattered(loss: float, by: float, count: int = 20) -> list[float]:
+    return [-loss + by * (-1) ** number for number in range(count)]
+
+
+@given(st.floats(0.02, 0.2), st.floats(0.01, 0.3), st.integers(6, 20))
+def test_the_tolerance_that_is_named_decides_these_pairs(loss: float, by: float, count: int) -> None:
+    test = pairs_with(scattered(loss, by, count), 0.02)
+    outcome, reason, _ = test.decided()
+    text = ways(test, reason) if outcome is Outcome.INCONCLUSIVE else ""
+    if "tolerance=" in text:
+        tolerance = float(text.partition("tolerance=")[2].partition(";")[0])
+        assert pairs_with(list(test.changes), tolerance).decided()[0] is Outcome.PASS
+
+
+def test_the_number_of_pairs_that_is_named_fails_this_loss() -> None:
+    test = pairs_with(scattered(0.08, 0.2), 0.02)
+    assert test.decided()[0] is Outcome.INCONCLUSIVE
+    text = ways(test, Reason.WITHIN_NOISE)
+    assert text.startswith(
+        "free the machine of other work; or accept the loss that these pairs allow for: tolerance=0."
+    )
+    needed = int(text.partition("about ")[2].split()[0])
+    low, high = pairs_with(scattered(0.08, 0.2, needed), 0.02).interval
+    assert math.expm1(high) == pytest.approx(-0.02, abs=0.01)
+    assert low < high
+
+
+@pytest.mark.parametrize("reason", [Reason.NOT_PROVED, Reason.SUSPECTED, Reason.DRIFT_UNKNOWN])
+def test_what_noise_is_no_reason_for_has_no_such_way(reason: Reason) -> None:
+    assert ways(pairs_with(scattered(0.08, 0.2), 0.02), reason) == ""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate, size
+from pytest_tfperf.reports.numbers import change, compared, duration, percent, rate, size, time_span
 
 RATES = {
     7.25: "7.25",
@@ -54,3 +54,25 @@ def test_a_figure_is_written_so(form: Callable[[float], str], written: dict[floa
 def test_a_higher_rate_never_reads_lower(examples_per_sec: float, factor: float) -> None:
     low, high = (float(rate(value).replace(",", "")) for value in (examples_per_sec, examples_per_sec * factor))
     assert low <= high
+
+
+SPANS = {
+    (45, 45): "about 45 s",
+    (40, 80): "about 57 s",
+    (40, 81): "40 s to 2 min",
+    (0, 65): "up to 2 min",
+    (3, 9): "3 s to 9 s",
+}
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_an_expected_time_is_one_number_within_a_factor_of_two_and_else_a_range(span: tuple[float, float]) -> None:
+    assert time_span(*span) == SPANS[span]
+
+
+@given(st.floats(1, 1e5), st.floats(1, 100))
+def test_an_expected_time_that_is_one_number_is_never_wrong_by_more_than_a_factor_of_two(
+    least: float, factor: float
+) -> None:
+    is_one_number = time_span(least, least * factor).startswith("about ")
+    assert is_one_number == (least * factor <= 2 * least)

@@ -37,13 +37,13 @@ FAULTS = {
     "a.py::test[2]": [WorkloadError("unknown model 'x'", next_step="Known: a, b."), WorkloadError("steps=0")],
 }
 BEFORE = {
-    "an ordinary session": before("h200", 12, 130.0, 0),
-    "a test may be in doubt": before("h200", 1, 16.0, 0, most_seconds=140.0),
-    "tests that were never timed": before("h200", 8, 40.0, 8, seconds_if_slow=960.0),
+    "an ordinary session": before("h200", 12, (130.0, 130.0), 0),
+    "a test may be in doubt": before("h200", 1, (16.0, 16.0), 0, most_seconds=140.0),
+    "tests that were never timed": before("h200", 8, (8.0, 930.0), 8, most_seconds=960.0),
     "a recording, whose runs may differ": before(
-        "h200", 1, 25.0, 1, most_seconds=50.0, recording=5, baselines="baselines/"
+        "h200", 1, (5.0, 600.0), 1, most_seconds=1200.0, recording=5, baselines="baselines/"
     ),
-    "all that may be special": before("h200", 1, 5.0, 1, recording=7, baselines="baselines/", **SPECIAL),
+    "all that may be special": before("h200", 1, (5.0, 5.0), 1, recording=7, baselines="baselines/", **SPECIAL),
     "invalid parameters": refused(FAULTS, 40),
     "invalid parameters in brief": refused(FAULTS, 40, in_brief=True),
 }

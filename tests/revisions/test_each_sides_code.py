@@ -122,3 +122,10 @@ def _wait() -> None:
 def test_a_process_that_a_program_forks_below_its_python_need_not_report(sides: Sides) -> None:
     forks = "import cost, ctypes, os, time; pid = ctypes.CDLL(None).fork(); time.sleep(0.5 - 0.1 * bool(pid))"
     sides.run("-c", forks)
+
+
+def test_installed_packages_of_an_environment_in_the_repository_stay_on_the_import_path(sides: Sides) -> None:
+    venv.create(sides.here / ".venv")
+    (packages,) = (sides.here / ".venv" / "lib").glob("python*/site-packages")
+    (packages / "installed.py").touch()
+    assert sides.run("-c", f"import installed; {USES_COST}", program=".venv/bin/python").split()[1] == "0.01"

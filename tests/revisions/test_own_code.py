@@ -151,10 +151,29 @@ def test_a_program_that_becomes_another_user_leaves_doubt(sides: Sides) -> None:
     )
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_child_that_has_ended_and_is_not_waited_for_leaves_the_doubt(sides: Sides) -> None:
+    """Its command line is gone."""
+    forks = "import cost, os, time; os.setuid(65534); os.fork() or os._exit(0); time.sleep(0.5)"
+    assert "nothing tells which files this process reads: " in sides.doubt("-c", forks)
+
+
 @pytest.mark.parametrize("argv", [("-c", "pass"), ("-c", "open('out', 'w').write('x')")])
 def test_a_program_that_reads_nothing_of_the_repository_is_not_compared(sides: Sides, argv: tuple[str, ...]) -> None:
     with pytest.raises(NotCompared, match="nothing of this repository is in it"):
         sides.run(*argv)
+
+
+def test_a_program_that_only_reads_data_of_its_side_is_not_compared(sides: Sides) -> None:
+    (sides.there / "data").mkdir()
+    (sides.there / "data" / "tokens").touch()
+    with pytest.raises(NotCompared, match="nothing of this repository is in it"):
+        sides.run("-c", "open('data/tokens')")
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "a+"])
+def test_a_file_that_is_opened_to_be_read_and_written_is_read(sides: Sides, mode: str) -> None:
+    assert sides.doubt("-c", f"open('loop.py', {mode!r})") == ""
 
 
 # Packages that were installed from the repository
@@ -226,6 +245,23 @@ def test_a_worker_that_loads_a_copy_in_the_bases_own_environment_is_refused(side
     job = Job(workload=Workload(model="trivial", batch_size=1), devices=CPU)
     with pytest.raises(TfperfError, match="the package cost was installed from this repository"):
         launcher.start(job, lambda _: None)
+
+
+def test_a_worker_that_loads_the_other_sides_code_is_refused(sides: Sides) -> None:
+    launcher = CheckoutLauncher(Played(cost=f"{sides.here}/cost.py", loop=f"{sides.there}/loop.py"), sides.checkout)
+    job = Job(workload=Workload(model="trivial", batch_size=1), devices=CPU)
+    with pytest.raises(TfperfError, match=rf"{SAME}.*cost comes from .*: an editable install or an import path leads"):
+        launcher.start(job, lambda _: None)
+
+
+def test_an_editable_install_of_the_repository_is_no_copy(sides: Sides, other_python: Path) -> None:
+    """A namespace may hold a package of the repository, which is editable, and one from elsewhere."""
+    install(packages_of(other_python), sides.here.as_uri(), said='"dir_info": {"editable": true}')
+    (packages_of(other_python) / "cost.py").unlink()
+    (packages_of(other_python) / "cost-1.0.dist-info" / "top_level.txt").write_text("acme\n")
+    (packages_of(other_python) / "acme").mkdir()
+    (packages_of(other_python) / "acme" / "other.py").touch()
+    assert sides.run("-c", f"import acme.other; {USES_COST}", program=str(other_python)).split()[1] == "0.01"
 
 
 # Files that git ignores, and that the base lacks

@@ -236,6 +236,13 @@ def test_a_program_that_works_below_a_python_and_is_none_leaves_doubt(sides: Sid
     assert "nothing tells which files it reads: not Python but this process does the work: bash -c for" in doubt
 
 
+def test_work_of_a_program_that_has_ended_and_is_not_waited_for_still_counts(sides: Sides) -> None:
+    works = ["bash", "-c", "for ((i = 0; i < 300000; i++)); do :; done; sleep 0.3; true"]
+    ends = f"p = subprocess.Popen({works!r}); os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT); time.sleep(0.5)"
+    doubt = sides.doubt("-c", f"import cost, os, subprocess, time; {ends}; p.wait()")
+    assert "not Python but this process does the work: bash -c for" in doubt
+
+
 def test_a_python_that_goes_on_alone_hides_no_other_programs_work(sides: Sides) -> None:
     works = ["bash", "-c", "for ((i = 0; i < 300000; i++)); do :; done; sleep 0.3; true"]
     after = "end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"

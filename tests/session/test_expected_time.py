@@ -49,7 +49,7 @@ def test_each_test_takes_some_time(known: dict[str, float], spent: dict[str, flo
     [
         (measurement(seconds=12.0), 12.0),
         (measurement(seconds=12.0, runs=(run(), run()), pairs=(pair(0.0),)), 3.0),
-        (interleaved(seconds=30.0), 30.0),
+        (interleaved(seconds=30.0), 5.0),
     ],
 )
 def test_a_run_takes_its_share_of_a_result(result: object, seconds: float) -> None:

@@ -164,21 +164,29 @@ def announced(made: Session) -> str:
 
 
 def test_a_first_session_is_guessed(tmp_path: Path) -> None:
-    assert announced(session(tmp_path)) == "about 25 s to 6 min (3 never timed here)"
+    assert announced(session(tmp_path)) == "3 s to 6 min (3 never timed here)"
 
 
 def test_a_first_recording_is_guessed(tmp_path: Path) -> None:
     made = session(tmp_path, update_baselines=Update.ALL)
-    assert announced(made) == "about 2 min 5 s to 30 min (3 never timed here), up to 1 h 0 min if runs differ"
+    assert announced(made) == "15 s to 30 min (3 never timed here), up to 1 h 0 min if runs differ"
 
 
-def test_before_any_test_was_timed_no_time_is_left(tmp_path: Path) -> None:
+def test_while_a_test_is_left_that_was_never_timed_no_time_is_announced(tmp_path: Path) -> None:
     made, known = session(tmp_path / "new"), timed(tmp_path / "known")
-    assert (seconds_left(made), seconds_left(known) > 0) == (0.0, True)
+    assert (seconds_left(made), seconds_left(known)) == (None, None)
+    known.selection.replace(TESTS[:1])
+    assert seconds_left(known) == (10.0, 30.0)
 
 
-def test_tests_that_were_never_timed_count_as_much_as_others_and_likely_confirmations_are_added(tmp_path: Path) -> None:
-    assert announced(timed(tmp_path)) == "about 33 s (2 never timed here), up to 53 s if a test is in doubt"
+def test_tests_that_were_never_timed_make_the_time_a_range(tmp_path: Path) -> None:
+    assert announced(timed(tmp_path)) == "13 s to 5 min (2 never timed here)"
+
+
+def test_likely_confirmations_are_added_to_what_is_known(tmp_path: Path) -> None:
+    made = timed(tmp_path)
+    made.selection.replace(TESTS[:1])
+    assert header(made)[0].partition("test, ")[2] == "about 11 s, up to 31 s if a test is in doubt"
 
 
 def test_a_file_of_baselines_that_cannot_be_read_changes_no_estimate(tmp_path: Path) -> None:
@@ -191,7 +199,7 @@ def test_a_file_of_baselines_that_cannot_be_read_changes_no_estimate(tmp_path: P
 def test_recording_takes_five_runs_of_each(tmp_path: Path) -> None:
     assert (
         announced(timed(tmp_path, update_baselines=Update.ALL))
-        == "about 2 min 30 s (2 never timed here), up to 5 min if runs differ"
+        == "1 min to 21 min (2 never timed here), up to 42 min if runs differ"
     )
 
 
@@ -203,34 +211,47 @@ def test_a_doubt_against_a_recorded_row_takes_eight_runs(tmp_path: Path) -> None
     made = timed(tmp_path)
     key = Key("trivial-b1-replicated-device", "1x1")
     made.baselines.update("box", {key: Baseline(machine="box", key=key, value=1.0)})
-    assert announced(made).endswith("up to 2 min if a test is in doubt")  # 33 s, and seven further runs of 10 s
+    made.selection.replace(TESTS[:1])
+    assert header(made)[0].endswith("up to 2 min if a test is in doubt")  # 11 s, and seven further runs of 10 s
 
 
 def test_what_is_left_shrinks_with_each_test_that_is_done(tmp_path: Path) -> None:
-    made = timed(tmp_path)
+    made = timed(tmp_path, require_baseline=True)  # no test can be in doubt
+    tests = "for_cpus", "for_both", "unmarked"
+    for test in tests[1:]:
+        made.history.append(measurement(test=test, session="yesterday", seconds=10.0))
     left = [seconds_left(made)]
-    for test in ("for_cpus", "for_both", "unmarked"):
+    for test in tests:
         made.queue.begin(test)
         made.queue.keep(test, 0, measurement(test=test, seconds=10.0))
         left.append(seconds_left(made))
-    assert left == pytest.approx([33.0, 22.0, 11.0, 0.0])
+    assert left == [(30.0, 30.0), (20.0, 20.0), (10.0, 10.0), (0.0, 0.0)]
 
 
-def test_a_test_in_doubt_has_its_further_runs_left(tmp_path: Path) -> None:
+def test_a_test_of_a_function_that_was_timed_takes_half_to_twice_as_long(tmp_path: Path) -> None:
+    made = session(tmp_path, machine="box", require_baseline=True)
+    made.selection.replace([replace(TESTS[0], id=f"t.py::f[{number}]") for number in (1, 2)])
+    made.history.append(measurement(test="t.py::f[1]", session="yesterday", seconds=10.0))
+    assert seconds_left(made) == (15.0, 30.0)
+
+
+def test_a_test_in_doubt_has_its_least_and_its_most_further_runs_left(tmp_path: Path) -> None:
     made = timed(tmp_path)
     made.selection.replace(TESTS[:1])
+    key = Key("trivial-b1-replicated-device", "1x1")
+    made.baselines.update("box", {key: Baseline(machine="box", key=key, value=1.0)})
     made.queue.begin("for_cpus")
     made.queue.keep(
         "for_cpus", 0, measurement(seconds=10.0, verdict=verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3)))
     )
-    assert seconds_left(made) == pytest.approx(20.0)
+    assert seconds_left(made) == (20.0, 70.0)
 
 
 def test_a_test_that_measured_nothing_has_no_time_left(tmp_path: Path) -> None:
     made = timed(tmp_path)
     for test in ("for_cpus", "for_both", "unmarked"):
         made.queue.begin(test)
-    assert seconds_left(made) == 0.0
+    assert seconds_left(made) == (0.0, 0.0)
 
 
 # Files

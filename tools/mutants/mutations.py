@@ -52,7 +52,7 @@ def mutants_of(package: Path, file: str) -> list[Mutant]:
     found: dict[str, Mutant] = {}
     for place, node, mutated in sites.found:
         text = _spliced(source, wrapper.module, place, node, mutated)
-        if (mutant := _mutant(file, source, text)) is not None:
+        if (mutant := mutant_of(file, source, text)) is not None:
             found.setdefault(text, mutant)
     return sorted(found.values(), key=lambda one: (one.line, one.name))
 
@@ -120,8 +120,8 @@ def _spliced(source: str, module: cst.Module, place: CodeRange | None, node: cst
     return source[:start] + text + source[end:]
 
 
-def _mutant(file: str, source: str, text: str) -> Mutant | None:
-    """None where only blanks differ."""
+def mutant_of(file: str, source: str, text: str) -> Mutant | None:
+    """The mutant whose text is this one; None where only blanks differ."""
     old, new = (list(map(str.strip, one.splitlines())) for one in (source, text))
     first = _alike(old, new)
     last = _alike(old[first:][::-1], new[first:][::-1])

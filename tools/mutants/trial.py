@@ -35,10 +35,12 @@ class Trials:
     Args:
         package: the package's folder.
         processes: how many at a time.
+        folder: for their texts.
     """
 
     package: Path
     processes: int
+    folder: Path
     _running: dict[int, Mutant] = field(default_factory=dict, init=False)
 
     def run(self, trials: Iterable[tuple[Mutant, Sequence[str], float]]) -> Iterator[tuple[Mutant, bool]]:
@@ -78,7 +80,7 @@ class Trials:
             for descriptor in (0, 1, 2):
                 os.dup2(nothing, descriptor)
             _forget(self.package)
-            finder = _Finder(self.package, mutant)
+            finder = _Finder(self.package, mutant, self.folder / str(os.getpid()))
             sys.meta_path = _FirstStaysFirst([finder, *sys.meta_path])
             # Most mutants are noticed by the first tests; the others' files need not be collected for them.
             for some in (tests[:_FIRST_TESTS], tests[_FIRST_TESTS:]):
@@ -109,10 +111,11 @@ class _FirstStaysFirst(list[Any]):
 class _Finder(importlib.abc.MetaPathFinder):
     """Imports the mutant in place of its file."""
 
-    def __init__(self, package: Path, mutant: Mutant) -> None:
+    def __init__(self, package: Path, mutant: Mutant, folder: Path) -> None:
         self._path = str(package / mutant.file)
         self._module = ".".join([package.name, *Path(mutant.file).with_suffix("").parts]).removesuffix(".__init__")
         self._text = mutant.text
+        self._copy = folder / Path(mutant.file).name
         self.has_loaded = False
 
     def find_spec(
@@ -125,14 +128,24 @@ class _Finder(importlib.abc.MetaPathFinder):
         if name != self._module:
             return None
         self.has_loaded = True
-        return importlib.util.spec_from_file_location(name, self._path, loader=_Loader(name, self._path, self._text))
+        return importlib.util.spec_from_file_location(
+            name, self._path, loader=_Loader(name, self._path, self._text, self._copy)
+        )
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    def __init__(self, name: str, path: str, text: str) -> None:
+    def __init__(self, name: str, path: str, text: str, copy: Path) -> None:
         super().__init__(name, path)
         self._text = text
+        self._copy = copy
 
     def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - the base class's
         """Never from the bytecode on disk, which is of the file."""
         return compile(self._text, self.path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the mutant, and let those who read its file, as `SourceWatch` does the hook's, read the mutant."""
+        super().exec_module(module)
+        self._copy.parent.mkdir(exist_ok=True)
+        self._copy.write_text(self._text)
+        module.__file__ = str(self._copy)

@@ -21,9 +21,9 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import outputs
 from pytest_tfperf.features.bisect.states import States
 from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read, write
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, ErrorRates
 from pytest_tfperf.reports.interleaved import why_of
-from pytest_tfperf.reports.numbers import change, counted, duration
+from pytest_tfperf.reports.numbers import change, counted, time_span
 from pytest_tfperf.reports.table import aligned
 
 TOTAL_ERROR: Final = 0.05
@@ -125,7 +125,7 @@ class Search:
         self._call: Call = (test, "", "")
         self._answers: dict[int, Measurement | Fault] = {}
         self._asked_again: set[int] = set()
-        self._seconds: list[float] = []
+        self._seconds_of_runs: list[float] = []
 
     def run(self) -> int:
         """Search until the change is found; returns the exit status.
@@ -249,8 +249,7 @@ class Search:
         self._write(step, OtherSide(a=side_a, b=side_b, announcement=announcement, terms=terms))
         text = self._run_pytest(self._test, step)
         answer = read(Answer, answered) if answered.exists() else Answer()
-        if answer.comparisons:
-            self._seconds.append(_seconds(answer))
+        self._seconds_of_runs += _seconds_of_a_run(answer)
         if answer.comparisons or answer.faults:
             return answer
         end = (f"  | {line}" for line in text.splitlines()[-_LAST_LINES:])
@@ -298,10 +297,11 @@ class Search:
         return EXIT_GREEN
 
     def _show_left(self) -> None:
-        """Show how many comparisons are left, and how long they take by the mean so far."""
+        """Show how many comparisons are left, and how long they take with the fewest and with the most pairs."""
         left = comparisons(len(self._candidates)) - 1
-        seconds = left * statistics.fmean(self._seconds) if self._seconds else 0.0
-        self._show(f"{counted(left, 'comparison')} left" + (f", about {duration(seconds)}" if seconds else ""))
+        pair = 2 * statistics.fmean(self._seconds_of_runs) if self._seconds_of_runs else 0.0
+        time = f", {time_span(left * PAIRS_THAT_TELL * pair, left * min(MOST_PAIRS * pair, _MOST_SECONDS))}"
+        self._show(f"{counted(left, 'comparison')} left{time if pair else ''}")
 
     # What is kept: the answer on each state beside state 0
 
@@ -316,7 +316,7 @@ class Search:
             answer = read(Answer, path)
         except (OSError, ValueError, TfperfError) as error:
             raise TfperfError(f"{path} can't be read: {error}", next_step="Begin anew with --again") from None
-        self._seconds.append(_seconds(answer))
+        self._seconds_of_runs += _seconds_of_a_run(answer)
         return answer
 
     def _write(self, path: Path, value: OtherSide | Answer) -> None:
@@ -342,8 +342,10 @@ def _lies_behind(result: Measurement | Fault) -> bool | None:
     return is_slow(result.outcome, result.ratio, result.verdicts[0].tolerance or Tolerance())
 
 
-def _seconds(answer: Answer) -> float:
-    return math.fsum(comparison.seconds for comparison in answer.comparisons)
+def _seconds_of_a_run(answer: Answer) -> list[float]:
+    """Return the seconds of a run of all calls; [] where nothing was compared."""
+    of_calls = [comparison.seconds / comparison.workers for comparison in answer.comparisons]
+    return [math.fsum(of_calls)] if of_calls else []
 
 
 def _reason(fault: Fault) -> str:

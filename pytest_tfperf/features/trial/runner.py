@@ -20,7 +20,7 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.trial.sessions import Ended, Start, is_next_slowed, kept_of, slowed_tests
 from pytest_tfperf.lines import Line, LineKind
-from pytest_tfperf.reports.numbers import counted, duration, percent
+from pytest_tfperf.reports.numbers import counted, duration, percent, time_span
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
@@ -216,7 +216,9 @@ class Runner:
         left = max(0, trial.same - len(trial.unchanged)) + max(
             0, trial.slowed - sum(bool(s.slowed) and s.is_counted for s in trial.sessions)
         )
-        return f"; {counted(left, 'session')} left, about {duration(left * self._expected())}" if left else ""
+        known = [session.seconds for session in trial.sessions]
+        time = f", {time_span(left * min(known), left * max(known))}" if len(known) > 1 else ""
+        return f"; {counted(left, 'session')} left{time}" if left else ""
 
 
 def _described(session: TrialSession, slowdown: float) -> str:

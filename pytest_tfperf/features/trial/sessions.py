@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.console.pytest_process import run_pytest
+from pytest_tfperf.console.pytest_process import PROGRESS, run_pytest
 from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionVerdict
@@ -58,7 +58,7 @@ def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
     ended: list[Ended] = []
 
     def show_header(line: str) -> None:
-        if not ended and line.startswith(_HEADER):
+        if not ended and line.startswith(_HEADER) and not line.startswith(PROGRESS):
             show(f"     {line}")
 
     def start(options: Sequence[str], variables: Mapping[str, str]) -> Ended:

@@ -187,3 +187,17 @@ def test_another_workload_of_the_test_is_another_call(tmp_path: Path, capsys: py
     measured(tmp_path, -0.05, workload=replace(WORKLOAD, batch_size=32))
     ack(tmp_path, capsys, TEST, *WHEN)
     assert sorted(changes(tmp_path)) == [-0.08, -0.05]
+
+
+def test_the_worse_end_of_the_interval_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(tmp_path, -0.08)
+    ack(tmp_path, capsys, TEST, *WHEN)
+    assert [one.worst for one in acknowledgements.read(tmp_path / "baselines")] == [pytest.approx(-0.09)]
+
+
+@pytest.mark.parametrize("part", ["test_b", "a.py::test_b", TEST])
+def test_a_part_of_the_id_names_what_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str) -> None:
+    measured(tmp_path, -0.08)
+    ack(tmp_path, capsys, TEST, *WHEN)
+    assert ack(tmp_path, capsys, part, "--remove")[0] == GREEN
+    assert changes(tmp_path) == []

@@ -19,6 +19,7 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.verdict import Outcome, Verdict
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.baselines.ratchet import improved, ratchet
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
@@ -229,6 +230,23 @@ def test_while_a_session_records_nothing_is_written(place: Place, capsys: pytest
         assert tfperf() == USAGE
     assert "another session updates these baselines" in capsys.readouterr().err
     assert place.row() == ROW
+
+
+def test_no_session_records_between_the_reading_and_the_writing_of_the_rows(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.measured(*THREE)
+    read, refused = History.measurements_of, []
+
+    def read_while_a_session_begins(history: History, ids: Sequence[str]) -> list[Measurement]:
+        with pytest.raises(TfperfError, match="another session updates these baselines") as error, place.store.lock():
+            pass
+        refused.append(error)
+        return read(history, ids)
+
+    monkeypatch.setattr(History, "measurements_of", read_while_a_session_begins)
+    assert tfperf() == GREEN
+    assert refused
 
 
 OTHER = KEY._replace(topology="1x4")

@@ -220,3 +220,16 @@ def test_a_test_that_ended_in_an_error_is_not_measured_again() -> None:
 def test_of_two_losses_of_a_test_the_larger_one_counts() -> None:
     for calls in ((lost(-0.2), lost(-0.1)), (lost(-0.1), lost(-0.2))):
         assert [one.change for one in facts(*calls) if one.figure == "throughput"] == [-0.2]
+
+
+def test_a_gain_of_one_call_hides_no_loss_of_another() -> None:
+    gained = measurement(verdict=verdict(Outcome.IMPROVED, 0.5))
+    for calls in ((gained, lost(-0.1)), (lost(-0.1), gained)):
+        assert kinds(*calls)["throughput"] is EventKind.NEW
+
+
+def test_tests_of_a_machine_that_measures_others_are_missing_each_by_itself() -> None:
+    tests = {"a.py::a": DIED, "a.py::b": DIED}
+    well = measurement(test="c.py::c", verdict=verdict())
+    found = facts(well, known=dict.fromkeys(tests, "box"), not_measured=tests)
+    assert [one.test for one in found if one.kind is EventKind.MISSING] == ["a.py::a", "a.py::b"]

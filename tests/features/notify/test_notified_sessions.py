@@ -229,6 +229,17 @@ def test_smoke_runs_recordings_and_slowdowns_on_purpose_tell_nothing(
     assert server.posted == []
 
 
+def test_a_recording_tells_no_recovery(project: Project, server: Server) -> None:
+    """Its runs are judged against nothing, so the session after it tells."""
+    run(project, server)
+    project.write("broken", "")
+    run(project, server)
+    assert events(server) == [("missing", EVEN_ID, "")]
+    (project.folder / "broken").unlink()
+    run(project, server, "--update-baselines")
+    assert events(server) == []
+
+
 def test_a_comparison_tells_nothing_of_tests_that_it_could_not_run(project: Project, server: Server) -> None:
     run(project, server)
     project.write("broken", "")

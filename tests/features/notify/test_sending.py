@@ -251,3 +251,12 @@ def test_an_api_is_not_asked_by_a_url_with_a_login(
     (line,) = say("github ada/nets", tmp_path)
     assert f"the URL of {server.url} has a user or a password, which no request sends" in line
     assert ("PASSWORD" in line, server.asked) == (False, [])
+
+
+def test_what_one_channel_takes_later_lets_the_others_forget_nothing(tmp_path: Path) -> None:
+    both = "command ./tell.sh\ncommand ./tell.sh late"
+    program(tmp_path, 'test -z "$1"')
+    assert say(both, tmp_path)[0] == "notified command ./tell.sh: 1 new"
+    program(tmp_path, "exit 0")
+    assert say(both, tmp_path) == ["notified command ./tell.sh: 1 new"]
+    assert say(both, tmp_path) == []

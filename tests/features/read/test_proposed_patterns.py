@@ -87,6 +87,16 @@ def test_lines_with_a_counter_are_timed_by_the_proposed_pattern(name: str) -> No
     assert (status, rate) == (EXIT_GREEN, pytest.approx(per_second, rel=0.03))
 
 
+def test_steps_are_proposed_before_epochs() -> None:
+    _, text = read(printed(lambda k, *_: f"step {k} loss 0.5" if k % 3 == 0 else f"epoch {k} loss 0.5"))
+    assert [option(options, "--unit") for options in proposed(text)][:2] == ["steps/s", "epochs/s"], text
+
+
+@pytest.mark.parametrize(("count", "is_enough"), [(2, False), (3, True)])
+def test_three_lines_are_enough_for_a_proposal(count: int, is_enough: bool) -> None:
+    assert bool(proposed(read(printed(lambda k, *_: f"step {k} loss 0.5", count))[1])) == is_enough
+
+
 def test_a_missing_batch_size_is_named() -> None:
     _, text = read(printed(lambda k, *_: f"step {k} loss 0.5"))
     assert "To count what a step holds over all devices: --examples-per-step N" in text

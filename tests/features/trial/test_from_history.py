@@ -92,3 +92,9 @@ def test_sessions_that_were_slowed_down_on_purpose_do_not_count(tmp_path: Path) 
 def test_a_history_whose_code_always_changed_is_no_trial(tmp_path: Path) -> None:
     with pytest.raises(TfperfError, match="none of 2 sessions of box ran the same commit"):
         trial(tmp_path, (PASS, SAME), (PASS, SAME | {"commit": "b" * 40}))
+
+
+def test_uncommitted_changes_are_never_the_same_code(tmp_path: Path) -> None:
+    dirty = SAME | {"commit": f"{'a' * 40}-dirty"}
+    with pytest.raises(TfperfError, match="none of 2 sessions of box ran the same commit"):
+        trial(tmp_path, (PASS, dirty), (RED, dirty))

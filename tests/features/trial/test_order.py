@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.trial import Trial, TrialResult, TrialSession
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.features.trial.command import _continued
 from pytest_tfperf.features.trial.sessions import is_next_slowed, slowed_tests
 
 PASSED = TrialResult(outcome=Outcome.PASS)
@@ -59,3 +60,9 @@ def test_a_session_that_measured_nothing_is_run_again() -> None:
 
 def test_the_first_session_of_a_trial_whose_tests_are_not_known_has_no_losses() -> None:
     assert is_next_slowed(Trial(is_of_base=True, seed=2)) is False
+
+
+def test_a_trial_that_goes_on_takes_as_many_sessions_as_are_asked_for_now() -> None:
+    kept = Trial(same=4, slowed=2, tests=("a",), code={"model.py": "1"})
+    going_on = _continued(kept, Trial(same=20, slowed=10, code={"model.py": "1"}))
+    assert (going_on.same, going_on.slowed, going_on.tests) == (20, 10, ("a",))

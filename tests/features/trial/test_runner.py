@@ -13,7 +13,7 @@ from pytest_tfperf.core.trial import Trial
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.trial.runner import Runner
-from pytest_tfperf.features.trial.sessions import Ended
+from pytest_tfperf.features.trial.sessions import Ended, starter
 from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
@@ -85,6 +85,28 @@ def test_a_line_for_each_session_says_what_it_found_and_how_long_the_rest_takes(
     assert sum("unchanged: passed, 10 s" in line for line in ran.lines) == 4
     assert any("1 test 10.0 % slower: 1 found, 10 s" in line for line in ran.lines)
     assert any(line.endswith("; 1 session left, about 10 s") for line in ran.lines)
+
+
+def test_the_time_that_is_left_is_said_from_the_second_session_on(ran: Ran) -> None:
+    ran.run()
+    lines = [line.partition(" 10 s")[2] for line in ran.lines if line[:3].strip().isdigit()]
+    assert lines == [
+        "; 5 sessions left",
+        *(f"; {left} sessions left, about {left}0 s" for left in (4, 3, 2)),
+        "; 1 session left, about 10 s",
+        "",
+    ]
+
+
+def test_the_header_of_the_first_session_is_shown_and_no_line_of_progress(tmp_path: Path) -> None:
+    lines = "\n".join(["", "tfperf: box, 1 throughput test", "tfperf: test 1/1, test_it, run 1", "other"])
+    (tmp_path / "test_it.py").write_text(f"def test_it():\n    print({lines!r})\n")
+    shown: list[str] = []
+    (tmp_path / "trial" / "baselines").mkdir(parents=True)
+    start = starter(tmp_path / "trial", Trial(arguments=("-s", str(tmp_path / "test_it.py"))), shown.append)
+    for _ in range(2):
+        assert start([], {}).status == 0
+    assert shown == ["     tfperf: box, 1 throughput test"]
 
 
 def fails_by(ran: Ran, *tests: str) -> None:
