@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_tfperf.core.settings import Update
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.owners import keep_owned
@@ -74,12 +74,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         session.close()
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Let SIGTERM end the session in order, and connect the progress line with the terminal."""
-    running.end_in_order_on_sigterm(session.config)
-    terminal.connect_progress_line(session.config, session.config.stash[SESSION])
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     """End with the status that a feature wants where a conftest.py can't be loaded."""
@@ -122,6 +116,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with usage_errors.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
         state.selection.replace(selected_tests(session.items, state.settings.input_pipeline, state.owners.of))
+    if not state.selection:
+        return  # a session without throughput tests stays as it is without us
+    running.end_in_order_on_sigterm(session.config)
+    terminal.connect_progress_line(session.config, state)
     if not xdist.is_xdist_worker(session.config):
         with usage_errors.as_usage_error():
             state.check_stores()
@@ -135,7 +133,8 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 def pytest_make_parametrize_id(val: object) -> str | None:
     """A workload among a test's parameters is shown by its id."""
-    return val.id if isinstance(val, Workload) else None
+    workloads: Any = sys.modules.get("pytest_tfperf.core.workload")  # a test that has one has imported them
+    return val.id if workloads and isinstance(val, workloads.Workload) else None
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pytest_tfperf.console.arguments import Commands, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import IniFile, ini_file
 from pytest_tfperf.core.exit_status import EXIT_GREEN
-from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
+from pytest_tfperf.core.settings import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import TfperfError, page
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports.table import aligned

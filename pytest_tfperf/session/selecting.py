@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from shlex import quote
 from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Update
-from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.core.workload import Workload, checked
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.running import SESSION
@@ -118,6 +116,8 @@ def _parameters(item: pytest.Item) -> Mapping[str, Any]:
 
 def _reads_data(item: pytest.Item, default: str) -> bool:
     """Whether a test's parameters, or the default pipeline where it has none, name a pipeline that reads a data set."""
+    from pytest_tfperf.core.workload import Workload  # not at the top: each pytest imports this file
+
     params = _parameters(item)
     names = [value.input_pipeline for value in params.values() if isinstance(value, Workload)]
     if "input_pipeline" in getattr(item, "fixturenames", ()):
@@ -156,7 +156,13 @@ def note_skipped(report: pytest.TestReport, state: Session) -> None:
 _NUMBERS = ("batch_size", "num_packs", "steps", "warmup_steps", "tolerance")
 _FLAGS = ("tf32", "xla", "forward_only")  # True and False are valid, and "on" may be a test's own word for a flag
 _COMMON = ("unit",)  # a word that a test may well use for something of its own
-_WORDS = tuple(field.name for field in fields(Workload) if field.name not in (*_NUMBERS, *_FLAGS, *_COMMON))
+
+
+@cache
+def _words() -> frozenset[str]:
+    from pytest_tfperf.core.workload import Workload
+
+    return frozenset(field.name for field in fields(Workload)) - {*_NUMBERS, *_FLAGS, *_COMMON}
 
 
 def faults(parameters: Mapping[str, object]) -> list[TfperfError]:
@@ -175,16 +181,22 @@ def faults(parameters: Mapping[str, object]) -> list[TfperfError]:
 
 
 def _checkable(parameters: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    from pytest_tfperf.core.workload import Workload
+
     for name, value in parameters.items():
         if isinstance(value, Workload):
             yield from (("model", value.model), ("input_pipeline", value.input_pipeline))
         elif name == "model" and not get_close_matches(str(value), catalogue.models()):
             continue
-        elif (name in _WORDS and isinstance(value, str)) or (name in _NUMBERS and isinstance(value, (int, float))):
+        elif (name in _words() and isinstance(value, str)) or (name in _NUMBERS and isinstance(value, (int, float))):
             yield name, value
 
 
 def _check(name: str, value: object) -> None:
+    from pytest_tfperf.core.run import Plan
+    from pytest_tfperf.core.verdict import Tolerance
+    from pytest_tfperf.core.workload import checked
+
     if name == "tolerance":
         Tolerance.of(value)  # type: ignore[arg-type]  # its type is what is checked
     elif name in ("steps", "warmup_steps"):

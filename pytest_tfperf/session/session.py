@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.session.feature_hooks import features, first
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.selection import Choice
     from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict, UnrecordedTests
+    from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.session.measuring import Measuring
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -203,6 +202,8 @@ class Session:
         Raises:
             TfperfError: the name is not one line of text.
         """
+        from pytest_tfperf.core.workload import Workload
+
         name = given or (self.workload_name(subject) if isinstance(subject, Workload) else None) or ""
         if not isinstance(name, str) or not name.isprintable() or name != name.strip():
             raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
@@ -225,13 +226,15 @@ class Session:
 
     def judge(self) -> list[SessionVerdict]:
         """Judge software and machine when all tests have run, or end a recording; returns the verdicts that fail."""
-        if self.keeps_history and self.settings.update_baselines:
+        if not self.keeps_history:
+            return []
+        if self.settings.update_baselines:
             from pytest_tfperf.session.recording import end_recording
 
             if self.recorder.changes:
                 self.progress.test, self.progress.why = "controls", ""
                 self.output_lines += end_recording(self.recorder, self.measuring.controls)
-        elif self.keeps_history:
+        else:
             self.progress.test, self.progress.why = "software and machine", ""
             self.verdicts += self.measuring.judge.judge(self.results)
         return self._failing
@@ -283,6 +286,8 @@ class Session:
 
     @property
     def _failing(self) -> list[SessionVerdict]:
+        from pytest_tfperf.core.verdict import Outcome
+
         return [verdict for verdict in self.verdicts if verdict.outcome is Outcome.REGRESSED]
 
     @property
@@ -327,7 +332,7 @@ class Session:
         return self.status
 
     def _exit_status(self, status: int, failures: int) -> int:
-        if self.settings.collects_only and not self.selection.faulty:
+        if not (self.selection or self.under_xdist) or (self.settings.collects_only and not self.selection.faulty):
             return status
         from pytest_tfperf.core.exit_status import EXIT_USAGE, exit_status
 
@@ -355,12 +360,20 @@ class Session:
             return  # nothing was asked for, and what writes takes time to import
         measurements = [result for result in self.results if result.other is None]
         if measurements and not settings.update_baselines:
+            from pytest_tfperf.core.verdict import Tolerance
             from pytest_tfperf.judging.unrecorded import unrecorded_tests
 
             self.unrecorded = unrecorded_tests(measurements, Tolerance.of(settings.tolerance))
         if self.keeps_history:
             self.output_lines += filter(None, (self.history.moved_aside, str(self.history.unread)))
         self.output_lines += features().session_ended(self.context, self.record)
+
+    @property
+    def has_nothing_to_say(self) -> bool:
+        """Whether our section of pytest's summary would be empty: importing what words it takes time."""
+        if self.settings.collects_only:
+            return not self.selection.faulty
+        return not (self.selection or self.skipped or self.under_xdist or self.output_lines)
 
     def close(self) -> None:
         """End all workers and release the lock on the baselines."""
