@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.core.settings import Update
 from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.owners import keep_owned
@@ -97,8 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if state.settings.owner:
         with usage_errors.as_usage_error():
             keep_owned(config, items, state.owners, state.settings.owner)
-    if state.settings.update_baselines is Update.FAILED:
-        keep_failed(config, items)
+    keep_failed(config, items, state)
     for item in filter(selected, items):
         benchmarks.set_clock(item)
 

@@ -56,12 +56,14 @@ def selected_tests(
     ]
 
 
-def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests that did not fail last time, by pytest's own list behind `--lf`.
+def keep_failed(config: pytest.Config, items: list[pytest.Item], state: Session) -> None:
+    """Under --update-baselines=failed, deselect tests that did not fail last time, by pytest's own list behind `--lf`.
 
     Raises:
         pytest.UsageError: pytest's cache plugin is switched off.
     """
+    if state.settings.update_baselines is not Update.FAILED:
+        return
     cache = getattr(config, "cache", None)
     if cache is None:
         raise pytest.UsageError("--update-baselines=failed needs pytest's cache plugin, which is switched off")
@@ -69,7 +71,7 @@ def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept = [item for item in items if item.nodeid in failed]
     if items and not kept:
         last = f"none of the {len(failed)} that failed last time is selected" if failed else "no test failed last time"
-        config.stash[SESSION].remarks.append(
+        state.remarks.append(
             f"--update-baselines=failed: {last}, by pytest's cache (the one behind --lf). "
             "--update-baselines records every selected test"
         )
