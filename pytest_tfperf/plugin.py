@@ -92,6 +92,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Narrow the selection to an owner and to what failed last time, and give pytest-benchmark our clock."""
     state = config.stash[SESSION]
     state.selection.collected = collected_whole(config, items)
+    for item in filter(selected, items):
+        benchmarks.request_fixture(item)
     yield
     if state.settings.owner:
         with usage_errors.as_usage_error():
@@ -113,7 +115,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state = session.config.stash[SESSION]
     with usage_errors.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
-        state.selection.replace(selected_tests(session.items, state.settings.input_pipeline, state.owners.of))
+        if running.can_measure():
+            state.selection.replace(selected_tests(session.items, state.settings.input_pipeline, state.owners.of))
     if not state.selection:
         return  # a session without throughput tests stays as it is without us
     running.end_in_order_on_sigterm(session.config)
@@ -148,14 +151,16 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
     They are GPUs in a test marked `gpu`, and virtual CPU devices in one marked `cpu`; with both marks or neither they
     are GPUs where there are any.
     """
+    running.require_linux()
     marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
     return request.config.stash[SESSION].measuring.machine.topology_for(**marks)
 
 
 @pytest.fixture
-def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
+def throughput(request: pytest.FixtureRequest) -> Iterator[ThroughputFixture]:
     """The `ThroughputFixture` that measures and judges: `throughput.check(workload, on=gpu_topology.take(n))`."""
-    yield running.make_fixture(request, benchmark)
+    benchmark = benchmarks.fixture_of(request)
+    yield running.make_fixture(request)
     benchmarks.feed_benchmark(request.node, benchmark)
 
 
@@ -245,9 +250,8 @@ def pytest_benchmark_group_stats(
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
-    """Remove clock readings from pytest-benchmark's facts about the machine, and add the machine's key."""
-    benchmarks.forget_clock_readings(machine_info)
-    machine_info["tfperf_machine"] = config.stash[SESSION].measuring.machine.topology.machine
+    """Let pytest-benchmark know our machine."""
+    benchmarks.describe_machine(machine_info, config.stash[SESSION])
 
 
 def _register_names(config: pytest.Config) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
@@ -359,6 +358,8 @@ def explained(
 
 def _memory(topology: Topology) -> str:
     """Return the machine's memory, used or not: "16 GiB + 16 GiB of the GPUs; 64 GiB of the host"."""
+    import resource  # not at the top: Windows has none, and tests there import our types
+
     host = f"{gib(topology.host.memory_bytes)} of the host"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:

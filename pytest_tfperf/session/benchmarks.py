@@ -13,6 +13,7 @@ from pytest_tfperf.session.running import FIXTURE, SESSION
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.session.session import Session
 
 BenchmarkGroups = Sequence[tuple[str | None, Sequence[dict[str, Any]]]]
 """The content of a table of pytest-benchmark: each group's name, and its tests."""
@@ -34,19 +35,42 @@ def without_ours(config: pytest.Config, groups: BenchmarkGroups) -> BenchmarkGro
 
 def set_clock(item: pytest.Item) -> None:
     """Give pytest-benchmark our timer, beside what the test's own `benchmark` marker says."""
-
+    if not _is_on(item.config):
+        return
     own = item.get_closest_marker("benchmark")
     item.add_marker(pytest.mark.benchmark(**{**(own.kwargs if own else {}), "timer": window_clock}), append=False)
 
 
-def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
+def request_fixture(item: pytest.Item) -> None:
+    """Let pytest-benchmark see a benchmark in a throughput test, for `--benchmark-only` and `--benchmark-skip`."""
+    names: list[str] = item.fixturenames  # type: ignore[attr-defined]  # a test that has fixtures has their names
+    if _is_on(item.config) and "benchmark" not in names:
+        names.append("benchmark")
+
+
+def _is_on(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark takes part; `-p no:benchmark` leaves it out."""
+    return config.pluginmanager.has_plugin("benchmark")
+
+
+def fixture_of(request: pytest.FixtureRequest) -> Any | None:
+    """pytest-benchmark's fixture; None where it does not take part, or pytest-codspeed has taken the fixture's name."""
+    if not _is_on(request.config):
+        return None
+    found: Any = request.getfixturevalue("benchmark")
+    if not type(found).__module__.startswith("pytest_benchmark."):  # isinstance() believes what pytest-codspeed says
+        return None
+    found.skipped = True  # otherwise it warns that it was not used where a test ends before it is fed
+    return found
+
+
+def feed_benchmark(item: pytest.Item, benchmark: Any | None) -> None:
     """The windows of the first check as pytest-benchmark's rounds; a test without a valid measurement has none."""
     fixture = item.stash[FIXTURE]
     measured = [result for result in fixture.outcomes.results if result.other is None]
-    if measured and measured[0].is_valid and fixture.outcomes.is_decided:
+    if benchmark is not None and measured and measured[0].is_valid and fixture.outcomes.is_decided:
+        benchmark.skipped = False
         feed(benchmark, measured[0])
-    else:
-        benchmark.skipped = True  # otherwise pytest-benchmark warns that its fixture was not used
 
 
 _seconds = 0.0
@@ -81,8 +105,14 @@ def feed(benchmark: Any, measurement: Measurement) -> None:
     benchmark.pedantic(advance, rounds=len(windows), iterations=1)
 
 
-def forget_clock_readings(machine_info: dict[str, Any]) -> None:
-    """Remove the CPU's momentary clock: pytest-benchmark takes a machine whose facts differ for another machine."""
+def describe_machine(machine_info: dict[str, Any], session: Session) -> None:
+    """Add our machine's key, and remove the CPU's momentary clock, by which a machine would differ from itself.
+
+    A session without throughput tests is none of our business.
+    """
+    if not session.selection:
+        return
+    machine_info["tfperf_machine"] = session.measuring.machine.topology.machine
     cpu = machine_info.get("cpu")
     if isinstance(cpu, dict):
         for name in [name for name in cpu if name.startswith("hz_actual")]:

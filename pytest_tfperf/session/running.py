@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
@@ -59,20 +60,35 @@ def run_or_defer(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
-def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFixture:
+def can_measure() -> bool:
+    """Whether this system is one that measurements are made on."""
+    return sys.platform == "linux"
+
+
+def require_linux() -> None:
+    """Fail a test in one line where nothing can be measured; other tests go on there."""
+    if not can_measure():
+        pytest.fail(
+            f"throughput is measured on Linux only, and this is {sys.platform}. Run this test there, or leave it out "
+            "here: pytest -m 'not gpu and not cpu', or --ignore=FOLDER",
+            pytrace=False,
+        )
+
+
+def make_fixture(request: pytest.FixtureRequest) -> ThroughputFixture:
     """The `throughput` fixture of a test.
 
     Raises:
         TfperfError: the test did not name the fixture among its arguments.
         WorkloadError: a parameter that is not allowed.
     """
+    require_linux()
     # A session that only collects needs nothing that measures.
     from pytest_tfperf.session.expected_time import expected_seconds, has_time_for
     from pytest_tfperf.session.fixture import ThroughputFixture
     from pytest_tfperf.session.session_lines import why_again
 
     session, test = request.config.stash[SESSION], request.node.nodeid
-    benchmark.skipped = True  # where this raises, pytest-benchmark would warn that its fixture was not used
     refuse_xdist(request.config, session)
     if test not in session.selection:
         raise TfperfError(
@@ -85,7 +101,6 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
     if not has_time_for(session, test):
         session.left_out[test] = expected_seconds(session)[test]
         pytest.skip(f"left out by {session.choice.option}" if session.choice else "left out")
-    benchmark.skipped = False
     session.progress.test, session.progress.why = test, why_again(session, test)
     fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)
     return fixture

@@ -22,8 +22,19 @@ from pytest_tfperf.workers import catalogue
 
 
 def selected(item: pytest.Item) -> bool:
-    """Whether a test asks for `throughput`."""
-    return "throughput" in getattr(item, "fixturenames", ())
+    """Whether a test asks for our fixture `throughput`, perhaps through one of its project that overrides it.
+
+    A project may use the name for a fixture or a parameter of its own.
+    """
+    if "throughput" not in getattr(item, "fixturenames", ()):
+        return False
+    found: Any = getattr(item, "_fixtureinfo", None)  # pytest has no public name
+    for definition in reversed(found.name2fixturedefs.get("throughput", ()) if found else ()):
+        if definition.func.__module__ == "pytest_tfperf.plugin":
+            return True
+        if "throughput" not in definition.argnames:
+            return False
+    return False
 
 
 def collected_whole(config: pytest.Config, items: Iterable[pytest.Item]) -> frozenset[str]:

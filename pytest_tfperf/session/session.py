@@ -14,6 +14,7 @@ from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.owners import Owners
+from pytest_tfperf.session.running import can_measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +151,7 @@ class Session:
             BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
             TfperfError: a feature can't do what it was asked for, or tests can't be started on other nodes.
         """
-        if self.settings.collects_only:
+        if self.settings.collects_only or not can_measure():
             return
         for prepare in features().hooks(self.settings, lambda feature: feature.prepare):
             prepare(self.settings)
@@ -354,7 +355,7 @@ class Session:
     def conclude(self) -> None:
         """Compute what the summary shows, and let features write the files that were asked for."""
         settings = self.settings
-        if settings.collects_only:
+        if settings.collects_only or not can_measure():
             return
         if not self.selection and all(settings.of(setting) == setting.default for setting in features().settings):
             return  # nothing was asked for, and what writes takes time to import
