@@ -248,10 +248,13 @@ def pytest_benchmark_group_stats(
     return groups if benchmarks.asks_for_benchmarks(config) else benchmarks.without_ours(config, groups)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
-    """Let pytest-benchmark know our machine."""
-    benchmarks.describe_machine(machine_info, config.stash[SESSION])
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_benchmark_compare_machine_info(
+    machine_info: dict[str, Any], compared_benchmark: dict[str, dict[str, Any]]
+) -> None:
+    """Let pytest-benchmark compare machines without their clock readings. What it writes stays as it is without us."""
+    for facts in (machine_info, compared_benchmark["machine_info"]):
+        benchmarks.forget_clock_readings(facts)
 
 
 def _register_names(config: pytest.Config) -> None:

@@ -13,7 +13,6 @@ from pytest_tfperf.session.running import FIXTURE, SESSION
 
 if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.session.session import Session
 
 BenchmarkGroups = Sequence[tuple[str | None, Sequence[dict[str, Any]]]]
 """The content of a table of pytest-benchmark: each group's name, and its tests."""
@@ -105,14 +104,8 @@ def feed(benchmark: Any, measurement: Measurement) -> None:
     benchmark.pedantic(advance, rounds=len(windows), iterations=1)
 
 
-def describe_machine(machine_info: dict[str, Any], session: Session) -> None:
-    """Add our machine's key, and remove the CPU's momentary clock, by which a machine would differ from itself.
-
-    A session without throughput tests is none of our business.
-    """
-    if not session.selection:
-        return
-    machine_info["tfperf_machine"] = session.measuring.machine.topology.machine
+def forget_clock_readings(machine_info: dict[str, Any]) -> None:
+    """Remove the CPU's momentary clock: pytest-benchmark takes a machine whose facts differ for another machine."""
     cpu = machine_info.get("cpu")
     if isinstance(cpu, dict):
         for name in [name for name in cpu if name.startswith("hz_actual")]:

@@ -1,0 +1,245 @@
+"""What an installed plugin does to those who measure nothing: it costs little, and takes no name from a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.inner import Project
+
+ALLOWED = (
+    "pytest_tfperf.bench.session_context",
+    "pytest_tfperf.core.data_sets",
+    "pytest_tfperf.core.history_url",
+    "pytest_tfperf.core.rerun_command",
+    "pytest_tfperf.core.selection",
+    "pytest_tfperf.core.setting",
+    "pytest_tfperf.core.settings",
+    "pytest_tfperf.errors",
+    "pytest_tfperf.features.cluster.engine",
+    "pytest_tfperf.lines",
+    "pytest_tfperf.plugin",
+    "pytest_tfperf.stores.files",
+    "pytest_tfperf.workers.catalogue",
+)
+"""What each session of pytest imports, beside `session/` and the features' settings."""
+
+SHOWS_IMPORTS = """
+    import sys
+
+    def pytest_unconfigure():
+        ours = [module for name, module in sys.modules.items() if name.startswith("pytest_tfperf.")]
+        print("\\nimported:", *[module.__name__ for module in ours if not hasattr(module, "__path__")])
+        print("rewritten:", *[each.__name__ for each in ours if "Rewriting" in type(each.__loader__).__name__], ".")
+"""
+
+ORDINARY = """
+    import pytest
+
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_other(number):
+        pass
+"""
+
+
+def shown(project: Project, *options: str) -> str:
+    project.write("pytest.ini", "[pytest]")
+    project.write("conftest.py", SHOWS_IMPORTS)
+    project.write("test_other.py", ORDINARY)
+    return project.end_of(project.start("test_other.py", "-p", "no:hypothesispytest", *options)).text
+
+
+def imported(project: Project, *options: str) -> set[str]:
+    text = shown(project, *options)
+    (line,) = [line for line in text.splitlines() if line.startswith("imported:")]
+    return set(line.split()[1:])
+
+
+@pytest.mark.parametrize("options", [(), ("--collect-only",), ("--help",), ("-n", "1")], ids=" ".join)
+def test_a_session_without_throughput_tests_imports_settings_only(project: Project, options: tuple[str, ...]) -> None:
+    needed = {
+        name
+        for name in imported(project, *options)
+        if not (name.startswith("pytest_tfperf.session.") or name.endswith(".plugin"))
+    }
+    assert sorted(needed - set(ALLOWED)) == []
+
+
+def test_a_session_without_throughput_tests_does_not_import_what_measures_in_session(project: Project) -> None:
+    heavy = {f"pytest_tfperf.session.{name}" for name in ("calls", "fixture", "measuring", "outcomes", "session_lines")}
+    assert not imported(project) & heavy
+
+
+def test_pytest_rewrites_none_of_our_modules_but_its_entry(project: Project) -> None:
+    # What is rewritten is compiled in each run where its bytecode can't be written.
+    assert "rewritten: pytest_tfperf.session pytest_tfperf.plugin ." in shown(project)
+
+
+# --- names that a project has for something of its own
+
+
+STRANGERS = {
+    "a parameter": """
+        import pytest
+
+        @pytest.mark.parametrize("throughput", [100, 200])
+        def test_it(throughput):
+            assert throughput in (100, 200)
+    """,
+    "a fixture": """
+        import pytest
+
+        @pytest.fixture
+        def throughput():
+            return 100
+
+        def test_it(throughput):
+            assert throughput == 100
+    """,
+    "a fixture of a class": """
+        import pytest
+
+        class TestLine:
+            @pytest.fixture(params=[100])
+            def throughput(self, request):
+                return request.param
+
+            def test_it(self, throughput):
+                assert throughput == 100
+    """,
+    "a parameter of a fixture that ours is shadowed for": """
+        import pytest
+
+        def pytest_generate_tests(metafunc):
+            metafunc.parametrize("throughput", [100])
+
+        @pytest.fixture
+        def speed(throughput):
+            return throughput
+
+        def test_it(speed):
+            assert speed == 100
+    """,
+    "an automatic fixture and a doctest": '''
+        import pytest
+
+        @pytest.fixture(autouse=True)
+        def throughput():
+            return 100
+
+        def test_it():
+            """
+            >>> 1 + 1
+            2
+            """
+    ''',
+}
+
+
+@pytest.mark.parametrize("test", STRANGERS.values(), ids=list(STRANGERS))
+def test_a_projects_own_throughput_makes_no_throughput_test(project: Project, test: str) -> None:
+    project.write("test_it.py", test)
+    ended = project.end_of(project.start("--doctest-modules", "test_it.py"))
+    assert set(ended.kinds.values()) == {"passed"}, ended.text
+    assert "tfperf:" not in ended.text
+    assert not (project.folder / ".tfperf").exists()
+
+
+OURS = {
+    "by name": "def test_it(throughput, on): throughput.measure(tiny(), on=on)",
+    "through an override": """
+        @pytest.fixture
+        def throughput(throughput):
+            return throughput.measure
+
+        def test_it(throughput, on):
+            throughput(tiny(), on=on)
+    """,
+    "through another fixture": """
+        @pytest.fixture
+        def measured(throughput, on):
+            return throughput.measure(tiny(), on=on)
+
+        def test_it(measured):
+            pass
+    """,
+    "through an automatic fixture": """
+        @pytest.fixture(autouse=True)
+        def measured(throughput, on):
+            return throughput.measure(tiny(), on=on)
+
+        def test_it():
+            pass
+    """,
+    "by a mark": """
+        @pytest.mark.usefixtures("throughput")
+        def test_it(request, on):
+            request.getfixturevalue("throughput").measure(tiny(), on=on)
+    """,
+    "in a unittest": """
+        import unittest
+
+        class TestLine(unittest.TestCase):
+            @pytest.fixture(autouse=True)
+            def keep(self, throughput, on):
+                self.measure = lambda: throughput.measure(tiny(), on=on)
+
+            def test_it(self):
+                self.measure()
+    """,
+}
+
+
+@pytest.mark.parametrize("test", OURS.values(), ids=list(OURS))
+def test_our_fixture_makes_a_throughput_test_however_it_is_asked_for(played_project: Project, test: str) -> None:
+    played_project.tests(test)
+    ended = played_project.run()
+    assert ended.kinds == {"test_it": "passed"}, ended.text
+    assert "tfperf: box, 1 throughput test" in ended.text
+
+
+# --- systems that nothing is measured on
+
+
+WINDOWS = Path(__file__).parents[1] / "data" / "pretended_windows.py"
+
+ON_A_LAPTOP = """
+    import pytest
+    from pytest_tfperf import Figure, MeasurementError, Reads, ThroughputFixture, Topology, Workload
+
+    @pytest.mark.gpu
+    def test_measured(throughput: ThroughputFixture, gpu_topology: Topology) -> None:
+        throughput.check(Workload(model="trivial", batch_size=1), on=gpu_topology.take(1))
+
+    def test_topology(gpu_topology: Topology) -> None:
+        pass
+
+    def test_other():
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--update-baselines",),
+        ("--tfperf-require-baseline", "--tfperf-json=result.json", "--tfperf-html=report.html"),
+        ("--tfperf-base=HEAD",),
+    ],
+    ids=" ".join,
+)
+def test_where_unix_modules_are_missing_only_throughput_tests_are_errors(
+    project: Project, options: tuple[str, ...]
+) -> None:
+    project.write("pretended_windows.py", WINDOWS.read_text())
+    project.write("test_it.py", ON_A_LAPTOP)
+    ended = project.end_of(project.start("-p", "pretended_windows", *options))
+    assert ended.kinds == {"test_measured": "error", "test_topology": "error", "test_other": "passed"}, ended.text
+    for test in ("test_measured", "test_topology"):
+        assert ended.cases[test].text.splitlines() == [
+            "throughput is measured on Linux only, and this is win32. Run this test there, or leave it out here: "
+            "pytest -m 'not gpu and not cpu', or --ignore=FOLDER"
+        ]
+    assert not (project.folder / ".tfperf").exists()
