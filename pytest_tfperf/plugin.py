@@ -196,6 +196,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
         yield
 
 
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Let a test that runs again find the fixtures of its module and session as it left them."""
+    with running.keeping_fixtures(item, nextitem):
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -59,17 +59,20 @@ def fixture_of(request: pytest.FixtureRequest) -> Any | None:
     found: Any = request.getfixturevalue("benchmark")
     if not type(found).__module__.startswith("pytest_benchmark."):  # isinstance() believes what pytest-codspeed says
         return None
-    found.skipped = True  # otherwise it warns that it was not used where a test ends before it is fed
+    found.skipped = True  # until it is fed: where our fixture raises, it would warn that it was not used
     return found
 
 
 def feed_benchmark(item: pytest.Item, benchmark: Any | None) -> None:
     """The windows of the first check as pytest-benchmark's rounds; a test without a valid measurement has none."""
+    if benchmark is None:
+        return
     fixture = item.stash[FIXTURE]
     measured = [result for result in fixture.outcomes.results if result.other is None]
-    if benchmark is not None and measured and measured[0].is_valid and fixture.outcomes.is_decided:
-        benchmark.skipped = False
+    if measured and measured[0].is_valid and fixture.outcomes.is_decided:
         feed(benchmark, measured[0])
+    else:
+        benchmark.skipped = True  # otherwise pytest-benchmark warns that its fixture was not used
 
 
 _seconds = 0.0

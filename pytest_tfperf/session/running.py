@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol  # what every plugin that runs a test twice uses; pytest has no public name
@@ -139,6 +139,24 @@ def _raise_of_unittest(item: pytest.Item) -> None:
         raised = kept[0].value
         kept.clear()
         raise raised
+
+
+@contextmanager
+def keeping_fixtures(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Keep the fixtures of class, module and session for the last test where it runs again, which pytest can't know."""
+    session = item.session
+    is_last = nextitem is None and not (session.shouldfail or session.shouldstop)
+    if not (is_last and item.stash.get(_IN_DOUBT, False)):
+        yield
+        return
+    set_up: Any = session._setupstate  # pytest has no public name
+    set_up.teardown_exact(item.parent)
+    kept = dict(set_up.stack)
+    set_up.stack.clear()
+    try:
+        yield
+    finally:
+        set_up.stack.update(kept)
 
 
 @contextmanager
