@@ -80,11 +80,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         yield
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """Show no password of a URL that was given in the place of a path."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int, int]:
+    """Show no password of a URL that was given in the place of a path; let features know the final exit status."""
     with usage_errors.with_status_of_features(config), usage_errors.without_passwords_in():
-        return (yield)
+        return running.exited(config, (yield))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,7 +16,7 @@ from _pytest.runner import runtestprotocol  # what every plugin that runs a test
 from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfError, WorkloadError
 from pytest_tfperf.lines import Line, printable, rendered
 from pytest_tfperf.session.terminal import terminal_width
-from pytest_tfperf.session.xdist import refuse_xdist
+from pytest_tfperf.session.xdist import is_xdist_worker, refuse_xdist
 
 if TYPE_CHECKING:
     from pytest_tfperf.session.fixture import ThroughputFixture
@@ -73,6 +73,14 @@ def require_linux() -> None:
             "here: pytest -m 'not gpu and not cpu', or --ignore=FOLDER",
             pytrace=False,
         )
+
+
+def exited(config: pytest.Config, status: int) -> int:
+    """Tell the session's features the exit status that pytest ends with, and return it."""
+    session = config.stash.get(SESSION, None)
+    if session is not None and not is_xdist_worker(config):
+        session.exited(int(status))
+    return status
 
 
 def make_fixture(request: pytest.FixtureRequest) -> ThroughputFixture:

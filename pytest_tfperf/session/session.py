@@ -369,6 +369,12 @@ class Session:
             self.output_lines += filter(None, (self.history.moved_aside, str(self.history.unread)))
         self.output_lines += features().session_ended(self.context, self.record)
 
+    def exited(self, status: int) -> None:
+        """Let features correct their files where other plugins have changed the session's exit status since."""
+        if self.status != status and not self.settings.collects_only and can_measure():
+            for correct in features().hooks(self.settings, lambda feature: feature.exited):
+                correct(self.settings, status)
+
     @property
     def has_nothing_to_say(self) -> bool:
         """Whether our section of pytest's summary would be empty: importing what words it takes time."""
