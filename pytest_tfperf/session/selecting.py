@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.errors import TfperfError
@@ -77,14 +78,14 @@ def keep_failed(config: pytest.Config, items: list[pytest.Item], state: Session)
         return
     cache = getattr(config, "cache", None)
     if cache is None:
-        raise pytest.UsageError("--update-baselines=failed needs pytest's cache plugin, which is switched off")
+        raise pytest.UsageError(f"{recording_option()}=failed needs pytest's cache plugin, which is switched off")
     failed = cache.get("cache/lastfailed", {})
     kept = [item for item in items if item.nodeid in failed]
     if items and not kept:
         last = f"none of the {len(failed)} that failed last time is selected" if failed else "no test failed last time"
         state.remarks.append(
-            f"--update-baselines=failed: {last}, by pytest's cache (the one behind --lf). "
-            "--update-baselines records every selected test"
+            f"{recording_option()}=failed: {last}, by pytest's cache (the one behind --lf). "
+            f"{recording_option()} records every selected test"
         )
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in failed])
     items[:] = kept
@@ -153,7 +154,7 @@ def note_deselected(config: pytest.Config, items: Iterable[pytest.Item]) -> None
     ]
     state = config.stash[SESSION]
     words += [f"--tfperf-owner={quote(state.settings.owner)}"] if state.settings.owner else []
-    words += ["--update-baselines=failed"] if state.settings.update_baselines is Update.FAILED else []
+    words += [f"{recording_option()}=failed"] if state.settings.update_baselines is Update.FAILED else []
     why = f"deselected by {' or '.join(words) or 'a plugin or a conftest.py'}"
     state.unselected |= {item.nodeid: why for item in items if selected(item)}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.inner import Project
+from tests.helpers.inner import ANY_THROUGHPUT, Project
 
 ALLOWED = (
     "pytest_tfperf.bench.session_context",
@@ -197,6 +197,75 @@ def test_our_fixture_makes_a_throughput_test_however_it_is_asked_for(played_proj
     ended = played_project.run()
     assert ended.kinds == {"test_it": "passed"}, ended.text
     assert "tfperf: box, 1 throughput test" in ended.text
+
+
+# --- an option that a project has for something of its own
+
+
+OPTIONS = {
+    "a flag": "parser.addoption('--update-baselines', action='store_true')",
+    "a flag in a group": "parser.getgroup('regressions').addoption('--update-baselines', action='store_true')",
+    "a value": "parser.addoption('--update-baselines', metavar='DIR')",
+    "a value with our name of it": "parser.addoption('--update-baselines', dest='tfperf_update', choices=['old'])",
+}
+
+RECORDED = """
+    def test_it(throughput, on):
+        throughput.check(tiny(), on=on)
+"""
+
+
+def with_another(project: Project, option: str, of: str) -> tuple[str, ...]:
+    """Write a conftest.py or a plugin that has an option `--update-baselines`; returns the options that load it."""
+    name = "conftest" if of == "conftest" else "regressions"
+    project.write(f"{name}.py", f"def pytest_addoption(parser):\n    {option}\n")
+    project.tests(RECORDED)
+    return () if of == "conftest" else ("-p", name)
+
+
+@pytest.mark.parametrize("of", ["conftest", "plugin"])
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=list(OPTIONS))
+def test_another_option_of_that_name_wins_and_ours_has_a_longer_name(
+    played_project: Project, option: str, of: str
+) -> None:
+    loaded = with_another(played_project, option, of)
+    theirs = ["--update-baselines"] if "store_true" in option else ["--update-baselines", "old"]
+    ended = played_project.run(*loaded, *theirs)
+    assert ended.kinds == {"test_it": "passed"}, ended.text
+    assert not (played_project.folder / "baselines").exists()
+    assert "--tfperf-update-baselines    (about" in ended.text
+    assert " --update-baselines    (about" not in ended.text
+    played_project.run(*loaded, "--tfperf-update-baselines")
+    assert len(played_project.baselines.load("box")) == 1
+
+
+def test_the_longer_name_works_everywhere_and_messages_name_the_shorter(played_project: Project) -> None:
+    played_project.tests(RECORDED)
+    assert " --update-baselines    (about" in played_project.run().text
+    played_project.run("--tfperf-update-baselines")
+    assert len(played_project.baselines.load("box")) == 1
+
+
+@pytest.mark.parametrize("option", ["--update-baselines", "--tfperf-update-baselines"])
+def test_a_wrong_value_of_either_name_is_refused(played_project: Project, option: str) -> None:
+    ended = played_project.run(f"{option}=faild")
+    assert ended.status == pytest.ExitCode.USAGE_ERROR
+    assert f"{option}: unknown value 'faild'" in ended.text
+
+
+def test_only_tests_that_failed_are_recorded_under_either_name(played_project: Project) -> None:
+    played_project.tests(
+        """
+        @pytest.mark.parametrize("batch_size", [1, 2])
+        def test_it(throughput, on, batch_size):
+            throughput.check(tiny(batch_size), on=on)
+        """
+    )
+    played_project.baseline("nets:tiny-b1-replicated-device", value=1e12)
+    played_project.baseline("nets:tiny-b2-replicated-device", **ANY_THROUGHPUT)
+    played_project.run()
+    ended = played_project.run("--tfperf-update-baselines=failed")
+    assert ended.kinds == {"test_it[1]": "passed"}, ended.text
 
 
 # --- systems that nothing is measured on
