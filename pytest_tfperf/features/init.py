@@ -166,8 +166,9 @@ reviewed as a diff of rows. `tfperf baselines list` shows what is here. Where tw
 their files: `tfperf baselines merge` does.
 """
 
-# The history, and the pages of `tfperf report` and of docs/history.md's `--tfperf-html=report.html`.
-_IGNORED: Final = (".tfperf/", "tfperf-report.html", "/report.html")
+# The history, and the pages of `tfperf report` and of docs/history.md's `--tfperf-html=report.html`; pytest-benchmark,
+# which comes with us, makes the last one in each project.
+_IGNORED: Final = (".tfperf/", "tfperf-report.html", "/report.html", ".benchmarks/")
 
 GITHUB = """\
 # The nightly gate of training throughput. It needs a runner of your own, whose Python has pytest-tfperf and TensorFlow.

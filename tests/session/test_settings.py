@@ -161,7 +161,9 @@ def test_an_unknown_launcher_is_refused_with_the_known_ones_and_where_it_was_giv
 
 @pytest.mark.parametrize("option", ["baselines", "dir", "data_dir", "profile_on_regression"])
 def test_a_home_is_found_in_each_folder(option: str) -> None:
-    found = asked(**{f"tfperf_{option}": "~/x"}, tfperf_update_baselines="all")  # which makes the folder of the baselines
+    found = asked(
+        **{f"tfperf_{option}": "~/x"}, tfperf_update_baselines="all"
+    )  # which makes the folder of the baselines
     assert (found.of_features.get(option) or getattr(found, option)) == Path("~/x").expanduser()
 
 
