@@ -74,37 +74,21 @@ __all__ = [
 # Imported when they are first used: pytest imports this file also in environments that measure nothing. The last three
 # modules are for authors of models and input pipelines, and import TensorFlow.
 _NAMES = {
-    "core.command": ("Reads",),
-    "core.figure": ("Figure",),
-    "core.measurement": ("Measurement",),
-    "core.throughput": ("Throughput",),
-    "core.topology": ("Topology",),
-    "core.verdict": ("Outcome", "Tolerance"),
-    "core.workload": (
-        "AllReduce",
-        "Optimizer",
-        "ParameterDevice",
-        "Precision",
-        "Trainer",
-        "VariableUpdate",
-        "Workload",
-    ),
-    "errors": (
-        "MeasurementError",
-        "NoData",
-        "NotEnoughDevices",
-        "OutOfMemory",
-        "TfperfError",
-        "ThroughputRegression",
-        "WorkloadError",
-    ),
-    "session.fixture": ("ThroughputFixture",),
-    "stores.data_frame": ("load_history",),
-    "training.input_spec": ("InputSpec",),
-    "training.inputs": ("PipelineOnly",),
-    "training.layers": ("FusedBatchNormalization",),
+    "core.command": "Reads",
+    "core.figure": "Figure",
+    "core.measurement": "Measurement",
+    "core.throughput": "Throughput",
+    "core.topology": "Topology",
+    "core.verdict": "Outcome Tolerance",
+    "core.workload": "AllReduce Optimizer ParameterDevice Precision Trainer VariableUpdate Workload",
+    "errors": "MeasurementError NoData NotEnoughDevices OutOfMemory TfperfError ThroughputRegression WorkloadError",
+    "session.fixture": "ThroughputFixture",
+    "stores.data_frame": "load_history",
+    "training.input_spec": "InputSpec",
+    "training.inputs": "PipelineOnly",
+    "training.layers": "FusedBatchNormalization",
 }
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

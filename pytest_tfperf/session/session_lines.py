@@ -38,8 +38,6 @@ def header(session: Session) -> list[str]:
     """The machine, the selected tests, and remarks about this session."""
     remarks = session.remark_lines
     settings, selection = session.settings, session.selection
-    if not selection or settings.collects_only:
-        return remarks
     measuring = session.measuring
     each = expected_seconds(session)
     of_controls = seconds_of_controls(session)

@@ -25,13 +25,15 @@ ALLOWED = (
 )
 """What each session of pytest imports, beside `session/` and the features' settings."""
 
-SHOWS_IMPORTS = """
+NOTES_IMPORTS = """
     import sys
 
     def pytest_unconfigure():
         ours = [module for name, module in sys.modules.items() if name.startswith("pytest_tfperf.")]
-        print("\\nimported:", *[module.__name__ for module in ours if not hasattr(module, "__path__")])
-        print("rewritten:", *[each.__name__ for each in ours if "Rewriting" in type(each.__loader__).__name__], ".")
+        with open("imported", "a") as file:  # pytest-xdist's worker writes its own
+            print(*[module.__name__ for module in ours if not hasattr(module, "__path__")], file=file)
+        with open("rewritten", "a") as file:
+            print(*[each.__name__ for each in ours if "Rewriting" in type(each.__loader__).__name__], file=file)
 """
 
 ORDINARY = """
@@ -43,24 +45,22 @@ ORDINARY = """
 """
 
 
-def shown(project: Project, *options: str) -> str:
+def noted(project: Project, notes: str, *options: str) -> list[set[str]]:
+    """The modules of ours that each process of a session without throughput tests imported, or that pytest rewrote."""
     project.write("pytest.ini", "[pytest]")
-    project.write("conftest.py", SHOWS_IMPORTS)
+    project.write("conftest.py", NOTES_IMPORTS)
     project.write("test_other.py", ORDINARY)
-    return project.end_of(project.start("test_other.py", "-p", "no:hypothesispytest", *options)).text
-
-
-def imported(project: Project, *options: str) -> set[str]:
-    text = shown(project, *options)
-    (line,) = [line for line in text.splitlines() if line.startswith("imported:")]
-    return set(line.split()[1:])
+    project.end_of(project.start("test_other.py", "-p", "no:hypothesispytest", *options))
+    return [set(line.split()) for line in (project.folder / notes).read_text().splitlines()]
 
 
 @pytest.mark.parametrize("options", [(), ("--collect-only",), ("--help",), ("-n", "1")], ids=" ".join)
 def test_a_session_without_throughput_tests_imports_settings_only(project: Project, options: tuple[str, ...]) -> None:
+    processes = noted(project, "imported", *options)
+    assert len(processes) == (2 if "-n" in options else 1)
     needed = {
         name
-        for name in imported(project, *options)
+        for name in set.union(*processes)
         if not (name.startswith("pytest_tfperf.session.") or name.endswith(".plugin"))
     }
     assert sorted(needed - set(ALLOWED)) == []
@@ -68,13 +68,14 @@ def test_a_session_without_throughput_tests_imports_settings_only(project: Proje
 
 def test_a_session_without_throughput_tests_does_not_import_what_measures_in_session(project: Project) -> None:
     heavy = {f"pytest_tfperf.session.{name}" for name in ("calls", "fixture", "measuring", "outcomes", "session_lines")}
-    assert not imported(project) & heavy
+    (imported,) = noted(project, "imported")
+    assert not imported & heavy
 
 
 def test_pytest_rewrites_none_of_our_modules_but_its_entry(project: Project) -> None:
     # What is rewritten is compiled in each run where its bytecode can't be written.
-    (line,) = [line for line in shown(project).splitlines() if line.startswith("rewritten:")]
-    assert set(line.split()[1:-1]) <= {"pytest_tfperf.session", "pytest_tfperf.plugin"}
+    (rewritten,) = noted(project, "rewritten")
+    assert rewritten <= {"pytest_tfperf.session", "pytest_tfperf.plugin"}
 
 
 # --- names that a project has for something of its own
