@@ -9,32 +9,31 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.core.workload import (
-    AllReduce,
-    Optimizer,
-    ParameterDevice,
-    Precision,
-    Trainer,
-    VariableUpdate,
-    Workload,
-)
-from pytest_tfperf.errors import (
-    MeasurementError,
-    NoData,
-    NotEnoughDevices,
-    OutOfMemory,
-    TfperfError,
-    ThroughputRegression,
-    WorkloadError,
-)
-
 if TYPE_CHECKING:
     from pytest_tfperf.core.command import Reads
     from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.throughput import Throughput
     from pytest_tfperf.core.topology import Topology
+    from pytest_tfperf.core.verdict import Outcome, Tolerance
+    from pytest_tfperf.core.workload import (
+        AllReduce,
+        Optimizer,
+        ParameterDevice,
+        Precision,
+        Trainer,
+        VariableUpdate,
+        Workload,
+    )
+    from pytest_tfperf.errors import (
+        MeasurementError,
+        NoData,
+        NotEnoughDevices,
+        OutOfMemory,
+        TfperfError,
+        ThroughputRegression,
+        WorkloadError,
+    )
     from pytest_tfperf.session.fixture import ThroughputFixture
     from pytest_tfperf.stores.data_frame import load_history
     from pytest_tfperf.training.input_spec import InputSpec
@@ -72,23 +71,27 @@ __all__ = [
     "load_history",
 ]
 
-# Imported when they are first used. The first six are what tests seldom name, so that collecting is short; the others
-# are for authors of models and input pipelines, and their modules import TensorFlow.
-_LATER = {
-    "Figure": "pytest_tfperf.core.figure",
-    "Measurement": "pytest_tfperf.core.measurement",
-    "Reads": "pytest_tfperf.core.command",
-    "Throughput": "pytest_tfperf.core.throughput",
-    "ThroughputFixture": "pytest_tfperf.session.fixture",
-    "Topology": "pytest_tfperf.core.topology",
-    "load_history": "pytest_tfperf.stores.data_frame",
-    "FusedBatchNormalization": "pytest_tfperf.training.layers",
-    "InputSpec": "pytest_tfperf.training.input_spec",
-    "PipelineOnly": "pytest_tfperf.training.inputs",
+# Imported when they are first used: pytest imports this file also in environments that measure nothing. The last three
+# modules are for authors of models and input pipelines, and import TensorFlow.
+_NAMES = {
+    "core.command": "Reads",
+    "core.figure": "Figure",
+    "core.measurement": "Measurement",
+    "core.throughput": "Throughput",
+    "core.topology": "Topology",
+    "core.verdict": "Outcome Tolerance",
+    "core.workload": "AllReduce Optimizer ParameterDevice Precision Trainer VariableUpdate Workload",
+    "errors": "MeasurementError NoData NotEnoughDevices OutOfMemory TfperfError ThroughputRegression WorkloadError",
+    "session.fixture": "ThroughputFixture",
+    "stores.data_frame": "load_history",
+    "training.input_spec": "InputSpec",
+    "training.inputs": "PipelineOnly",
+    "training.layers": "FusedBatchNormalization",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.core.settings import Update
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.owners import keep_owned
@@ -74,24 +73,19 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         session.close()
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Let SIGTERM end the session in order, and connect the progress line with the terminal."""
-    running.end_in_order_on_sigterm(session.config)
-    terminal.connect_progress_line(session.config, session.config.stash[SESSION])
-
-
 @pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
-    """End with the status that a feature wants where a conftest.py can't be loaded."""
-    with usage_errors.with_status_of_features(early_config):
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> Generator[None]:
+    """Leave `--update-baselines` to others; end with a feature's status where a conftest.py can't be loaded."""
+    with usage_errors.with_status_of_features(early_config), usage_errors.as_usage_error():
         yield
+        options.add_short_option(parser, early_config.invocation_params.args)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """Show no password of a URL that was given in the place of a path."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int, int]:
+    """Show no password of a URL that was given in the place of a path; let features know the final exit status."""
     with usage_errors.with_status_of_features(config), usage_errors.without_passwords_in():
-        return (yield)
+        return running.exited(config, (yield))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -99,12 +93,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Narrow the selection to an owner and to what failed last time, and give pytest-benchmark our clock."""
     state = config.stash[SESSION]
     state.selection.collected = collected_whole(config, items)
+    for item in filter(selected, items):
+        benchmarks.request_fixture(item)
     yield
     if state.settings.owner:
         with usage_errors.as_usage_error():
             keep_owned(config, items, state.owners, state.settings.owner)
-    if state.settings.update_baselines is Update.FAILED:
-        keep_failed(config, items)
+    keep_failed(config, items, state)
     for item in filter(selected, items):
         benchmarks.set_clock(item)
 
@@ -121,7 +116,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     state = session.config.stash[SESSION]
     with usage_errors.as_usage_error():
         _register_names(session.config)  # a conftest.py in a folder of tests is loaded only when these are collected
-        state.selection.replace(selected_tests(session.items, state.settings.input_pipeline, state.owners.of))
+        if running.can_measure():
+            state.selection.replace(selected_tests(session.items, state.settings.input_pipeline, state.owners.of))
+    if not state.selection:
+        return  # a session without throughput tests stays as it is without us
+    running.end_in_order_on_sigterm(session.config)
+    terminal.connect_progress_line(session.config, state)
     if not xdist.is_xdist_worker(session.config):
         with usage_errors.as_usage_error(), terminal.progress_by_the_clock(state):
             state.check_stores()
@@ -135,7 +135,8 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 def pytest_make_parametrize_id(val: object) -> str | None:
     """A workload among a test's parameters is shown by its id."""
-    return val.id if isinstance(val, Workload) else None
+    workloads: Any = sys.modules.get("pytest_tfperf.core.workload")  # a test that has one has imported them
+    return val.id if workloads and isinstance(val, workloads.Workload) else None
 
 
 @pytest.fixture
@@ -151,14 +152,16 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
     They are GPUs in a test marked `gpu`, and virtual CPU devices in one marked `cpu`; with both marks or neither they
     are GPUs where there are any.
     """
+    running.require_linux()
     marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
     return request.config.stash[SESSION].measuring.machine.topology_for(**marks)
 
 
 @pytest.fixture
-def throughput(request: pytest.FixtureRequest, benchmark: Any) -> Iterator[ThroughputFixture]:
+def throughput(request: pytest.FixtureRequest) -> Iterator[ThroughputFixture]:
     """The `ThroughputFixture` that measures and judges: `throughput.check(workload, on=gpu_topology.take(n))`."""
-    yield running.make_fixture(request, benchmark)
+    benchmark = benchmarks.fixture_of(request)
+    yield running.make_fixture(request)
     benchmarks.feed_benchmark(request.node, benchmark)
 
 
@@ -191,6 +194,13 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Apply the outcomes when the body has finished or skipped, so that its own asserts come first."""
     with running.applying_outcomes(item):
+        yield
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Let a test that runs again find the fixtures of its module and session as it left them."""
+    with running.keeping_fixtures(item, nextitem):
         yield
 
 
@@ -246,11 +256,13 @@ def pytest_benchmark_group_stats(
     return groups if benchmarks.asks_for_benchmarks(config) else benchmarks.without_ours(config, groups)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_benchmark_update_machine_info(config: pytest.Config, machine_info: dict[str, Any]) -> None:
-    """Remove clock readings from pytest-benchmark's facts about the machine, and add the machine's key."""
-    benchmarks.forget_clock_readings(machine_info)
-    machine_info["tfperf_machine"] = config.stash[SESSION].measuring.machine.topology.machine
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_benchmark_compare_machine_info(
+    machine_info: dict[str, Any], compared_benchmark: dict[str, dict[str, Any]]
+) -> None:
+    """Let pytest-benchmark compare machines without their clock readings. What it writes stays as it is without us."""
+    for facts in (machine_info, compared_benchmark["machine_info"]):
+        benchmarks.forget_clock_readings(facts)
 
 
 def _register_names(config: pytest.Config) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
@@ -376,6 +375,8 @@ def explained(
 
 def _memory(topology: Topology) -> str:
     """Return the machine's memory, used or not: "15.9 GiB + 15.9 GiB of the GPUs; 62.7 GiB of the host"."""
+    import resource  # not at the top: Windows has none, and tests there import our types
+
     host = f"{size(topology.host.memory_bytes)} of the host"
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:

@@ -8,6 +8,20 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
+RECORDING_OPTION: Final = "--update-baselines"
+_option = RECORDING_OPTION
+
+
+def recording_option() -> str:
+    """Return the option that records baselines, as messages advise it: a project may have one of its usual name."""
+    return _option
+
+
+def name_recording_option(option: str) -> None:
+    """Let messages advise this option from now on."""
+    global _option
+    _option = option
+
 
 @dataclass(frozen=True, slots=True)
 class RerunCommand:
@@ -39,7 +53,7 @@ class RerunCommand:
     @property
     def recording(self) -> str:
         """The command that records the baselines of all tests of this session."""
-        return f"pytest{self.arguments} --update-baselines"
+        return f"pytest{self.arguments} {recording_option()}"
 
 
 FROM_ROOTDIR: Final = RerunCommand()

@@ -14,8 +14,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from pytest_tfperf.core.baseline import MOST_TOLERANCE
-from pytest_tfperf.core.topology import check_name
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened, without_passwords
 
@@ -152,11 +150,6 @@ def _number(kind: type[int] | type[float], allows: Callable[[float], bool], says
 
 fraction = _number(float, lambda x: 0 <= x < 1, "must be a fraction from 0 to below 1, 0.4 for 40 %")
 share = _number(float, lambda x: 0 < x <= 1, "must be a fraction above 0, up to 1, 0.4 for 40 %")
-tolerance = _number(
-    float,
-    lambda x: 0 < x <= MOST_TOLERANCE,
-    f"must be a fraction above 0, up to {MOST_TOLERANCE:g}, 0.05 for 5 %",
-)
 seconds = _number(float, lambda x: 0 < x <= 1e6, "must be above 0 and at most 1,000,000 seconds")
 seconds_or_inf = _number(float, lambda x: x > 0, "must be above 0 seconds, or inf")
 
@@ -171,6 +164,15 @@ def duration(text: str) -> float:
         if 0 < seconds < inf:
             return seconds
     raise ValueError("must be a time above 0 with its unit: 90s, 30m or 1.5h")
+
+
+def tolerance(text: str) -> float:
+    """Parse a tolerance."""
+    from pytest_tfperf.core.baseline import MOST_TOLERANCE  # not before a value is given: each pytest imports this file
+
+    says = f"must be a fraction above 0, up to {MOST_TOLERANCE:g}, 0.05 for 5 %"
+    given: float = _number(float, lambda x: 0 < x <= MOST_TOLERANCE, says)(text)
+    return given
 
 
 def count(least: int) -> Callable[[str], Any]:
@@ -222,5 +224,7 @@ def owners(text: str) -> tuple[tuple[str, str], ...]:
 
 def machine(text: str) -> str:
     """Check a machine's name."""
+    from pytest_tfperf.core.topology import check_name  # as in `tolerance`
+
     check_name(text)
     return text

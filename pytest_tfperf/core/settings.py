@@ -7,15 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.disturbance import DisturbanceLimits
-from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.setting import Setting, T
-from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
+
+# Each pytest imports this file, also in environments that measure nothing.
+if TYPE_CHECKING:
+    from pytest_tfperf.core.disturbance import DisturbanceLimits
+    from pytest_tfperf.core.figure import Figure
+    from pytest_tfperf.core.run import Plan
+
+DEFAULT_TOLERANCE: Final = 0.02
 
 MAX_SECONDS: Final = 30.0
 """The most seconds that a run is warmed up, and that it is timed, in tests that set no steps."""
@@ -182,6 +186,8 @@ class Settings:
         A slow model is timed for half a minute and not for all steps, unless a test asks for its steps, or for a figure
         that compares only runs of equal length.
         """
+        from pytest_tfperf.core.run import Plan
+
         bound = MAX_SECONDS if self.max_time is None else self.max_time
         is_bounded = self.max_time is not None or (steps is None and not any(figure.grows for figure in also))
         return Plan(
@@ -204,6 +210,8 @@ class Settings:
     @property
     def disturbance_limits(self) -> DisturbanceLimits:
         """The limits from which other work on the machine, or heat, disturbs a run."""
+        from pytest_tfperf.core.disturbance import DisturbanceLimits
+
         return DisturbanceLimits.accepting(busy=self.busy, gpu_throttled=self.gpu_throttled)
 
     @property

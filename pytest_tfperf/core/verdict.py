@@ -12,6 +12,7 @@ from typing import Final, Self, TypeGuard
 from pytest_tfperf.core.acknowledgement import Acknowledgement, Standing
 from pytest_tfperf.core.baseline import MOST_TOLERANCE, PUBLISHED_TOLERANCE, Baseline, Provenance
 from pytest_tfperf.core.figure import RATE, THROUGHPUT, Figure
+from pytest_tfperf.core.settings import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import TfperfError
 
 MOST_COUNTED: Final = 100
@@ -290,9 +291,6 @@ def combined(wants: Iterable[Wants]) -> Wants:
         if counts := [want.count for want in known if want.what is what]:
             return Wants(what, max(counts))
     return NOTHING
-
-
-DEFAULT_TOLERANCE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)

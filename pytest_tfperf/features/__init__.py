@@ -55,6 +55,7 @@ class Feature:
         usage_status: the status in place of 4 where pytest ends before it has settings, from its command line; always
             called.
         session_ended: write the files that were asked for; gives lines for the user.
+        exited: correct what they say of the exit status, which other plugins may change after `session_ended`.
     """
 
     settings: tuple[Setting[Any], ...] = ()
@@ -74,6 +75,7 @@ class Feature:
     exit_status: Callable[[Settings, Callable[[], SessionRecord], int], int | None] | None = None
     usage_status: Callable[[Sequence[str]], int | None] | None = None
     session_ended: Callable[[SessionContext, SessionRecord], Iterable[Line | str]] | None = None
+    exited: Callable[[Settings, int], None] | None = None
 
 
 _FOLDER: Final = Path(__file__).parent

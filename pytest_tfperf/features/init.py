@@ -18,7 +18,7 @@ from pytest_tfperf.console.arguments import Commands, add_command
 from pytest_tfperf.console.output import show
 from pytest_tfperf.console.session_settings import IniFile, ini_file
 from pytest_tfperf.core.exit_status import EXIT_GREEN
-from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
+from pytest_tfperf.core.settings import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import TfperfError, page
 from pytest_tfperf.hardware.host import text_of
 from pytest_tfperf.reports.table import aligned
@@ -298,8 +298,9 @@ reviewed as a diff of rows. `tfperf baselines list` shows what is here. Where tw
 their files: `tfperf baselines merge` does.
 """
 
-# The history, and the pages of `tfperf report` and of docs/history.md's `--tfperf-html=report.html`.
-_IGNORED: Final = (".tfperf/", "tfperf-report.html", "/report.html")
+# The history, and the pages of `tfperf report` and of docs/history.md's `--tfperf-html=report.html`; pytest-benchmark,
+# which comes with us, makes the last one in each project.
+_IGNORED: Final = (".tfperf/", "tfperf-report.html", "/report.html", ".benchmarks/")
 
 GITHUB = """\
 # The nightly gate of training throughput. It needs a runner of your own, with pytest-tfperf and {framework}.

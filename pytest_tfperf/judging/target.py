@@ -11,6 +11,7 @@ from types import MappingProxyType
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.past import EarlierMeasurement
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.throughput import hodges_lehmann
 from pytest_tfperf.core.topology import DeviceKind, Topology, gpu_model
 from pytest_tfperf.core.verdict import Against, Consequence, Noise, Tolerance, effect_of_slowdown
@@ -156,7 +157,7 @@ def require_same_unit(row: Baseline, unit: str) -> None:
         raise BaselineError(
             f"{row.machine}.csv: {row.key.workload} {row.key.topology} is in {row.unit}/s, and this test measures "
             f"{unit}/s",
-            next_step="Record the row again with --update-baselines, or delete it",
+            next_step=f"Record the row again with {recording_option()}, or delete it",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import secrets
@@ -12,7 +11,6 @@ import signal
 import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -280,6 +278,9 @@ class CommandRun:
 
 def _terminal() -> tuple[int, int]:
     """The ends of a new terminal: ours to read, and the program's to write to."""
+    import fcntl  # not at the top: Windows has none, and tests there import our types
+    import termios
+
     reading_end, writing_end = os.openpty()
     # Progress bars are cut to the terminal's width, which a new terminal lacks.
     fcntl.ioctl(writing_end, termios.TIOCSWINSZ, struct.pack("HHHH", *_TERMINAL_SIZE, 0, 0))

@@ -9,6 +9,7 @@ from typing import Final
 from pytest_tfperf.core.baseline import READ, Baseline
 from pytest_tfperf.core.figure import LOSS, PEAK_MEMORY, Better, Figure, at_fixed_steps, shown_name
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.verdict import BAD_NEWS, WORST_FIRST, Outcome, Reason, Rule, Verdict
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted, percent, size
@@ -244,7 +245,7 @@ def _place_of(row: Baseline | None) -> str:
 
 def _mend(verdict: Verdict) -> str:
     """Return the next step where a figure can't be compared with its baseline, or its values with each other."""
-    record = "record the row again with --update-baselines"
+    record = f"record the row again with {recording_option()}"
     if verdict.reason is Reason.OTHER_UNIT:
         return f"{record}, or delete it"
     if verdict.baseline is None or len(verdict.places) > 1:

@@ -10,6 +10,7 @@ from pytest_tfperf.core.baseline import UNDER_LOAD
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.disturbance import NO_LIMITS, Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.measurement import InvalidMeasurement, MeasuredSide, Measurement
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.throughput import Throughput, summarise
 from pytest_tfperf.core.verdict import Reason, Verdict
@@ -136,7 +137,7 @@ def refused_load(disturbance: Disturbance, limits: DisturbanceLimits) -> Measure
         fact += f", and {_given(limits, disturbance.kind)} does not accept it"
         next_step += f"; or record all the same with a higher limit, as in -o {_given(NO_LIMITS, disturbance.kind)}"
         next_step += ": the new rows then say so"
-    return MeasurementError(f"--update-baselines: {fact}", next_step=next_step)
+    return MeasurementError(f"{recording_option()}: {fact}", next_step=next_step)
 
 
 def loss_fact(throughput: Throughput, subject: Subject) -> str:

@@ -9,7 +9,7 @@ from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.disturbance import Disturbance
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.profile import Growth, Profile
-from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
+from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand, recording_option
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.core.verdict import BAD_NEWS, Against, Consequence, Noise, Outcome, Reason, Rule, Verdict
@@ -201,7 +201,7 @@ def next_commands(m: Measurement, rerun: RerunCommand) -> Iterator[Line]:
     if not m.is_test:
         return
     verdict, figures = m.verdict, figures_to_blame(m)
-    again, record = command("rerun", rerun.of(m.test)), f"{rerun.of(m.test)} --update-baselines"
+    again, record = command("rerun", rerun.of(m.test)), f"{rerun.of(m.test)} {recording_option()}"
     if verdict is None:
         yield again
     elif figures:

@@ -10,6 +10,7 @@ from typing import Final
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.session_verdicts import (
     DoubtKind,
     DriftVerdict,
@@ -158,7 +159,7 @@ def _machine(verdict: SessionVerdict, machine: MachineVerdict) -> tuple[str, str
         return fact, f". Slower in both environments: {slow}. {_state(verdict)}{_SLOW_IN_PART}"
     if not is_slower:
         return fact, ""
-    advice = "Check clocks, cooling and other work on the machine, or record new baselines with --update-baselines"
+    advice = f"Check clocks, cooling and other work on the machine, or record new baselines with {recording_option()}"
     return fact, f". Changed outside of it: {_changed(verdict, outside=True)}. {state}{advice}"
 
 
@@ -173,7 +174,7 @@ def _drift(machine: str, changes: Sequence[LastingChange]) -> tuple[str, str]:
         lines.append(f"  and {len(worst) - _MOST_CHANGES} more")
     lines.append(
         f"`tfperf history changes --machine={machine}` lists all changes. Look for the cause between the two commits, "
-        "or accept the new level: pytest --update-baselines"
+        f"or accept the new level: pytest {recording_option()}"
     )
     fact = f"drift on {machine}: {who} became {slower} for good, by {up_to}{percent(worst[0].size)}"
     return fact, "".join(f"\n{one_line(line)}" for line in lines)

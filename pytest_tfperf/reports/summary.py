@@ -12,6 +12,7 @@ from typing import Final
 
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Against, Outcome
@@ -269,7 +270,7 @@ def _next_steps(
             times = f"{1 + m.verdict.change:.3g} times as fast as its baseline"
             yield f"{m.test}: {times}: if nothing explains that, correct the row"
     if gains:
-        yield f"{gains} IMPROVED: record them with --update-baselines, or a later slowdown to the old speed will pass"
+        yield f"{gains} IMPROVED: record them with {recording_option()}, or a later slowdown to the old speed will pass"
     if improved > gains:
         yield f"{improved - gains} IMPROVED relative to the common drift only: do not record them"
 
@@ -364,7 +365,7 @@ def unrecorded(
 
 def required(group: UnrecordedTests, *, baselines: str) -> str:
     """Return the line about these tests for the nightly gate, where each of them failed with a message of its own."""
-    return f"{group.tests} without a baseline: record them with --update-baselines, then commit {baselines}"
+    return f"{group.tests} without a baseline: record them with {recording_option()}, then commit {baselines}"
 
 
 def _fact(group: UnrecordedTests, baselines: str, measured_before: int) -> str:

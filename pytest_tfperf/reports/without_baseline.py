@@ -7,6 +7,7 @@ from typing import Final
 
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import NotProvisional, not_provisional
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.lines import one_line
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
 
@@ -29,13 +30,13 @@ def without_baseline(m: Measurement, earlier: Sequence[Measurement]) -> Iterator
             what = f"{last.workload.id} {last.topology} on {one_line(last.machine)}"
             yield f"The last one, {one_line(last.session)}, measured {what}."
     if (reason := not_provisional(m)) is None:
-        yield "Record a baseline with --update-baselines, or measure again: this session is then a provisional one."
+        yield f"Record a baseline with {recording_option()}, or measure again: this session is then a provisional one."
         return
     yield f"This session is no provisional baseline for later ones, because {_why(m, reason)}."
     if disturbances := [run.disturbance for run in m.runs if run.disturbance]:
         yield f"Before you measure again, or record, {ADVICE[disturbances[-1].kind]}."
     else:
-        yield "Record a baseline with --update-baselines, or measure again."
+        yield f"Record a baseline with {recording_option()}, or measure again."
 
 
 def _use(past: Measurement, m: Measurement) -> str:

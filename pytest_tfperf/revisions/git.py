@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.errors import TfperfError
 
 SHOWN: Final = 12
@@ -191,7 +192,7 @@ def require_commit(repository: Path, commit: str) -> None:
         )
     raise TfperfError(
         f"{repository} has no commit {commit}, at which baselines were recorded",
-        next_step="Fetch it: git fetch --all; where it was rebased away, record again with --update-baselines",
+        next_step=f"Fetch it: git fetch --all; where it was rebased away, record again with {recording_option()}",
     )
 
 

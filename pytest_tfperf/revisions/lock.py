@@ -16,18 +16,22 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from pytest_tfperf.core.baseline import Baseline
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.revisions.git import DIRTY, run_git
 from pytest_tfperf.stores import files
 
 SUFFIX: Final = ".lock.txt"
-_RECORD: Final = "Record them again: pytest --update-baselines"
 
 _PYTHON, _WARNING = "# python: ", "# warning: "
 
 # Workers import pytest_tfperf from the driver's copy, and each virtual environment has its own pip.
 _NOT_LOCKED = frozenset({"pip", "pytest-tfperf"})
 _TENSORFLOW = r"(?:tensorflow|tensorflow-cpu|tf-nightly|tf-nightly-cpu)=="
+
+
+def _record_again() -> str:
+    return f"Record them again: pytest {recording_option()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def read_lock(path: Path) -> Lock:
     Raises:
         BaselineError: it can't be read, or does not say which Python it is for.
     """
-    advice = "Restore it from git, or record the baselines again with --update-baselines"
+    advice = f"Restore it from git, or record the baselines again with {recording_option()}"
     try:
         lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -62,9 +66,7 @@ def read_lock(path: Path) -> Lock:
         return [line[match.end() :] for line in lines if (match := re.match(beginning, line))]
 
     if not (python := after(rf"{_PYTHON}(?=\d+\.\d+)")):
-        raise BaselineError(
-            f"{path} has no line '{_PYTHON}VERSION', so --update-baselines did not write it", next_step=advice
-        )
+        raise BaselineError(f"{path} has no line '{_PYTHON}VERSION', so no recording wrote it", next_step=advice)
     return Lock(python[0], tensorflow="".join(after(_TENSORFLOW)[:1]), warnings=tuple(after(_WARNING)))
 
 
@@ -252,9 +254,9 @@ def source_folder(origin: dict[str, Any]) -> Path | None:
 def unrepeatable(row: Baseline) -> str:
     """Why no reference environment can be built for a baseline; "" if git and a package index may have all of it."""
     if not re.fullmatch(r"[^/]+" + re.escape(SUFFIX), row.lock):
-        return f"baselines that name no lock have no reference environment. {_RECORD}"
+        return f"baselines that name no lock have no reference environment. {_record_again()}"
     fault = _commit_fault(row.commit)
-    return f"{fault}. {_RECORD}" if fault else ""
+    return f"{fault}. {_record_again()}" if fault else ""
 
 
 def contradiction(row: Baseline, lock: Lock) -> str:
@@ -265,7 +267,7 @@ def contradiction(row: Baseline, lock: Lock) -> str:
         if then and locked and _numbers(then, parts) != _numbers(locked, parts):
             return (
                 f"{row.lock} has {name} {locked}, and {row.key.workload} {row.key.topology} was recorded with {then}. "
-                "Restore the file from git, or record again: pytest --update-baselines"
+                f"Restore the file from git, or record again: pytest {recording_option()}"
             )
     return ""
 

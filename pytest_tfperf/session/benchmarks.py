@@ -34,13 +34,39 @@ def without_ours(config: pytest.Config, groups: BenchmarkGroups) -> BenchmarkGro
 
 def set_clock(item: pytest.Item) -> None:
     """Give pytest-benchmark our timer, beside what the test's own `benchmark` marker says."""
-
+    if not _is_on(item.config):
+        return
     own = item.get_closest_marker("benchmark")
     item.add_marker(pytest.mark.benchmark(**{**(own.kwargs if own else {}), "timer": window_clock}), append=False)
 
 
-def feed_benchmark(item: pytest.Item, benchmark: Any) -> None:
+def request_fixture(item: pytest.Item) -> None:
+    """Let pytest-benchmark see a benchmark in a throughput test, for `--benchmark-only` and `--benchmark-skip`."""
+    names: list[str] = item.fixturenames  # type: ignore[attr-defined]  # a test that has fixtures has their names
+    if _is_on(item.config) and "benchmark" not in names:
+        names.append("benchmark")
+
+
+def _is_on(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark takes part; `-p no:benchmark` leaves it out."""
+    return config.pluginmanager.has_plugin("benchmark")
+
+
+def fixture_of(request: pytest.FixtureRequest) -> Any | None:
+    """pytest-benchmark's fixture; None where it does not take part, or pytest-codspeed has taken the fixture's name."""
+    if not _is_on(request.config):
+        return None
+    found: Any = request.getfixturevalue("benchmark")
+    if not type(found).__module__.startswith("pytest_benchmark."):  # isinstance() believes what pytest-codspeed says
+        return None
+    found.skipped = True  # until it is fed: where our fixture raises, it would warn that it was not used
+    return found
+
+
+def feed_benchmark(item: pytest.Item, benchmark: Any | None) -> None:
     """The windows of the first check as pytest-benchmark's rounds; a test without a valid measurement has none."""
+    if benchmark is None:
+        return
     fixture = item.stash[FIXTURE]
     measured = [result for result in fixture.outcomes.results if result.other is None]
     if measured and measured[0].is_valid and fixture.outcomes.is_decided:

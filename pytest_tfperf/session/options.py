@@ -9,12 +9,16 @@ to a feature's `FEATURE`.
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pytest
+
 from pytest_tfperf.core import setting as parse
+from pytest_tfperf.core.rerun_command import RECORDING_OPTION, name_recording_option, recording_option
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import MAX_SECONDS, OF_THE_SPINE, Settings, Update
 from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
@@ -24,8 +28,6 @@ from pytest_tfperf.workers import catalogue
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
 _COLLECT_ONLY = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
 """pytest's options with which no test runs."""
 
@@ -34,7 +36,12 @@ _OF_WORKERS = ("TFPERF_ADDRESS", "TFPERF_JOB", "TFPERF_KEY_FILE", "TFPERF_RANK",
 
 _ALIKE = 0.88  # of two names: one letter more, less or swapped in a short one
 
-_RECORDING: Setting[Update | None] = Setting(name="update_baselines", default=None, parse=Update, help="")
+_DEST = "tfperf_update_baselines"
+_ALWAYS = f"--tfperf{RECORDING_OPTION[1:]}"
+"""The option that always works, also where another plugin has an option `--update-baselines`."""
+_RECORDING: Setting[Update | None] = Setting(
+    name="update_baselines", default=None, parse=Update, help="", of_one_session=True
+)
 
 
 def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) -> Settings:
@@ -56,9 +63,9 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
             values[setting.name] = _path(
                 config, setting, values.get(setting.name, setting.default), given.get(setting.name)
             )
-    update = config.getoption("update_baselines")
+    update = config.getoption(_DEST)
     if update and config.getoption("numprocesses", None):
-        raise TfperfError("--update-baselines with -n: nothing is measured under pytest-xdist", next_step="Add -n 0")
+        raise TfperfError(f"{recording_option()} with -n: nothing is measured under pytest-xdist", next_step="Add -n 0")
     if update:
         values["max_time"] = _max_time_of_baselines(values.get("max_time"))
     if "baselines" in given and not values["baselines"].exists() and not update:
@@ -71,7 +78,7 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
         update_baselines=Update(update) if update else None,
-        rerun=rerun_command(config, known, given),
+        rerun=rerun_command(config, known | {_RECORDING.name: _RECORDING}, given),
         of_features={name: value for name, value in values.items() if name in names},
         **{name: value for name, value in values.items() if name not in names},
     )
@@ -84,22 +91,8 @@ def _max_time_of_baselines(given: float | None) -> float | None:
 
 def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> None:
     """Register every option and ini value, in one group."""
-    group = parser.getgroup("tfperf", "performance gate for TensorFlow (pytest-tfperf)")
-    group.addoption(
-        "--update-baselines",
-        action="store_const",
-        const=Update.ALL.value,
-        dest="update_baselines",
-        help="record what is measured as this machine's baselines: at least 5 fresh runs of each selected test",
-    )
-    # An option of its own, not an optional value: `pytest --update-baselines perf_tests` must not eat the path.
-    group.addoption(
-        "--update-baselines=failed",
-        action="store_const",
-        const=Update.FAILED.value,
-        dest="update_baselines",
-        help="record only the baselines of tests that failed in the last session",
-    )
+    group = _group(parser)
+    _add_recording_options(parser, _ALWAYS)
     for setting in (*OF_THE_SPINE, *of_features):
         default = "" if setting.default in ("", None, ()) else f" (default: {setting.default})"
         if not setting.is_option:
@@ -115,19 +108,53 @@ def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> N
             group.addoption(setting.spelled, dest=f"tfperf_{setting.name}", help=text, metavar=setting.metavar)
 
 
-def refuse_unknown_update(arguments: Sequence[str]) -> None:
+def add_short_option(parser: pytest.Parser, arguments: Sequence[str]) -> None:
+    """Register `--update-baselines`, unless a conftest.py or another plugin has an option of that name.
+
+    Called when all of them have registered theirs. pytest has no public list of options.
+
+    Raises:
+        TfperfError: as `refuse_unknown_update`.
+    """
+    try:
+        is_free = RECORDING_OPTION in parser.parse_known_and_unknown_args([RECORDING_OPTION], Namespace())[1]
+    except (pytest.UsageError, SystemExit):  # theirs takes a value
+        is_free = False
+    if is_free:
+        refuse_unknown_update(arguments, RECORDING_OPTION)
+        _add_recording_options(parser, RECORDING_OPTION)
+    name_recording_option(RECORDING_OPTION if is_free else _ALWAYS)
+
+
+def _group(parser: pytest.Parser) -> pytest.OptionGroup:
+    return parser.getgroup("tfperf", "performance gate for TensorFlow (pytest-tfperf)")
+
+
+def _add_recording_options(parser: pytest.Parser, name: str) -> None:
+    """Register an option, and the same with "=failed"."""
+    helps = {
+        Update.ALL: "record what is measured as this machine's baselines: at least 5 fresh runs of each selected test",
+        Update.FAILED: "record only the baselines of tests that failed in the last session",
+    }
+    # Two options, not one with an optional value: `pytest --update-baselines perf_tests` must not eat the path.
+    for update, text in helps.items():
+        spelled = name if update is Update.ALL else f"{name}={update}"
+        _group(parser).addoption(spelled, action="store_const", const=update.value, dest=_DEST, help=text)
+
+
+def refuse_unknown_update(arguments: Sequence[str], option: str = _ALWAYS) -> None:
     """Explain a wrong `--update-baselines=VALUE`, which argparse reports in words that name neither option.
 
     Raises:
-        TfperfError: `--update-baselines=` with anything but "failed".
+        TfperfError: the option with "=" and anything but "failed".
     """
     for argument in arguments:
-        option, given, value = str(argument).partition("=")
+        name, given, value = str(argument).partition("=")
         if argument == "--":
             return
-        if option == "--update-baselines" and given and value != Update.FAILED:
+        if name == option and given and value != Update.FAILED:
             known = one_of("value", value, [Update.FAILED])
-            raise TfperfError(f"--update-baselines: {known} Without a value it records every selected test")
+            raise TfperfError(f"{option}: {known} Without a value it records every selected test")
 
 
 def _refuse_misspelt_variables(known: Collection[str]) -> None:
@@ -175,7 +202,7 @@ def _refuse_contradictions(
     known: Mapping[str, Setting[Any]], given: Mapping[str, RawSetting], values: Mapping[str, Any]
 ) -> None:
     """Refuse two settings that exclude each other where both differ from their defaults."""
-    known = {"update_baselines": _RECORDING, **known}
+    known = {_RECORDING.name: _RECORDING, **known}
     changed = [setting for setting in known.values() if values.get(setting.name, setting.default) != setting.default]
     for a, b in permutations(changed, 2):
         if why := a.excludes.get(b.name):
@@ -184,7 +211,7 @@ def _refuse_contradictions(
 
 def _refuse_both(a: Setting[Any], b: Setting[Any], given: Mapping[str, RawSetting], why: str) -> NoReturn:
     """Say which two settings contradict each other, and where each was given."""
-    names = [str(given[setting.name]) if setting.name in given else "--update-baselines" for setting in (a, b)]
+    names = [str(given[setting.name]) if setting.name in given else recording_option() for setting in (a, b)]
     text = f"{' with '.join(names)}: {why}. Leave one of them out"
     for setting in (a, b):
         if setting.name in given and given[setting.name].origin in (Origin.OVERRIDE, Origin.INI_FILE):
@@ -207,5 +234,5 @@ def _refuse_missing_baselines(given: RawSetting, folder: Path) -> None:
     if given.origin is not Origin.INI_FILE and given.text != parse.DEFAULT:
         raise TfperfError(
             f"{given}: there is no folder {folder}",
-            next_step="Name the folder of your baselines, or record them there with --update-baselines",
+            next_step=f"Name the folder of your baselines, or record them there with {recording_option()}",
         )

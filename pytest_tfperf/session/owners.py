@@ -10,10 +10,11 @@ import pytest
 
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError, known_names
-from pytest_tfperf.stores.code_owners import CodeOwners
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pytest_tfperf.stores.code_owners import CodeOwners
 
 
 class Owners:
@@ -44,6 +45,8 @@ class Owners:
 
     @cached_property
     def _files(self) -> CodeOwners:
+        from pytest_tfperf.stores.code_owners import CodeOwners
+
         return CodeOwners.of_repository(self._root)
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import BaselineError, BaselineRefused, FailsHereOnly, Failure, MeasurementError, TfperfError
 from pytest_tfperf.lines import Line, lines_of, rendered
 from pytest_tfperf.session.running import FIXTURE, SESSION
@@ -42,6 +41,8 @@ def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str
     """pytest's word for a test that passed and was measured without a baseline: "measured", not "passed"."""
     if report.when != "call" or not report.passed or report.nodeid not in session.selection:
         return None
+    from pytest_tfperf.core.verdict import Outcome  # most sessions have no throughput test
+
     outcomes = [result.outcome for result in session.queue.results_of(report.nodeid)]
     return ("measured", "m", "MEASURED") if Outcome.NO_BASELINE in outcomes else None
 
@@ -111,12 +112,6 @@ def report_session_verdicts(session: pytest.Session) -> None:
             del failed[key]
 
 
-_NOT_THE_USERS = (
-    Path(__file__).parents[1],
-    *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-)
-
-
 def _line_of(error: BaseException, seen_from: Path) -> str:
     """The innermost line that is not ours, Python's own or installed, as "test_a.py:7"; "" where there is none.
 
@@ -124,10 +119,12 @@ def _line_of(error: BaseException, seen_from: Path) -> str:
         error: as it was caught.
         seen_from: the folder that the file's name starts from.
     """
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    not_the_users = (Path(__file__).parents[1], *(Path(sysconfig.get_path(name)) for name in names))
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         path = Path(frame.f_code.co_filename)
         # Dataclasses run code that is in no file.
-        if path.is_file() and not any(path.is_relative_to(folder) for folder in _NOT_THE_USERS):
+        if path.is_file() and not any(path.is_relative_to(folder) for folder in not_the_users):
             return _shown(path, line, seen_from)
     return ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from _pytest.runner import runtestprotocol  # what every plugin that runs a test
 from pytest_tfperf.errors import NoData, NotEnoughDevices, NotInstalled, TfperfError, WorkloadError
 from pytest_tfperf.lines import Line, printable, rendered
 from pytest_tfperf.session.terminal import terminal_width
-from pytest_tfperf.session.xdist import refuse_xdist
+from pytest_tfperf.session.xdist import is_xdist_worker, refuse_xdist
 
 if TYPE_CHECKING:
     from pytest_tfperf.session.fixture import ThroughputFixture
@@ -59,20 +60,43 @@ def run_or_defer(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
-def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFixture:
+def can_measure() -> bool:
+    """Whether this system is one that measurements are made on."""
+    return sys.platform == "linux"
+
+
+def require_linux() -> None:
+    """Fail a test in one line where nothing can be measured; other tests go on there."""
+    if not can_measure():
+        pytest.fail(
+            f"throughput is measured on Linux only, and this is {sys.platform}. Run this test there, or leave it out "
+            "here: pytest -m 'not gpu and not cpu', or --ignore=FOLDER",
+            pytrace=False,
+        )
+
+
+def exited(config: pytest.Config, status: int) -> int:
+    """Tell the session's features the exit status that pytest ends with, and return it."""
+    session = config.stash.get(SESSION, None)
+    if session is not None and not is_xdist_worker(config):
+        session.exited(int(status))
+    return status
+
+
+def make_fixture(request: pytest.FixtureRequest) -> ThroughputFixture:
     """The `throughput` fixture of a test.
 
     Raises:
         TfperfError: the test did not name the fixture among its arguments.
         WorkloadError: a parameter that is not allowed.
     """
+    require_linux()
     # A session that only collects needs nothing that measures.
     from pytest_tfperf.session.expected_time import expected_seconds, has_time_for
     from pytest_tfperf.session.fixture import ThroughputFixture
     from pytest_tfperf.session.session_lines import why_again
 
     session, test = request.config.stash[SESSION], request.node.nodeid
-    benchmark.skipped = True  # where this raises, pytest-benchmark would warn that its fixture was not used
     refuse_xdist(request.config, session)
     if test not in session.selection:
         raise TfperfError(
@@ -85,7 +109,6 @@ def make_fixture(request: pytest.FixtureRequest, benchmark: Any) -> ThroughputFi
     if not has_time_for(session, test):
         session.left_out[test] = expected_seconds(session)[test]
         pytest.skip(f"left out by {session.choice.option}" if session.choice else "left out")
-    benchmark.skipped = False
     session.progress.test, session.progress.why = test, why_again(session, test)
     fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)
     return fixture
@@ -124,6 +147,24 @@ def _raise_of_unittest(item: pytest.Item) -> None:
         raised = kept[0].value
         kept.clear()
         raise raised
+
+
+@contextmanager
+def keeping_fixtures(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Keep the fixtures of class, module and session for the last test where it runs again, which pytest can't know."""
+    session = item.session
+    is_last = nextitem is None and not (session.shouldfail or session.shouldstop)
+    if not (is_last and item.stash.get(_IN_DOUBT, False)):
+        yield
+        return
+    set_up: Any = session._setupstate  # pytest has no public name
+    set_up.teardown_exact(item.parent)
+    kept = dict(set_up.stack)
+    set_up.stack.clear()
+    try:
+        yield
+    finally:
+        set_up.stack.update(kept)
 
 
 @contextmanager

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from shlex import quote
 from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.run import Plan
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Update
-from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.core.workload import Workload, checked
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.running import SESSION
@@ -24,8 +23,19 @@ from pytest_tfperf.workers import catalogue
 
 
 def selected(item: pytest.Item) -> bool:
-    """Whether a test asks for `throughput`."""
-    return "throughput" in getattr(item, "fixturenames", ())
+    """Whether a test asks for our fixture `throughput`, perhaps through one of its project that overrides it.
+
+    A project may use the name for a fixture or a parameter of its own.
+    """
+    if "throughput" not in getattr(item, "fixturenames", ()):
+        return False
+    found: Any = getattr(item, "_fixtureinfo", None)  # pytest has no public name
+    for definition in reversed(found.name2fixturedefs.get("throughput", ()) if found else ()):
+        if definition.func.__module__ == "pytest_tfperf.plugin":
+            return True
+        if "throughput" not in definition.argnames:
+            return False
+    return False
 
 
 def collected_whole(config: pytest.Config, items: Iterable[pytest.Item]) -> frozenset[str]:
@@ -58,22 +68,24 @@ def selected_tests(
     ]
 
 
-def keep_failed(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests that did not fail last time, by pytest's own list behind `--lf`.
+def keep_failed(config: pytest.Config, items: list[pytest.Item], state: Session) -> None:
+    """Under --update-baselines=failed, deselect tests that did not fail last time, by pytest's own list behind `--lf`.
 
     Raises:
         pytest.UsageError: pytest's cache plugin is switched off.
     """
+    if state.settings.update_baselines is not Update.FAILED:
+        return
     cache = getattr(config, "cache", None)
     if cache is None:
-        raise pytest.UsageError("--update-baselines=failed needs pytest's cache plugin, which is switched off")
+        raise pytest.UsageError(f"{recording_option()}=failed needs pytest's cache plugin, which is switched off")
     failed = cache.get("cache/lastfailed", {})
     kept = [item for item in items if item.nodeid in failed]
     if items and not kept:
         last = f"none of the {len(failed)} that failed last time is selected" if failed else "no test failed last time"
-        config.stash[SESSION].remarks.append(
-            f"--update-baselines=failed: {last}, by pytest's cache (the one behind --lf). "
-            "--update-baselines records every selected test"
+        state.remarks.append(
+            f"{recording_option()}=failed: {last}, by pytest's cache (the one behind --lf). "
+            f"{recording_option()} records every selected test"
         )
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in failed])
     items[:] = kept
@@ -118,6 +130,8 @@ def _parameters(item: pytest.Item) -> Mapping[str, Any]:
 
 def _reads_data(item: pytest.Item, default: str) -> bool:
     """Whether a test's parameters, or the default pipeline where it has none, name a pipeline that reads a data set."""
+    from pytest_tfperf.core.workload import Workload  # not at the top: each pytest imports this file
+
     params = _parameters(item)
     names = [value.input_pipeline for value in params.values() if isinstance(value, Workload)]
     if "input_pipeline" in getattr(item, "fixturenames", ()):
@@ -140,7 +154,7 @@ def note_deselected(config: pytest.Config, items: Iterable[pytest.Item]) -> None
     ]
     state = config.stash[SESSION]
     words += [f"--tfperf-owner={quote(state.settings.owner)}"] if state.settings.owner else []
-    words += ["--update-baselines=failed"] if state.settings.update_baselines is Update.FAILED else []
+    words += [f"{recording_option()}=failed"] if state.settings.update_baselines is Update.FAILED else []
     why = f"deselected by {' or '.join(words) or 'a plugin or a conftest.py'}"
     state.unselected |= {item.nodeid: why for item in items if selected(item)}
 
@@ -156,7 +170,13 @@ def note_skipped(report: pytest.TestReport, state: Session) -> None:
 _NUMBERS = ("batch_size", "num_packs", "steps", "warmup_steps", "tolerance")
 _FLAGS = ("tf32", "xla", "forward_only")  # True and False are valid, and "on" may be a test's own word for a flag
 _COMMON = ("unit",)  # a word that a test may well use for something of its own
-_WORDS = tuple(field.name for field in fields(Workload) if field.name not in (*_NUMBERS, *_FLAGS, *_COMMON))
+
+
+@cache
+def _words() -> frozenset[str]:
+    from pytest_tfperf.core.workload import Workload
+
+    return frozenset(field.name for field in fields(Workload)) - {*_NUMBERS, *_FLAGS, *_COMMON}
 
 
 def faults(parameters: Mapping[str, object]) -> list[TfperfError]:
@@ -175,16 +195,22 @@ def faults(parameters: Mapping[str, object]) -> list[TfperfError]:
 
 
 def _checkable(parameters: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    from pytest_tfperf.core.workload import Workload
+
     for name, value in parameters.items():
         if isinstance(value, Workload):
             yield from (("model", value.model), ("input_pipeline", value.input_pipeline))
         elif name == "model" and not get_close_matches(str(value), catalogue.models()):
             continue
-        elif (name in _WORDS and isinstance(value, str)) or (name in _NUMBERS and isinstance(value, (int, float))):
+        elif (name in _words() and isinstance(value, str)) or (name in _NUMBERS and isinstance(value, (int, float))):
             yield name, value
 
 
 def _check(name: str, value: object) -> None:
+    from pytest_tfperf.core.run import Plan
+    from pytest_tfperf.core.verdict import Tolerance
+    from pytest_tfperf.core.workload import checked
+
     if name == "tolerance":
         Tolerance.of(value)  # type: ignore[arg-type]  # its type is what is checked
     elif name in ("steps", "warmup_steps"):

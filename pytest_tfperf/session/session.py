@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.bench.session_context import SessionContext
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import FailsHereOnly, FailsThere, NotCompared, TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.owners import Owners
+from pytest_tfperf.session.running import can_measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.selection import Choice
     from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict, UnrecordedTests
+    from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.session.measuring import Measuring
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -152,7 +152,7 @@ class Session:
             BaselineError: `--update-baselines` where the folder can't be written or another session holds it.
             TfperfError: a feature can't do what it was asked for, or tests can't be started on other nodes.
         """
-        if self.settings.collects_only:
+        if self.settings.collects_only or not can_measure():
             return
         for prepare in features().hooks(self.settings, lambda feature: feature.prepare):
             prepare(self.settings)
@@ -204,6 +204,8 @@ class Session:
         Raises:
             TfperfError: the name is not one line of text.
         """
+        from pytest_tfperf.core.workload import Workload
+
         name = given or (self.workload_name(subject) if isinstance(subject, Workload) else None) or ""
         if not isinstance(name, str) or not name.isprintable() or name != name.strip():
             raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
@@ -226,13 +228,15 @@ class Session:
 
     def judge(self) -> list[SessionVerdict]:
         """Judge software and machine when all tests have run, or end a recording; returns the verdicts that fail."""
-        if self.keeps_history and self.settings.update_baselines:
+        if not self.keeps_history:
+            return []
+        if self.settings.update_baselines:
             from pytest_tfperf.session.recording import end_recording
 
             if self.recorder.changes:
                 self.progress.test, self.progress.why = "controls", ""
                 self.output_lines += end_recording(self.recorder, self.measuring.controls)
-        elif self.keeps_history:
+        else:
             self.progress.test, self.progress.why = "software and machine", ""
             self.verdicts += self.measuring.judge.judge(self.results)
         return self._failing
@@ -292,6 +296,8 @@ class Session:
 
     @property
     def _failing(self) -> list[SessionVerdict]:
+        from pytest_tfperf.core.verdict import Outcome
+
         return [verdict for verdict in self.verdicts if verdict.outcome is Outcome.REGRESSED]
 
     @property
@@ -336,7 +342,7 @@ class Session:
         return self.status
 
     def _exit_status(self, status: int, failures: int) -> int:
-        if self.settings.collects_only and not self.selection.faulty:
+        if not (self.selection or self.under_xdist) or (self.settings.collects_only and not self.selection.faulty):
             return status
         from pytest_tfperf.core.exit_status import EXIT_USAGE, exit_status
 
@@ -358,18 +364,32 @@ class Session:
     def conclude(self) -> None:
         """Compute what the summary shows, and let features write the files that were asked for."""
         settings = self.settings
-        if settings.collects_only:
+        if settings.collects_only or not can_measure():
             return
         if not self.selection and all(settings.of(setting) == setting.default for setting in features().settings):
             return  # nothing was asked for, and what writes takes time to import
         measurements = [result for result in self.results if result.other is None]
         if measurements and not settings.update_baselines:
+            from pytest_tfperf.core.verdict import Tolerance
             from pytest_tfperf.judging.unrecorded import unrecorded_tests
 
             self.unrecorded = unrecorded_tests(measurements, Tolerance.of(settings.tolerance))
         if self.keeps_history:
             self.output_lines += filter(None, (self.history.moved_aside, str(self.history.unread)))
         self.output_lines += features().session_ended(self.context, self.record)
+
+    def exited(self, status: int) -> None:
+        """Let features correct their files where other plugins have changed the session's exit status since."""
+        if self.status != status and not self.settings.collects_only and can_measure():
+            for correct in features().hooks(self.settings, lambda feature: feature.exited):
+                correct(self.settings, status)
+
+    @property
+    def has_nothing_to_say(self) -> bool:
+        """Whether our section of pytest's summary would be empty: importing what words it takes time."""
+        if self.settings.collects_only:
+            return not self.selection.faulty
+        return not (self.selection or self.skipped or self.under_xdist or self.output_lines)
 
     def close(self) -> None:
         """End all workers and release the lock on the baselines."""

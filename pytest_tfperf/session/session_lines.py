@@ -10,6 +10,7 @@ from pytest_tfperf.bench.controls import ControlledRecording
 from pytest_tfperf.bench.gpu_warm_up import Warmed
 from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.breakdown import matmul_change
@@ -36,8 +37,6 @@ def header(session: Session) -> list[str]:
     """The machine, the selected tests, and remarks about this session."""
     remarks = session.remark_lines
     settings, selection = session.settings, session.selection
-    if not selection or settings.collects_only:
-        return remarks
     measuring = session.measuring
     tests = [test.id for test in measuring.machine.runnable]
     least, most = announced_seconds(session)
@@ -166,7 +165,7 @@ def _recorded_apart(recorded: int, others: int) -> list[str]:
     rows = counted(recorded, "workload")
     return [
         f"{rows} recorded apart from the {others} others of this machine: what it did in these minutes, such as its "
-        "temperature, is part of the new figures alone. To record all alike: pytest --update-baselines"
+        f"temperature, is part of the new figures alone. To record all alike: pytest {recording_option()}"
     ]
 
 
@@ -177,7 +176,7 @@ def _controlled(machine: str, controlled: ControlledRecording) -> str:
         why, what = "no other workload has a row", "part of them"
         if controlled.others:  # else there is nothing that could be recorded with them
             why = f"none of the {counted(controlled.others, 'other')} with a row could run beside them"
-            what = f"part of the new figures alone{failed}. To record all alike: pytest --update-baselines"
+            what = f"part of the new figures alone{failed}. To record all alike: pytest {recording_option()}"
         return (
             f"new rows of {machine}: recorded without controls, because {why}: what the machine did in these minutes, "
             f"such as its temperature, is {what}"
@@ -190,7 +189,7 @@ def _controlled(machine: str, controlled: ControlledRecording) -> str:
     if controlled.change and not controlled.correction:
         return (
             f"new rows of {machine}: not corrected, although {moved}. That is more than sessions differ, so all tests "
-            "may have changed: record them in one session: pytest --update-baselines"
+            f"may have changed: record them in one session: pytest {recording_option()}"
         )
     return f"new rows of {machine}: corrected by {change(math.expm1(controlled.correction))}, because {moved}"
 

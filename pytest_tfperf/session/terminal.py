@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest._code.code import TerminalRepr  # a report may be any of these; pytest has no public name
 
-from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.lines import Line, plain, printable, rendered
 
 if TYPE_CHECKING:
@@ -23,15 +22,6 @@ if TYPE_CHECKING:
 
 _WIDE = 180  # of tables in a file or a pipe, unless COLUMNS says something else
 _TICK_SECONDS = 1.0
-_COLOURS = {
-    Outcome.PASS: "green",
-    Outcome.IMPROVED: "green",
-    Outcome.INCONCLUSIVE: "yellow",
-    Outcome.TOO_NOISY: "yellow",
-    Outcome.NO_BASELINE: "yellow",
-    Outcome.REGRESSED: "red",
-    Outcome.INVALID: "red",
-}
 
 
 def header(config: pytest.Config, session: Session) -> list[str]:
@@ -40,7 +30,7 @@ def header(config: pytest.Config, session: Session) -> list[str]:
 
 
 def _lines_before(session: Session) -> list[str]:
-    if session.settings.collects_only:  # short, and it needs nothing of what words measurements
+    if not session.selection or session.settings.collects_only:  # importing what words measurements takes time
         return session.remark_lines
     from pytest_tfperf.session import session_lines
 
@@ -49,12 +39,14 @@ def _lines_before(session: Session) -> list[str]:
 
 def write_summary(reporter: TerminalReporter, session: Session) -> None:
     """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
-    if session.settings.collects_only and not session.selection.faulty:
+    if session.has_nothing_to_say:
         return
+    from pytest_tfperf.core.verdict import Outcome
     from pytest_tfperf.reports.measurement_table import OutcomeRow
     from pytest_tfperf.session import session_lines
 
     width = terminal_width(reporter.config)
+    colours = {Outcome.PASS: "green", Outcome.IMPROVED: "green", Outcome.REGRESSED: "red", Outcome.INVALID: "red"}
 
     def write(line: Line | str) -> None:
         for part in rendered([line], width):
@@ -65,7 +57,7 @@ def write_summary(reporter: TerminalReporter, session: Session) -> None:
         reporter.write_sep("=", "throughput")
         for line in lines:
             if isinstance(line, OutcomeRow):
-                reporter.write(line.word, **{_COLOURS[line.outcome]: True})
+                reporter.write(line.word, **{colours.get(line.outcome, "yellow"): True})
                 reporter.write_line(printable(line.rest))
             else:
                 write(line)

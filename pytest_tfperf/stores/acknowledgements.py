@@ -14,6 +14,7 @@ from pytest_tfperf.core.baseline import require_topology
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.figure import BUILT_IN, RATE, Figure, is_figure_name
 from pytest_tfperf.core.plain_json import build
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baseline_file import has_marker
@@ -120,7 +121,7 @@ def require_plausible(one: Acknowledgement) -> None:
     if one.days_left(today) > MOST_DAYS:
         raise TfperfError(
             f"until {one.until} is more than a year away (today is {today}), and a loss without an end is a lower "
-            "baseline: write an earlier day, or record the loss with --update-baselines"
+            f"baseline: write an earlier day, or record the loss with {recording_option()}"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from contextlib import contextmanager, nullcontext, suppress
@@ -182,6 +181,8 @@ class BaselineStore:
 
 def _acquire(file: IO[str], folder: Path) -> None:
     """Lock the open file and write the owner into it; closing the file or the end of the process releases the lock."""
+    import fcntl  # not at the top: Windows has none, and tests there import our types
+
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.truncate(0)

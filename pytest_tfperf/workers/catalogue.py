@@ -13,10 +13,13 @@ from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.core.data_sets import IMAGES, TOKENS, DataSet
-from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import NotInstalled, WorkloadError, known_names, page, unknown
+
+if TYPE_CHECKING:
+    from pytest_tfperf.core.workload import Workload
 
 _TRAINING = Path(__file__).parents[1] / "training"
 _registered: dict[str, dict[str, str]] = {"models": {}, "pipelines": {}}
@@ -95,6 +98,8 @@ def check(workload: Workload) -> None:
         WorkloadError: an unknown model or pipeline, or training options for a pipeline that is measured alone.
         NotInstalled: Horovod, which the workload needs.
     """
+    from pytest_tfperf.core.workload import VariableUpdate  # not at the top: each pytest imports this file
+
     resolve_model(workload.model)
     target = resolve_pipeline(workload.input_pipeline)
     if target.partition(":")[0] in _READ_BY and target.endswith("_only"):
@@ -131,9 +136,12 @@ def require_no_training_options(workload: Workload) -> None:
     Raises:
         WorkloadError: names the options to leave out.
     """
+
     # In the id they would suggest a difference that does not exist.
     options = ("all_reduce", "precision", "tf32", "xla", "optimizer", "trainer", "forward_only")
-    plain = Workload(model=workload.model, batch_size=workload.batch_size, variable_update=workload.variable_update)
+    plain = type(workload)(
+        model=workload.model, batch_size=workload.batch_size, variable_update=workload.variable_update
+    )
     given = [name for name in options if getattr(workload, name) != getattr(plain, name)]
     if given:
         raise WorkloadError(

@@ -15,12 +15,12 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(parent_pid: int, by: signal.Signals = signal.SIGKILL) -> None:
-    """Let the kernel send this process a signal when its parent dies, for whatever reason (prctl(2); Linux only).
+def die_with_parent(parent_pid: int, by: signal.Signals | None = None) -> None:
+    """Let the kernel send this process a signal, SIGKILL by default, when its parent dies (prctl(2); Linux only).
 
     Exits at once if the parent, `parent_pid`, has died already.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by or signal.SIGKILL)
     if os.getppid() != parent_pid:
         os._exit(1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -58,6 +57,8 @@ def new_key_file(folder: Path, key: str) -> Iterator[Path]:
 
 
 def _remove_left_files(folder: Path) -> None:
+    import fcntl  # not at the top: Windows has none, and tests there import our types
+
     for path in folder.glob("key-" + 12 * "[0-9a-f]"):
         # It is in use, another user's, just removed, or on a file system without locks.
         with suppress(OSError), path.open("r+") as file:
@@ -66,5 +67,7 @@ def _remove_left_files(folder: Path) -> None:
 
 
 def _lock(file: int) -> None:
+    import fcntl
+
     with suppress(OSError):  # without locks, no other session can remove the file either
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -14,7 +14,6 @@ import errno
 import hmac
 import json
 import os
-import resource
 import secrets
 import select
 import socket
@@ -274,6 +273,8 @@ class Listener:
             return
         channel.most_bytes = _HELLO_BYTES
         self._unknown[channel] = _Caller(time.monotonic() + _HELLO_SECONDS, host)
+        import resource  # not at the top: Windows has none, and tests there import our types
+
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = _MOST_UNKNOWN if files == resource.RLIM_INFINITY else min(_MOST_UNKNOWN, int(files * _PART_OF_FILES))
         if len(self._unknown) > most:

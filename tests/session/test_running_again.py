@@ -146,3 +146,70 @@ def test_rows_are_recorded_of_checks_before_a_skip(played_project: Project) -> N
     assert [row.key.workload for row in played_project.baselines.load("box").values()] == [
         "nets:tiny-b4-replicated-device"
     ]
+
+
+WIDE_FIXTURES = """
+    import pytest
+
+    def noted(scope):
+        @pytest.fixture(scope=scope, autouse=True, name=f"of_a_{scope}")
+        def noting(request):
+            with open(request.config.rootpath / "notes", "a") as notes:
+                print("+" + scope, file=notes, flush=True)
+                yield
+                print("-" + scope, file=notes, flush=True)
+
+        return noting
+
+    of_a_session, of_a_module, of_a_class = (noted(scope) for scope in ("session", "module", "class"))
+    of_a_function = noted("function")
+
+    class TestLast:
+        def test_it(self, throughput, on):
+            throughput.check(tiny(), on=on)
+"""
+
+
+@pytest.fixture(scope="module")
+def last_in_doubt(played: Project) -> list[str]:
+    played.baseline("nets:tiny-b1-replicated-device", value=1e12)
+    played.tests(WIDE_FIXTURES)
+    (played.folder / "notes").unlink(missing_ok=True)
+    ended = played.run()
+    assert "1 REGRESSED" in ended.text
+    return (played.folder / "notes").read_text().split()
+
+
+@pytest.mark.parametrize("scope", ["session", "module", "class"])
+def test_wide_fixtures_are_set_up_and_torn_down_once_for_all_runs_of_the_last_test(
+    last_in_doubt: list[str], scope: str
+) -> None:
+    assert [note for note in last_in_doubt if note[1:] == scope] == [f"+{scope}", f"-{scope}"]
+
+
+def test_a_tests_own_fixtures_are_set_up_and_torn_down_for_each_of_its_runs(last_in_doubt: list[str]) -> None:
+    own = [note for note in last_in_doubt if note.endswith("function")]
+    assert len(own) > 2
+    assert own == ["+function", "-function"] * (len(own) // 2)
+
+
+def test_fixtures_are_torn_down_in_pytests_order(last_in_doubt: list[str]) -> None:
+    assert last_in_doubt[-4:] == ["-function", "-class", "-module", "-session"]
+
+
+def test_a_wide_fixture_whose_teardown_fails_after_the_reruns_is_an_error_of_the_test(played_project: Project) -> None:
+    played_project.baseline("nets:tiny-b1-replicated-device", value=1e12)
+    played_project.tests(
+        """
+        @pytest.fixture(scope="module")
+        def broken():
+            yield
+            raise RuntimeError("broken teardown")
+
+        def test_it(broken, throughput, on):
+            throughput.check(tiny(), on=on)
+        """
+    )
+    text = played_project.run().text
+    assert text.count("RuntimeError: broken teardown") > 0
+    assert "1 failed, 1 error in " in text

@@ -161,7 +161,9 @@ def test_an_unknown_launcher_is_refused_with_the_known_ones_and_where_it_was_giv
 
 @pytest.mark.parametrize("option", ["baselines", "dir", "data_dir", "profile_on_regression"])
 def test_a_home_is_found_in_each_folder(option: str) -> None:
-    found = asked(**{f"tfperf_{option}": "~/x"}, update_baselines="all")  # which makes the folder of the baselines
+    found = asked(
+        **{f"tfperf_{option}": "~/x"}, tfperf_update_baselines="all"
+    )  # which makes the folder of the baselines
     assert (found.of_features.get(option) or getattr(found, option)) == Path("~/x").expanduser()
 
 
@@ -169,7 +171,7 @@ def test_a_home_is_found_in_each_folder(option: str) -> None:
     ("given", "said"),
     [
         (
-            {"update_baselines": "all", "tfperf_inject_slowdown": "0.1"},
+            {"tfperf_update_baselines": "all", "tfperf_inject_slowdown": "0.1"},
             "--tfperf-inject-slowdown with --update-baselines: the slowdown would become the baseline",
         ),
         (
@@ -196,8 +198,8 @@ def test_a_contradiction_names_the_file_that_has_one_of_them(monkeypatch: pytest
 
 def test_no_baselines_are_recorded_under_pytest_xdist() -> None:
     with pytest.raises(TfperfError, match=r"--update-baselines with -n: .* Add -n 0"):
-        asked(update_baselines="all", numprocesses=2)
-    assert asked(update_baselines="all", numprocesses=0).update_baselines
+        asked(tfperf_update_baselines="all", numprocesses=2)
+    assert asked(tfperf_update_baselines="all", numprocesses=0).update_baselines
 
 
 @pytest.mark.parametrize(("given", "recorded"), [("5", None), ("60", 60.0), ("inf", math.inf)])
@@ -205,7 +207,7 @@ def test_baselines_are_not_recorded_from_runs_that_are_cut_short(
     monkeypatch: pytest.MonkeyPatch, given: str, recorded: float | None
 ) -> None:
     monkeypatch.setenv("TFPERF_MAX_TIME", given)
-    assert (asked().max_time, asked(update_baselines="all").max_time) == (float(given), recorded)
+    assert (asked().max_time, asked(tfperf_update_baselines="all").max_time) == (float(given), recorded)
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,10 @@ def test_a_round_is_in_seconds_per_step(written: dict[str, Any]) -> None:
 
 
 def test_workload_machine_and_the_users_group_are_kept(written: dict[str, Any]) -> None:
-    found, facts = ours(written), written["machine_info"]
+    found = ours(written)
     assert found["extra_info"]["examples_per_sec"] == pytest.approx(4 / 20, rel=0.01)
     assert (found["extra_info"]["workload"], found["group"]) == ("nets:even-b4-replicated-device", "mine")
-    assert facts["tfperf_machine"] == "box"
+    assert found["extra_info"]["machine"] == "box"
 
 
 def test_ordinary_benchmarks_keep_their_own_clock(written: dict[str, Any]) -> None:
@@ -74,3 +74,50 @@ def test_a_saved_run_is_compared_with_by_the_same_machine(compared: Finished) ->
     pytest.LineMatcher(compared.text.splitlines()).fnmatch_lines(
         ["Comparing against benchmarks from: *first.json", "test_throughput (0001_first) *"]
     )
+
+
+def test_what_is_written_about_the_machine_is_as_it_is_without_us(written: dict[str, Any], played: Project) -> None:
+    played.write("test_ordinary.py", "def test_ordinary(benchmark): benchmark(sum, [1])")
+    ended = played.end_of(played.start("test_ordinary.py", "-p", "no:tfperf", "--benchmark-json=bare.json", "-Wignore"))
+    facts = [written["machine_info"], json.loads((played.folder / "bare.json").read_text())["machine_info"]]
+    for each in facts:
+        each["cpu"] = sorted(each["cpu"])  # its clock differs from one moment to the next
+    assert facts[0] == facts[1], ended.text
+
+
+@pytest.mark.parametrize("option", ["--benchmark-skip", "--benchmark-disable"])
+def test_pytest_benchmarks_options_reach_throughput_tests(compared: Finished, played: Project, option: str) -> None:
+    kinds = played.run(option, "-k", "throughput").kinds
+    assert kinds == {"test_throughput": "skipped" if option == "--benchmark-skip" else "passed"}
+
+
+# pytest-codspeed has a fixture of that name, too, which says that it is pytest-benchmark's class.
+ANOTHER_PLUGIN = """
+    import pytest
+
+    class Codspeed:
+        @property
+        def __class__(self):
+            from pytest_benchmark.fixture import BenchmarkFixture
+            return BenchmarkFixture
+
+        def pedantic(self, *arguments, **options):
+            raise TypeError("window_clock")
+
+    @pytest.fixture
+    def benchmark():
+        return Codspeed()
+"""
+
+
+def test_another_plugins_fixture_named_benchmark_is_left_alone(played_project: Project) -> None:
+    played_project.write("conftest.py", ANOTHER_PLUGIN)
+    played_project.tests("def test_it(throughput, on): throughput.measure(tiny(), on=on)")
+    assert played_project.run().kinds == {"test_it": "passed"}
+
+
+def test_throughput_is_measured_without_pytest_benchmark(played_project: Project) -> None:
+    played_project.tests("def test_it(throughput, on): throughput.measure(tiny(), on=on)")
+    ended = played_project.run("-p", "no:benchmark", "--strict-markers")
+    assert ended.kinds == {"test_it": "passed"}, ended.text
+    assert played_project.measured("test_it").throughput.windows > 1

@@ -6,17 +6,14 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Acknowledgement, Standing
-from pytest_tfperf.core.figure import RATE, shown_name
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.core.acknowledgement import Acknowledgement
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionRecord
     from pytest_tfperf.core.verdict import Verdict
-
-_WORST_FIRST: Final = (Standing.WORSE, Standing.ENDED, Standing.HOLDS, Standing.RECOVERED)
 
 
 def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
@@ -24,6 +21,7 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
     judged = [(m, v) for m in record.alone for v in m.verdicts if m.is_decided and v.outcome is not None]
     if not judged:  # as beside another side, which no acknowledgement is about
         return
+    from pytest_tfperf.core.figure import RATE, shown_name
     from pytest_tfperf.reports.acknowledgement import acknowledged_test
 
     folder = f" --baselines {quote(str(context.settings.baselines))}"
@@ -50,10 +48,12 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
 
 def _line(one: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, Verdict]], command: str) -> str:
     """Return the line on an acknowledgement whose test was judged, by the worst of the measurements it is about."""
+    from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Standing
     from pytest_tfperf.reports.acknowledgement import loss
 
+    worst_first = (Standing.WORSE, Standing.ENDED, Standing.HOLDS, Standing.RECOVERED)
     standings = [(verdict.standing(m.day) or Standing.HOLDS, m, verdict) for m, verdict in calls]
-    standing, m, verdict = min(standings, key=lambda each: _WORST_FIRST.index(each[0]))
+    standing, m, verdict = min(standings, key=lambda each: worst_first.index(each[0]))
     change, owner, end = verdict.deciding_change, m.owner or "no owner", f"acknowledged until {one.until}"
     test, known = test + ("" if change is None else f": {loss(one, change)}"), loss(one, one.change)
     left = one.days_left(m.day)

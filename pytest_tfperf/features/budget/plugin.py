@@ -11,7 +11,6 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.selection import Choice
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.core.verdict import BAD_NEWS
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import Feature
 
@@ -154,6 +153,8 @@ def candidates(
 
 
 def _is_unsettled(one: PastResult) -> bool:
+    from pytest_tfperf.core.verdict import BAD_NEWS
+
     return any(outcome in BAD_NEWS for outcome in one.outcomes)
 
 

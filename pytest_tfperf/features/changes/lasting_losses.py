@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Better, Figure
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
-from pytest_tfperf.core.verdict import DEFAULT_TOLERANCE
+from pytest_tfperf.core.settings import DEFAULT_TOLERANCE
 from pytest_tfperf.judging.lasting_changes import changes_of
 
 _Series = tuple[str, Key]

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.features import Feature
 
@@ -53,6 +52,8 @@ def _tolerances(measurements: Iterable[Measurement]) -> dict[tuple[str, Key], fl
 
 def _is_of(one: Acknowledgement, loss: LastingChange) -> bool:
     """Whether an acknowledgement is about a lasting loss."""
+    from pytest_tfperf.core.figure import RATE
+
     if loss.test is None or loss.key is None:
         return False
     return one.is_of(loss.machine, loss.test, loss.key) and one.figure == (loss.key.figure or RATE)

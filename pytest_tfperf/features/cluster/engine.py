@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from pytest_tfperf.errors import MeasurementError, TfperfError, known_names
-from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end
-from pytest_tfperf.workers.process_group import kill_group
 
 
 class Engine(Protocol):
@@ -149,11 +147,15 @@ class EngineProcess:
 
     def exit_status_of(self, rank: int, seconds: float) -> int | None:
         """A rank's exit status where the command's output has it, else the command's own, as `exit_status`."""
+        from pytest_tfperf.workers.failures import read_end
+
         status = self.exit_status(seconds)
         return self._engine.ended_ranks(read_end(self._log)).get(rank, status)
 
     def failure(self, what: str) -> MeasurementError:
         """The error for ranks that did not all join, with the end of the command's output."""
+        from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end
+
         if self._process is None:
             return MeasurementError(
                 f"{what}", next_step="Ranks: python -m pytest_tfperf.training.rank --repeat, on each node"
@@ -180,5 +182,7 @@ class EngineProcess:
             self.exit_status(_END_SECONDS)
         self._engine.cancel()
         if self.exit_status(0) is None:
+            from pytest_tfperf.workers.process_group import kill_group
+
             kill_group(self._process.pid)
             self.exit_status(_END_SECONDS)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.core.figure import BUILT_IN, Figure, figures_of
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.session_verdicts import SessionRecord
 
 
 def _figures(text: str) -> tuple[Figure, ...]:
+    from pytest_tfperf.core.figure import BUILT_IN, figures_of
+
     names = text.replace(",", " ").split()
     if not names:
         raise ValueError(f"names no figure. Known: {', '.join(BUILT_IN)}")

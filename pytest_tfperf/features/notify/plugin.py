@@ -12,17 +12,24 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import Feature
-from pytest_tfperf.features.notify.channels import Channel, channels
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.core.notification import Event
     from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.features.notify.channels import Channel
+
+
+def _channels(text: str) -> tuple[Channel, ...]:
+    from pytest_tfperf.features.notify.channels import channels
+
+    return channels(text)
+
 
 NOTIFY: Final[Setting[tuple[Channel, ...]]] = Setting(
     name="notify",
     default=(),
-    parse=channels,
+    parse=_channels,
     help="who hears of each new loss and recovery, one a line: webhook, slack or teams with a URL or the variable that "
     "holds it, github OWNER/REPO, gitlab PROJECT, command PROGRAM; owner=NAME before it for one owner's tests",
     is_option=False,

@@ -11,7 +11,7 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.past import LastingChange, PastResult
-from pytest_tfperf.core.rerun_command import RerunCommand
+from pytest_tfperf.core.rerun_command import RerunCommand, recording_option
 from pytest_tfperf.core.telemetry import merged
 from pytest_tfperf.core.verdict import MOVED, Consequence, Outcome, Verdict
 from pytest_tfperf.features.page.curves import day, rounded, run_facts
@@ -191,7 +191,7 @@ def _commands(m: Measurement, rerun: RerunCommand, red: Collection[str]) -> list
     if m.profile is not None and m.profile.folder:
         commands.append({"label": f"Open its trace, {m.profile.folder}", "command": m.profile.command})
     if m.is_test and is_gain(m, red) and m.outcome is Outcome.IMPROVED:
-        record = f"{rerun.of(m.test)} --update-baselines"
+        record = f"{rerun.of(m.test)} {recording_option()}"
         commands.append({"label": "Keep the gain: record a new baseline", "command": record})
     return commands
 

@@ -85,6 +85,20 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
         yield _write(json, "result", as_json(facts), ", and run the session again")
 
 
+def exited(settings: Settings, status: int) -> None:
+    """Write the process's exit status into the result; a pipe has had its text."""
+    path = settings.of(JSON)
+    if path is None or not path.is_file():
+        return
+    import json
+
+    from pytest_tfperf.features.page.facts import as_json
+
+    facts = json.loads(path.read_bytes())
+    if facts["exit_status"] != status:
+        _write(path, "result", as_json(facts | {"exit_status": status}), "")
+
+
 def _write(path: Path, what: str, content: bytes, again: str) -> str:
     """Write a file; returns a line for the user, also where that fails."""
     try:
@@ -94,4 +108,4 @@ def _write(path: Path, what: str, content: bytes, again: str) -> str:
     return f"{what}: {path}"
 
 
-FEATURE: Final = Feature(settings=(HTML, JSON), prepare=prepare, session_ended=session_ended)
+FEATURE: Final = Feature(settings=(HTML, JSON), prepare=prepare, session_ended=session_ended, exited=exited)

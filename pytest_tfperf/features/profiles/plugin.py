@@ -17,11 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from pytest_tfperf.core import setting as parse
-from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.bounded_decoding import unzipped
-from pytest_tfperf.core.command import Command
-from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import MOST_XSPACE_BYTES, OpTime, Profile, Trace, grown, largest
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import MeasurementError, TfperfError
@@ -31,6 +26,9 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.run_engine import RunEngine
     from pytest_tfperf.bench.session_context import SessionContext
     from pytest_tfperf.bench.task import Profiler, Task
+    from pytest_tfperf.core.baseline import Baseline
+    from pytest_tfperf.core.measurement import Measurement
+    from pytest_tfperf.core.profile import OpTime, Profile, Trace
 
 FOLDER: Final[Setting[Path | None]] = Setting(
     name="profile_on_regression",
@@ -93,6 +91,9 @@ class TraceStore:
             OSError: they can't be written; what was written of them is removed.
             ValueError: one is no trace, or a longer one than workers send.
         """
+        from pytest_tfperf.core.bounded_decoding import unzipped
+        from pytest_tfperf.core.profile import MOST_XSPACE_BYTES
+
         top = self.folder / file_name(test) / file_name(session)
         folder = top / "plugins" / "profile" / file_name(call)
         try:
@@ -154,6 +155,9 @@ class TaskProfiler:
 
     def profile(self, task: Task, measured: Measurement) -> Profile:
         """The profile of a fresh worker, compared with that of the task's baseline."""
+        from pytest_tfperf.core.command import Command
+        from pytest_tfperf.core.profile import Profile, grown, largest
+
         if isinstance(task.workload, Command):
             return Profile(fault=_OWN_PROGRAM)
         throughput = measured.throughput

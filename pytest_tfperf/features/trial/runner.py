@@ -101,7 +101,7 @@ class Runner:
         baselines = BaselineStore(self._folder / "baselines")
         tests: dict[str, bool] = {}
         for attempt in range(_RECORDINGS):
-            option = "--update-baselines" if attempt == 0 else "--update-baselines=failed"
+            option = "--tfperf-update-baselines" if attempt == 0 else "--tfperf-update-baselines=failed"
             ended, session = self._pytest([option], {}, "recording")
             for m in self._history.measurements(session=session) if session else ():
                 tests[m.test] = m.key in baselines.load(m.machine)

@@ -135,7 +135,7 @@ def test_what_exists_is_never_overwritten(tmp_path: Path, capsys: pytest.Capture
     assert "edited" not in said
 
 
-OURS = ".tfperf/\ntfperf-report.html\n/report.html\n"
+OURS = ".tfperf/\ntfperf-report.html\n/report.html\n.benchmarks/\n"
 
 
 @pytest.mark.parametrize(

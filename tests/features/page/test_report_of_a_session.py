@@ -203,3 +203,60 @@ def test_a_red_session_is_red_in_every_report(tmp_path: Path, capsys: pytest.Cap
     assert f"<title>{red}; 8 of 8 throughput tests passed</title>" in html
     assert f"**{red}; 8 of 8 throughput tests passed.**" in summary
     assert capsys.readouterr().out.startswith(f"{red}; 8 of 8 throughput tests passed: ")
+
+
+CHANGES_THE_STATUS = {
+    "a plugin's pytest_sessionfinish": """
+        import pytest
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_sessionfinish(session):
+            session.exitstatus = 42
+    """,
+    "a wrapper around all others": """
+        import pytest
+
+        @pytest.hookimpl(wrapper=True, tryfirst=True)
+        def pytest_sessionfinish(session):
+            yield
+            session.exitstatus = 42
+    """,
+    "a plugin that ends pytest": """
+        import pytest
+
+        def pytest_sessionfinish(session):
+            pytest.exit("enough", returncode=42)
+    """,
+    "a plugin's pytest_unconfigure": """
+        import pytest
+
+        def pytest_sessionstart(session):
+            session.config.add_cleanup(lambda: setattr(session, "exitstatus", 42))
+    """,
+}
+
+
+@pytest.mark.parametrize("plugin", CHANGES_THE_STATUS.values(), ids=list(CHANGES_THE_STATUS))
+def test_the_result_has_the_status_that_another_plugin_makes_of_it(played_project: Project, plugin: str) -> None:
+    played_project.write("conftest.py", plugin)
+    played_project.tests("def test_it(throughput, on): throughput.check(tiny(), on=on)")
+    session = played_project.run("--tfperf-json=result.json")
+    assert result(played_project)["exit_status"] == session.status == 42
+
+
+def test_the_result_has_the_status_of_too_many_warnings(played_project: Project) -> None:
+    if not hasattr(pytest.ExitCode, "MAX_WARNINGS_ERROR"):
+        pytest.skip("this pytest has no --max-warnings")
+    played_project.tests(
+        """
+        import warnings
+
+        @pytest.mark.filterwarnings("default")
+        def test_it(throughput, on):
+            warnings.warn("one", stacklevel=1)
+            throughput.check(tiny(), on=on)
+        """
+    )
+    session = played_project.run("--tfperf-json=result.json", "--max-warnings=0")
+    assert result(played_project)["exit_status"] == session.status == 6, session.text
+    assert "maximum allowed warnings exceeded" in session.text

@@ -13,13 +13,13 @@ import pytest
 
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import Task
+from pytest_tfperf.core import profile
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.profile import OpTime, Profile, Trace
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features.profiles import plugin
 from pytest_tfperf.features.profiles.plugin import TaskProfiler, TraceStore
 from pytest_tfperf.judging.target import target_for
 from tests.helpers.measurements import measurement, throughput
@@ -166,7 +166,7 @@ def test_a_trace_that_is_too_large_leaves_the_operations(tmp_path: Path) -> None
 def test_what_is_no_trace_leaves_the_operations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, xspace: str, why: str
 ) -> None:
-    monkeypatch.setattr(plugin, "MOST_XSPACE_BYTES", 2**19)
+    monkeypatch.setattr(profile, "MOST_XSPACE_BYTES", 2**19)
     launcher = PlayedWorkers(lambda steps: (Trace(host="vm", steps=steps, ops=(BEFORE,), xspace=xspace),))
     found = profiler(tmp_path).profile(task(launcher), MEASURED)
     assert re.fullmatch(f"what the worker sent is no trace: {why}.*", found.fault), found.fault

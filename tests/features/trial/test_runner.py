@@ -19,7 +19,7 @@ from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement, verdict
 
-RECORDING = "--update-baselines"
+RECORDING = "--tfperf-update-baselines"
 
 
 @dataclass
