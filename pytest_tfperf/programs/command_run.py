@@ -38,7 +38,7 @@ GRACE_SECONDS = 3.0
 
 _LOGGED_BYTES = 2**20
 _READ_BYTES = 2**16
-_KILLED = 128 + signal.SIGKILL
+_KILLED = 128 + 9  # SIGKILL, which Windows lacks
 _MARK = "PYTEST_TFPERF_PROGRAM"
 _POLL_SECONDS = 0.1
 _NOTICED_SECONDS = 1.0  # after which a supervisor's end is noticed, where the output stays open

@@ -215,6 +215,8 @@ def test_a_framework_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatc
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder in which this Python finds packages, and no others."""
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    for name in ("tensorflow", "torch", "jax"):
+        monkeypatch.delitem(sys.modules, name, raising=False)  # what another test imported is found without a path
     return tmp_path
 
 
