@@ -39,7 +39,7 @@ _TOKEN: Final = re.compile(
     r"|\b(?:gh[pousr]_\w{30,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,}|wandb_v1_\w{20,}"
     r"|sk-(?=[\w-]{0,80}\d)[\w-]{20,}|nvapi-[\w-]{40,}|A(?:KI|SI)A[0-9A-Z]{16}\b|AIza[\w-]{35}|ya29\.[\w-]{20,}"
     r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|npm_\w{36}|pypi-[\w-]{40,}"
-    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}(?:\.[\w-]+)?)",  # a JSON Web Token
+    r"|(?<![\w-])eyJ[\w-]{10,}+\.eyJ[\w-]{10,}(?:\.[\w-]+)?)",  # a JSON Web Token
     re.ASCII,
 )
 # Whoever knows these URLs can use them: hooks of Slack, Discord, Teams and Telegram, and signed addresses of files.

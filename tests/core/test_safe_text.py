@@ -129,6 +129,7 @@ def test_what_is_no_password_stays(text: str) -> None:
         "secret=\\'",
         "sk-",
         "eyJaaaaaaaaaa.",
+        "eyJ-",
         "?a-",
         "key,",
     ],
