@@ -95,6 +95,7 @@ def test_a_password_is_hidden(text: str, shown: str) -> None:
         "train.py: error: argument --password: expected one argument",
         "Namespace(password=None, token=None, secret=False)",
         '{"password": null, "token": 7, "secret": ["a"]}',
+        "accuracy:0.91@5 loss:0.1@step:3",
         "pwd: /home/ann, PWD=/root, docker run -v $PWD:$PWD -w $PWD",
         "tests/test_password.py::TestSecret::test_token[8]",
         "wandb: commit 0123456789abcdef0123456789abcdef01234567, Bearer of the name",
