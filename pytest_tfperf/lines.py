@@ -28,8 +28,8 @@ _LOGIN: Final = re.compile(
     re.MULTILINE,
 )
 _PORT: Final = re.compile(r"\d{1,5}(?!\w)")
-# A login without "scheme://" before it, "user:password@host". Test ids have "::", images "name:tag@sha256:", and logs of
-# trainings "mAP:0.5@0.75".
+# A login without "scheme://" before it, "user:password@host". Test ids have "::", images "name:tag@sha256:", and a
+# training's log "mAP:0.5@0.75".
 _BARE_LOGIN: Final = re.compile(
     r"""(?<![^\s"'=(,])((?:\w*//)?[\w.%+-]*(?::|%3A))(?!:|/|\d\.\d+@)[^\s"]*(?:@|%40)(?!sha256:)""", re.IGNORECASE
 )

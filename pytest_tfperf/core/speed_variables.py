@@ -79,7 +79,7 @@ REASONS: Final[Mapping[str, str]] = {
 }
 """Each variable, or all with a prefix ("OMP_*"), and what it may change."""
 
-# The first two choose a test's devices, and pytest-tfperf sets them, too. The others name folders, and images' versions.
+# The first two choose a test's devices, and pytest-tfperf sets them, too. The others are versions and folders.
 _OF_NO_SPEED: Final = (
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
     *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "TORCH_HOME"),
