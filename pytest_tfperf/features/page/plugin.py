@@ -107,7 +107,7 @@ def _write(path: Path, what: str, content: bytes, again: str) -> str:
     try:
         files.replace(path, content)
     except OSError as error:
-        return f"{what}: {path} can't be written: {error.strerror}. Mend that{again}"
+        return f"{what}: {path} can't be written: {error.strerror}. Correct that{again}"
     return f"{what}: {path}"
 
 
