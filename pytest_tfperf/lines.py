@@ -28,9 +28,10 @@ _LOGIN: Final = re.compile(
     re.MULTILINE,
 )
 _PORT: Final = re.compile(r"\d{1,5}(?!\w)")
-# A login without "scheme://" before it, "user:password@host". Test ids have "::", images "name:tag@sha256:".
+# A login without "scheme://" before it, "user:password@host". Test ids have "::", images "name:tag@sha256:", and a
+# training's log "mAP:0.5@0.75".
 _BARE_LOGIN: Final = re.compile(
-    r"""(?<![^\s"'=(,])((?:\w*//)?[\w.%+-]*(?::|%3A))(?!:|/)[^\s"]*(?:@|%40)(?!sha256:)""", re.IGNORECASE
+    r"""(?<![^\s"'=(,])((?:\w*//)?[\w.%+-]*(?::|%3A))(?!:|/|\d\.\d+@)[^\s"]*(?:@|%40)(?!sha256:)""", re.IGNORECASE
 )
 _TOKEN: Final = re.compile(
     # the user of an HTTP URL, which is a token as often as a name
@@ -39,7 +40,7 @@ _TOKEN: Final = re.compile(
     r"|\b(?:gh[pousr]_\w{30,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{30,}|wandb_v1_\w{20,}"
     r"|sk-(?=[\w-]{0,80}\d)[\w-]{20,}|nvapi-[\w-]{40,}|A(?:KI|SI)A[0-9A-Z]{16}\b|AIza[\w-]{35}|ya29\.[\w-]{20,}"
     r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|npm_\w{36}|pypi-[\w-]{40,}"
-    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}(?:\.[\w-]+)?)",  # a JSON Web Token
+    r"|(?<![\w-])eyJ[\w-]{10,}+\.eyJ[\w-]{10,}(?:\.[\w-]+)?)",  # a JSON Web Token
     re.ASCII,
 )
 # Whoever knows these URLs can use them: hooks of Slack, Discord, Teams and Telegram, and signed addresses of files.

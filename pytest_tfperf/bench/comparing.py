@@ -103,9 +103,7 @@ def compare(
     started = time.monotonic()
     source = PairSource(engine, a, b, topology, plan)
     rates = error_rates or ErrorRates()
-    taken = _take_pairs(
-        engine, source, plan, tolerance, effort or Effort(), rates, is_of_commits=is_of_commits, judged=judged
-    )
+    taken = _take_pairs(source, plan, tolerance, effort or Effort(), rates, is_of_commits=is_of_commits, judged=judged)
     a_runs, b_runs = [pair.a for pair in taken.counted], [pair.b for pair in taken.counted]
     a_throughput, b_throughput = summarise(a_runs), summarise(b_runs)
     doubt = _doubt(a, b)
@@ -185,7 +183,6 @@ class _DecidedPairs:
 
 
 def _take_pairs(
-    engine: RunEngine,
     source: PairSource,
     plan: Plan,
     tolerance: Tolerance,
@@ -196,7 +193,7 @@ def _take_pairs(
     judged: bool,
 ) -> _DecidedPairs:
     """Take pairs until they decide, or the effort is spent; the arguments are those of `compare`."""
-    started = time.monotonic() - engine.proof_seconds
+    started = time.monotonic()
     pairs: list[Pair] = []
     discarded: list[Pair] = []
     while True:
@@ -223,8 +220,7 @@ def _take_pairs(
         in_doubt = any(verdict.outcome is Outcome.INCONCLUSIVE for verdict in verdicts)
         ended = None
         if in_doubt:
-            seconds = time.monotonic() - engine.proof_seconds - started
-            ended = _ended(len(pairs), len(discarded), seconds, effort)
+            ended = _ended(len(pairs), len(discarded), time.monotonic() - started, effort)
         if not judged or _is_over(verdicts) or ended:
             return _DecidedPairs(counted, discarded, _settled(verdicts, asked, counted, tolerance, rates), ended)
 

@@ -69,7 +69,6 @@ class RunEngine:
     Attributes:
         limits: above which a disturbance counts.
         warm_up: how the GPUs were warmed up before their first timed windows.
-        proof_seconds: the time taken so far to prove which code programs ran, in which nothing is measured.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class RunEngine:
         self._data_dir = data_dir
         self._sampled = sampled
         self.warm_up = GpuWarmUp(most_seconds=warm_up_seconds)
-        self.proof_seconds = 0.0
         # Another TensorFlow may multiply matrices at another rate.
         self._profilers: dict[Launcher, StepProfiler] = {}
 
@@ -144,7 +142,7 @@ class RunEngine:
                 peak = opened.enter_context(memory.on_gpus(topology.devices.gpu_uuids))
             prepared = side.launcher.prepare_command(command, topology.devices, nodes)
             program = opened.enter_context(closing(CommandRun(prepared)))
-            opened.enter_context(self._proved(prepared.proof(program.pid)))
+            opened.enter_context(prepared.proof(program.pid))
             if has_peak and not topology.gpus:
                 peak = opened.enter_context(memory.of_children(program.pid))
             self._observer.phase("first reading" if command.reads.examples is None else "its whole run")
@@ -167,13 +165,6 @@ class RunEngine:
             places = {name: figure.place for name, figure in printed.items() if figure.place}
             figures |= {} if peak_bytes is None else {PEAK_MEMORY: float(peak_bytes)}
             return self._observed(replace(run, figures=figures, figure_places=places), observation, before)
-
-    @contextmanager
-    def _proved(self, proof: AbstractContextManager[None]) -> Iterator[None]:
-        with proof:
-            yield
-            began = time.monotonic()
-        self.proof_seconds += time.monotonic() - began
 
     def pair(
         self,

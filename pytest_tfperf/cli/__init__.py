@@ -6,6 +6,7 @@ Modules that take noticeable time to import (SQLAlchemy, NumPy, NVML) are import
 from __future__ import annotations
 
 import argparse
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ from pytest_tfperf.reports.table import aligned, paragraphs
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; 1 means a regression and nothing else."""
     output.prepare()
+    if sys.platform == "win32":  # which lacks modules that the commands import
+        output.warn(f"this command needs Linux, and this is {sys.platform}")
+        return EXIT_USAGE
     session_settings.forget()
     try:
         commands = parser()

@@ -73,17 +73,22 @@ REASONS: Final[Mapping[str, str]] = {
     "PYTHONTRACEMALLOC": "a trace of each allocation in Python",
     "PYTHONOPTIMIZE": "Python without asserts",
     "PYTHONPERFSUPPORT": "Python's frames for perf",
-    "PYTHON_*": "Python's JIT, GIL and number of CPUs",
+    "PYTHON_CPU_COUNT": "the number of CPUs that Python tells",
+    "PYTHON_GIL": "threads of Python side by side",
+    "PYTHON_JIT": "Python's compiler",
 }
 """Each variable, or all with a prefix ("OMP_*"), and what it may change."""
 
-# Said by the devices of a test. pytest-tfperf sets them, too.
-_OF_DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+# The first two choose a test's devices, and pytest-tfperf sets them, too. The others are versions and folders.
+_OF_NO_SPEED: Final = (
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
+    *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "TORCH_HOME"),
+)
 
 
 def is_speed_variable(name: str) -> bool:
     """Whether a variable may change the speed, apart from those that choose devices."""
-    return name not in _OF_DEVICES and any(fnmatchcase(name, known) for known in REASONS)
+    return name not in _OF_NO_SPEED and any(fnmatchcase(name, known) for known in REASONS)
 
 
 def speed_variables(variables: Mapping[str, str]) -> str:

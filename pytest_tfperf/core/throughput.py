@@ -127,7 +127,7 @@ def summarise(runs: Sequence[Run]) -> Throughput:
 
 
 def worst_loss(losses: Iterable[float | None]) -> float | None:
-    """Return the first loss that is not finite, else the last: later steps don't mend a NaN."""
+    """Return the first loss that is not finite, else the last: a NaN stays in all later steps."""
     known = [loss for loss in losses if loss is not None]
     return next((loss for loss in known if not math.isfinite(loss)), known[-1] if known else None)
 

@@ -146,7 +146,7 @@ class CommandRun:
         self._output = os.fdopen(output, "rb", buffering=0)
         # Whatever the program starts inherits these. By them orphans are found if the supervisor is killed.
         mark = secrets.token_hex(8)
-        self._mark, self._written_to = f"{_MARK}={mark}", str(Path(f"/proc/self/fd/{writing_end}").readlink())
+        self._mark, self._written_to = f"{_MARK}={mark}", os.fstat(writing_end)
         self._searched_at = -math.inf
         try:
             self._process = subprocess.Popen(
@@ -249,12 +249,12 @@ class CommandRun:
         self._remove_scratch()
 
     def _end_orphans(self) -> None:
-        """If the supervisor has ended, end what is left of the program: nothing, unless the supervisor was killed.
+        """If the supervisor was killed, end what is left of the program.
 
         Orphans would go on computing, and hold the output open.
         """
-        now = time.monotonic()
-        if self._process.poll() is not None and now - self._searched_at >= _NOTICED_SECONDS:
+        now, status = time.monotonic(), self._process.poll()
+        if status is not None and status < 0 and now - self._searched_at >= _NOTICED_SECONDS:
             self._searched_at = now
             kill_marked(self._mark, self._written_to)
 

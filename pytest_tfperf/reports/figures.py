@@ -130,7 +130,7 @@ def figure_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
     """Yield labelled lines about a figure that was judged."""
     row = verdict.baseline
     if verdict.reason in _NOT_COMPARABLE:
-        yield Line(_mend(verdict), "next")
+        yield Line(_correction(verdict), "next")
         return
     if verdict.value is None:
         return
@@ -243,7 +243,7 @@ def _place_of(row: Baseline | None) -> str:
     return f", and its baseline is {READ}{row.place}" if row.place else ", and its baseline does not say where"
 
 
-def _mend(verdict: Verdict) -> str:
+def _correction(verdict: Verdict) -> str:
     """Return the next step where a figure can't be compared with its baseline, or its values with each other."""
     record = f"record the row again with {recording_option()}"
     if verdict.reason is Reason.OTHER_UNIT:

@@ -138,7 +138,9 @@ class ProgressLine:
 
     def say(self, text: str) -> None:
         """Write a permanent line, and show from then on how long the work that it announces lasts."""
-        if self.write_plain is not None:
+        if self.write_plain is None:
+            return
+        with self.lock:
             self.write_plain(one_line(text))
             self._plain_after = self.clock() + PLAIN_SECONDS
             self._shown = _Shown(text, self.clock(), is_phase=True)

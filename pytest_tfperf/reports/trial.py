@@ -116,7 +116,7 @@ def _advice(trial: Trial, found: TrialAnswer) -> Iterator[str]:
         yield from _wider(trial, found)
     if found.unfit:
         yield (
-            "  no gate should have tests that are too noisy, fail otherwise or have no baseline; mend these, or leave "
+            "  no gate should have tests that are too noisy, fail otherwise or have no baseline; fix these, or leave "
             f"them out, and try again: {', '.join(found.unfit)}"
         )
     if losses.of and losses.count < LEAST_FOUND * losses.of:

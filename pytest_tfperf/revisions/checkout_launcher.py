@@ -66,7 +66,7 @@ class CheckoutLauncher:
 
         Raises:
             NotCompared: nothing of the repository is in the workload.
-            TfperfError: the worker has loaded the current code; says how to mend it.
+            TfperfError: the worker has loaded the current code; says how to fix it.
         """
         run = self._local.start(replace(job, reports_modules=True), progress)
         try:

@@ -168,9 +168,12 @@ _LOADED_BY: Final = re.compile("tensorflow|keras|torch|jax")  # as a group of en
 def _needed(root: Path, packages: Mapping[str, Distribution]) -> Collection[str]:
     """Return the packages that tests, models and programs can import, and what those need: all where git can't tell.
 
-    A package counts that any source file of the repository names, in whatever way it is imported.
+    A package counts that any source file of the repository names, in whatever way it is imported, or any configuration
+    but those of CI and linters: programs import what Hydra's YAML and gin files name, too.
     """
-    listed = run_git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", ":/*.py", ":/*.sh")
+    named = [f":/*.{end}" for end in ("py", "sh", "yaml", "yml", "gin")]
+    options = ("-z", "--cached", "--others", "--exclude-standard")
+    listed = run_git(root, "ls-files", *options, *named, ":(top,exclude).*")
     if listed.returncode:
         return packages.keys()
     words = set(_WORKERS_IMPORT)

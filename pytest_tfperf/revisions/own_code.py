@@ -54,7 +54,7 @@ class OwnCode:
 
         Raises:
             NotCompared: nothing of the repository is among them.
-            TfperfError: one is the other side's, or a copy that both sides share; says how to mend it.
+            TfperfError: one is the other side's, or a copy that both sides share; says how to fix it.
         """
         if not modules:
             raise TfperfError(
@@ -89,7 +89,7 @@ class OwnCode:
         Raises:
             NotCompared: it has read nothing of the repository.
             TfperfError: it has read the other side's code, a copy that both sides share, or built code that the other
-                side lacks; says how to mend it.
+                side lacks; says how to fix it.
         """
         ignored = self._checkout.ignored(sources.files)
         self._refuse_foreign(command, sources, ignored, environment)

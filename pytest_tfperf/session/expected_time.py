@@ -159,12 +159,12 @@ def spans_of_each_run(session: Session) -> dict[str, Span | None]:
     timed = _at_this_pace(known_seconds(session), _spent(session))
     spans: dict[str, Span | None] = {}
     for test in session.measuring.machine.runnable:
-        function = f"{test.id.partition('[')[0]}["
-        alike = [seconds for other, seconds in timed.items() if other.startswith(function)]
         if seconds := timed.get(test.id):
             spans[test.id] = seconds, seconds
-        else:
-            spans[test.id] = (min(alike) / _ALIKE, max(alike) * _ALIKE) if alike else None
+            continue
+        function = f"{test.id.partition('[')[0]}["
+        alike = [seconds for other, seconds in timed.items() if other.startswith(function)]
+        spans[test.id] = (min(alike) / _ALIKE, max(alike) * _ALIKE) if alike else None
     return spans
 
 

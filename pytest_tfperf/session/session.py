@@ -252,13 +252,12 @@ class Session:
             return lines
         doubts = (f"{m.test}: {m.other.doubt}" for m in self.results if m.other is not None and m.other.doubt)
         lines += dict.fromkeys(doubts)  # a test may measure one program several times
-        for test, error in (
-            (test, error) for test, reasons in self.measured_alone.items() for error in reasons.values()
-        ):
-            why, *output = error.lines
-            if isinstance(error, FailsThere):
-                why = Line(f"fails there only: {why if with_output else error.brief}")
-            lines += [f"{test}: measured, not compared: {why}", *(output if with_output else [])]
+        for test, reasons in self.measured_alone.items():
+            for error in reasons.values():
+                why, *output = error.lines
+                if isinstance(error, FailsThere):
+                    why = Line(f"fails there only: {why if with_output else error.brief}")
+                lines += [f"{test}: measured, not compared: {why}", *(output if with_output else [])]
         return [*lines, "NOTHING WAS COMPARED, so the session does not pass"] if self.compared_nothing else lines
 
     @property

@@ -27,7 +27,8 @@ def replace(path: Path, data: bytes) -> None:
         path.write_bytes(data)
         return
     path = path.resolve()  # a link stays, and its target is replaced
-    # Containers that share a volume may have equal pids. No name is as long as to be refused, and "x" follows no link.
+    # Random, because containers that share a volume may have equal pids; short, because `path` may have the longest
+    # name that is allowed. "x" follows no link.
     temporary = path.with_name(f".tfperf-{secrets.token_hex(8)}")
     file = temporary.open("xb")
     try:

@@ -32,7 +32,7 @@ def kill_group(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def kill_marked(variable: str, output: str) -> None:
+def kill_marked(variable: str, output: os.stat_result) -> None:
     """Send SIGKILL to each process that has this environment variable ("NAME=VALUE"), or writes to this output.
 
     So orphans are found, whatever groups and sessions they made for themselves. A process that cleared its environment
@@ -40,7 +40,7 @@ def kill_marked(variable: str, output: str) -> None:
 
     Args:
         variable: which no other program has.
-        output: as links in /proc/PID/fd name it: "pipe:[4711]" or "/dev/pts/3".
+        output: a pipe or a terminal.
     """
     killed: set[int] = set()
     while left := {pid for pid in _pids() if _is_marked(pid, variable, output)} - killed:
@@ -56,13 +56,23 @@ def _pids() -> set[int]:
     return pids - {os.getpid()}
 
 
-def _is_marked(pid: int, variable: str, output: str) -> bool:
+def _is_marked(pid: int, variable: str, output: os.stat_result) -> bool:
     process = Path(f"/proc/{pid}")
     try:
         if os.fsencode(variable) in (process / "environ").read_bytes().split(b"\0"):
             return True
-        return output in {str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()}
+        return any(_is_same(descriptor, output) for descriptor in (process / "fd").iterdir())
     except OSError:  # it is gone, or another user's
+        return False
+
+
+def _is_same(descriptor: Path, output: os.stat_result) -> bool:
+    """Whether it is this output; each container has a /dev/pts/0, so its name does not tell."""
+    try:
+        # Other files are not asked: on a server that hangs they would not answer.
+        is_alike = str(descriptor.readlink()).startswith(("pipe:[", "/dev/pts/"))
+        return is_alike and os.path.samestat(descriptor.stat(), output)
+    except OSError:  # it was closed
         return False
 
 

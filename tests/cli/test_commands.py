@@ -30,6 +30,20 @@ def tfperf(*arguments: str | Path, **more: object) -> subprocess.CompletedProces
     return done
 
 
+def test_the_command_says_in_one_line_that_it_needs_linux() -> None:
+    code = "import pretended_windows, sys; from pytest_tfperf.cli import main; sys.exit(main(['--help']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "data")},
+        capture_output=True,
+        text=True,
+        timeout=SESSION_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert done.stderr == "tfperf: this command needs Linux, and this is win32\n"
+
+
 @pytest.fixture
 def log(azure_logs: Path) -> Path:
     return azure_logs / "azure-test1.log"

@@ -21,6 +21,8 @@ from pytest_tfperf.core.speed_variables import FACT, REASONS, each_apart, is_spe
         ("PYTORCH_CUDA_ALLOC_CONF", True),
         ("TF_ENABLE_ONEDNN_OPTS", True),
         ("CUDA_VISIBLE_DEVICES", False),  # a test's devices
+        ("PYTHON_SHA256", False),  # of Docker's image python
+        ("CUDA_HOME", False),
         ("AWS_SECRET_ACCESS_KEY", False),
         ("HOME", False),
         ("OMP", False),

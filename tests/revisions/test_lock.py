@@ -171,6 +171,7 @@ def project(tmp_path: Path) -> Path:
         ({"name": "linter"}, False),
         ({"name": "tool", "files": "toolbox/__init__.py"}, False),
         ({"name": "helped"}, True),
+        ({"name": "nets"}, True),
         ({"name": "tested"}, False),
         ({"name": "keras"}, True),
         ({"name": "my_dist", "files": "models.py my_dist-1.0.dist-info/RECORD"}, True),
@@ -185,6 +186,8 @@ def test_only_what_tests_can_import_makes_a_new_lock(
     package(packages, "used", requires="helped; extra == 'fast'")
     package(packages, "also_used", requires="tested; extra == 'test'")
     (project / "run.sh").write_text("python -m also_used")
+    (project / "model.yaml").write_text("_target_: nets.Small")
+    (project / ".pre-commit-config.yaml").write_text("repos: [linter]")
     first = write_lock(tmp_path, "box", root=project, search=[str(packages)])
     package(packages, **installed)
     assert (write_lock(tmp_path, "box", root=project, search=[str(packages)]) != first) is is_new

@@ -63,7 +63,7 @@ def _line(one: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, Ve
         case Standing.RECOVERED:
             return f"recovered: {test}, acknowledged {known}. Remove it: {command} --remove"
         case Standing.ENDED:
-            again = f"Mend it, or acknowledge it again: {command} --replace --until DATE --why REASON"
+            again = f"Fix it, or acknowledge it again: {command} --replace --until DATE --why REASON"
             return f"{end}, which is over: {owner}: {test}: {one.why}. {again}"
         case Standing.HOLDS if left <= ENDS_SOON_DAYS:
             days = "today" if left < 1 else "tomorrow" if left == 1 else f"in {left} days"

@@ -79,6 +79,9 @@ def _known(context: SessionContext, record: SessionRecord) -> dict[str, str]:
     return known
 
 
+_LATELY: Final = timedelta(days=14)
+
+
 def _why_gone(context: SessionContext, record: SessionRecord, event: Event) -> str:
     """Return why a test that channels were told of is not measured any more; "" where it may be.
 
@@ -92,7 +95,7 @@ def _why_gone(context: SessionContext, record: SessionRecord, event: Event) -> s
     if not test or event.machine not in {m.machine for m in record.results} or not context.is_gone(test):
         return ""
     function, _, parameters = test.partition("[")
-    lately = (datetime.now(UTC) - moment(event.time)) < _LATELY
+    lately = datetime.now(UTC) - moment(event.time) < _LATELY
     if parameters and lately and any(other.startswith(f"{function}[") for other in context.selection.collected):
         return ""  # an option or a variable may choose the parameters of a session
     commit = event.commit.removesuffix(DIRTY)
@@ -100,7 +103,5 @@ def _why_gone(context: SessionContext, record: SessionRecord, event: Event) -> s
         return ""
     return f"{test.partition('::')[0]} no longer has this test, so it is no longer measured: renamed, or deleted"
 
-
-_LATELY: Final = timedelta(days=14)
 
 FEATURE: Final = Feature(settings=(NOTIFY,), session_ended=session_ended)

@@ -94,7 +94,10 @@ def exited(settings: Settings, status: int) -> None:
 
     from pytest_tfperf.features.page.facts import as_json
 
-    facts = json.loads(path.read_bytes())
+    try:
+        facts = json.loads(path.read_bytes())
+    except (OSError, ValueError):  # the plugin that changed the status may have moved or packed the result, too
+        return
     if facts["exit_status"] != status:
         _write(path, "result", as_json(facts | {"exit_status": status}), "")
 
@@ -104,7 +107,7 @@ def _write(path: Path, what: str, content: bytes, again: str) -> str:
     try:
         files.replace(path, content)
     except OSError as error:
-        return f"{what}: {path} can't be written: {error.strerror}. Mend that{again}"
+        return f"{what}: {path} can't be written: {error.strerror}. Correct that{again}"
     return f"{what}: {path}"
 
 

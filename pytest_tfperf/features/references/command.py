@@ -109,7 +109,7 @@ def _list(arguments: argparse.Namespace) -> int:
         lock, commits = entry.lock, ", ".join(entry.commits) or "none"
         facts = [f"Python {lock.python}"] if lock else []
         facts += [f"TensorFlow {lock.tensorflow}"] if lock and lock.tensorflow else []
-        facts += [f"commit {commits}", f"serves {counted(entry.rows, 'baseline')}", f"{size(entry.bytes)}"]
+        facts += [f"commit {commits}", f"serves {counted(entry.rows, 'baseline')}", size(entry.bytes)]
         state = "can't be used" if entry.fault else "ok"
         show(f"{entry.name}  {', '.join(facts)}  {state}", *([f"  {entry.fault}"] if entry.fault else []))
     if not entries:

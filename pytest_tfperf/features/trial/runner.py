@@ -121,7 +121,7 @@ class Runner:
         self._show(f"{counted(len(recorded), 'test')} recorded in {duration(ended.seconds)}{without}")
         if failed := [test for test in self._failed() if test not in tests]:
             self._show(
-                f"{_listed(failed)} FAILED, and may do so in each session: mend or deselect what does, and begin anew "
+                f"{_listed(failed)} FAILED, and may do so in each session: fix or deselect what does, and begin anew "
                 f"with --again ({self._log('recording')})"
             )
 
@@ -155,7 +155,7 @@ class Runner:
         log.write_text(ended.text, "utf-8", "replace")
         (self._folder / ".gitignore").write_text("*\n", "utf-8")
         if ended.status == EXIT_INTERRUPTED and _COLLECTION in ended.text:
-            raise TfperfError("pytest can't import the tests", *_last_lines(ended), next_step="Mend them first")
+            raise TfperfError("pytest can't import the tests", *_last_lines(ended), next_step="Fix them first")
         if ended.status in (EXIT_USAGE, _NO_TESTS):
             raise TfperfError(
                 f"pytest ended with status {ended.status}",

@@ -47,7 +47,7 @@ def lines(folder: Path, *results: Measurement, known: tuple[Acknowledgement, ...
         (14, f"ends in 14 days: team-vision: {TEST}: 13.0 % slower, acknowledged until 2027-01-15: bug 123"),
         (1, "ends tomorrow: team-vision: "),
         (0, "ends today: team-vision: "),
-        (-1, f"acknowledged until 2027-01-15, which is over: team-vision: {TEST}: 13.0 % slower: bug 123. Mend it"),
+        (-1, f"acknowledged until 2027-01-15, which is over: team-vision: {TEST}: 13.0 % slower: bug 123. Fix it"),
     ],
 )
 def test_the_owner_comes_first_when_the_end_is_near(tmp_path: Path, days_left: int, begin: str) -> None:

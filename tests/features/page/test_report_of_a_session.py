@@ -244,6 +244,20 @@ def test_the_result_has_the_status_that_another_plugin_makes_of_it(played_projec
     assert result(played_project)["exit_status"] == session.status == 42
 
 
+def test_a_result_that_another_plugin_has_overwritten_changes_no_status(played_project: Project) -> None:
+    plugin = """
+        import pytest
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_sessionfinish(session):
+            session.exitstatus = 42
+            session.config.rootpath.joinpath("result.json").write_bytes(b"packed")
+    """
+    played_project.write("conftest.py", plugin)
+    played_project.tests("def test_it(throughput, on): throughput.check(tiny(), on=on)")
+    assert played_project.run("--tfperf-json=result.json").status == 42
+
+
 def test_the_result_has_the_status_of_too_many_warnings(played_project: Project) -> None:
     if not hasattr(pytest.ExitCode, "MAX_WARNINGS_ERROR"):
         pytest.skip("this pytest has no --max-warnings")
