@@ -7,7 +7,6 @@ import os
 import secrets
 import select
 import shutil
-import signal
 import struct
 import subprocess
 import sys
