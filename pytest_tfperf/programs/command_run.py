@@ -29,7 +29,7 @@ from pytest_tfperf.workers.failures import (
 )
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
-from pytest_tfperf.workers.process_group import kill_group, kill_marked
+from pytest_tfperf.workers.process_group import kill_group, kill_marked, started_at
 from pytest_tfperf.workers.processes import KILL_SECONDS
 
 GRACE_SECONDS = 3.0
@@ -164,6 +164,7 @@ class CommandRun:
             raise MeasurementError(f"{argv[0]} could not be started in {folder}: {error.strerror}") from error
         finally:
             os.close(writing_end)
+        self._began = started_at(self._process.pid)
         self._poll = select.poll()
         self._poll.register(self._output, select.POLLIN)
 
@@ -255,7 +256,7 @@ class CommandRun:
         now, status = time.monotonic(), self._process.poll()
         if status is not None and status < 0 and now - self._searched_at >= _NOTICED_SECONDS:
             self._searched_at = now
-            kill_marked(self._mark, self._written_to)
+            kill_marked(self._mark, self._written_to, self._began)
 
     def _remove_scratch(self) -> None:
         if self._scratch is not None:

@@ -32,7 +32,15 @@ def kill_group(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def kill_marked(variable: str, output: os.stat_result) -> None:
+def started_at(pid: int) -> int:
+    """Return when a process began, in the kernel's ticks; 0 if it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+def kill_marked(variable: str, output: os.stat_result, since: int) -> None:
     """Send SIGKILL to each process that has this environment variable ("NAME=VALUE"), or writes to this output.
 
     So orphans are found, whatever groups and sessions they made for themselves. A process that cleared its environment
@@ -41,9 +49,10 @@ def kill_marked(variable: str, output: os.stat_result) -> None:
     Args:
         variable: which no other program has.
         output: a pipe or a terminal.
+        since: `started_at` of the program: what is older is none of its own.
     """
     killed: set[int] = set()
-    while left := {pid for pid in _pids() if _is_marked(pid, variable, output)} - killed:
+    while left := {pid for pid in _pids() if started_at(pid) >= since and _is_marked(pid, variable, output)} - killed:
         killed |= left
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):

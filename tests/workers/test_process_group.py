@@ -36,7 +36,7 @@ def writer(writing_end: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[subpro
 
 
 def test_who_writes_to_the_output_is_ended(writer: subprocess.Popen[bytes], writing_end: int) -> None:
-    kill_marked("PYTEST_TFPERF_PROGRAM=of nobody", os.fstat(writing_end))
+    kill_marked("PYTEST_TFPERF_PROGRAM=of nobody", os.fstat(writing_end), since=0)
     assert writer.wait(60) == -signal.SIGKILL
 
 
@@ -45,6 +45,13 @@ def test_who_writes_to_another_output_of_the_same_name_is_left_alone(
 ) -> None:
     here = os.fstat(writing_end)
     elsewhere = os.stat_result((*here[:2], here.st_dev + 1, *here[3:10]))  # as each container has a /dev/pts/0
-    kill_marked("PYTEST_TFPERF_PROGRAM=of nobody", elsewhere)
+    kill_marked("PYTEST_TFPERF_PROGRAM=of nobody", elsewhere, since=0)
+    writer.terminate()
+    assert writer.wait(60) == -signal.SIGTERM
+
+
+def test_who_began_before_the_program_is_left_alone(writer: subprocess.Popen[bytes], writing_end: int) -> None:
+    after = process_group.started_at(writer.pid) + 1
+    kill_marked("PYTEST_TFPERF_PROGRAM=of nobody", os.fstat(writing_end), since=after)
     writer.terminate()
     assert writer.wait(60) == -signal.SIGTERM
