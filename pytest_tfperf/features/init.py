@@ -130,7 +130,9 @@ def _new_files(root: Path, tests: str, ci: str, framework: Framework) -> Iterato
         yield _written(root, Path(tests) / "train.py", program)
     yield _written(root, Path("baselines") / "README.md", BASELINES.format(tests=tests))
     if ci == "github":
-        yield _written(root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests, runner=runner, requirements=framework.requirements))
+        yield _written(
+            root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests, runner=runner, requirements=framework.requirements)
+        )
         yield _written(root, _GITHUB, GITHUB.format(tests=tests, framework=framework))
     elif ci == "gitlab":
         beside = (root / _GITLAB).exists()
