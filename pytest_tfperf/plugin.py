@@ -74,11 +74,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> Generator[None]:
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None]:
     """Leave `--update-baselines` to others; end with a feature's status where a conftest.py can't be loaded."""
     with usage_errors.with_status_of_features(early_config), usage_errors.as_usage_error():
         yield
-        options.add_short_option(parser, early_config.invocation_params.args)
+        options.take_short_option(parser, args)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -82,6 +82,12 @@ class Framework(StrEnum):
     NONE = "NumPy"
     """None is installed; NumPy always is."""
 
+    @property
+    def requirements(self) -> str:
+        """What requirements.txt has to name: PyPI's package `pytorch` is none, and NumPy comes with us."""
+        also = {Framework.KERAS: " and tensorflow", Framework.PYTORCH: " and torch", Framework.JAX: " and jax"}
+        return f"pytest-tfperf{also.get(self, '')}"
+
 
 def framework_of(find: Callable[[str], object]) -> Framework:
     """Return the framework that is installed here; a first test of another one could not run."""
@@ -124,7 +130,9 @@ def _new_files(root: Path, tests: str, ci: str, framework: Framework) -> Iterato
         yield _written(root, Path(tests) / "train.py", program)
     yield _written(root, Path("baselines") / "README.md", BASELINES.format(tests=tests))
     if ci == "github":
-        yield _written(root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests, runner=runner, framework=framework))
+        yield _written(
+            root, _GITHUB_PULL, GITHUB_PULL.format(tests=tests, runner=runner, requirements=framework.requirements)
+        )
         yield _written(root, _GITHUB, GITHUB.format(tests=tests, framework=framework))
     elif ci == "gitlab":
         beside = (root / _GITLAB).exists()
@@ -212,7 +220,7 @@ PROGRAM = Path(__file__).with_name("train.py")
 
 @pytest.mark.{marker}
 def test_training_speed(throughput, gpu_topology):
-    """On {where}; replace train.py by a program of your own: `tfperf read -- python train.py` shows what is read."""
+    """On {where}; replace train.py by a program of your own: `tfperf read` shows what is read of it."""
     command = [sys.executable, PROGRAM]
     throughput.check_command(command, name="train", on=gpu_topology.take(1), unit="images/s")
 '''
@@ -223,6 +231,7 @@ import itertools
 import time
 
 {step}
+
 
 began = time.perf_counter()
 for number in itertools.count(1):
@@ -344,7 +353,7 @@ jobs:
         with: {{fetch-depth: 0, persist-credentials: false}}    # the base is a commit of the past
       - uses: actions/setup-python@5fda3b95a4ea91299a34e894583c3862153e4b97 # v7.0.0
         with: {{python-version: "3.12"}}
-      - run: pip install -r requirements.txt    # names pytest-tfperf, {framework}, and what else the tests need
+      - run: pip install -r requirements.txt    # names {requirements}, and what else the tests need
       - run: |
           git cat-file -e "origin/$GITHUB_BASE_REF:{tests}" ||
             {{ echo "::notice::$GITHUB_BASE_REF has no {tests} yet, so there is nothing to compare with"; exit 0; }}
@@ -411,6 +420,7 @@ throughput:
 
 def next_steps(tests: str, ci: str, framework: Framework, base: str) -> list[str]:
     """The next steps after `tfperf init`."""
+    program = "train.py" if framework is Framework.KERAS else f"{tests}/train.py"
     steps = [
         ("tfperf doctor", "is this machine fit to measure?"),
         (f"pytest {tests}", "measure once; there is no baseline yet"),
@@ -418,10 +428,10 @@ def next_steps(tests: str, ci: str, framework: Framework, base: str) -> list[str
         (f"tfperf trial -- {tests}", "before it blocks anybody: how often would it be wrong here?"),
         (f"pytest {tests} --update-baselines", "record baselines, then commit them"),
         ("read how to write tests", page("writing-tests.md")),
-        ("tfperf read -- python train.py", "for a program of your own, in any framework: the test that gates it"),
+        (f"tfperf read -- python {program}", "for a program of your own, in any framework: the test that gates it"),
     ]
     if ci == "github":
-        steps.append((f"name pytest-tfperf and {framework} in requirements.txt", "pull requests install from it"))
+        steps.append((f"name {framework.requirements} in requirements.txt", "pull requests install from it"))
     if ci != "none":
         steps.append(("add a runner of your own", "the CI file says what it needs"))
     return aligned(steps)

@@ -191,7 +191,11 @@ class CommandWindows:
         if bad := self._program.ended_badly():
             raise self._program.failure(
                 f"the program {bad} after {counted(self._aggregator.readings, 'reading')}",
-                "fix the cause that its output shows"
+                (
+                    "look for what killed it, then run the test again"
+                    if "SIGKILL" in bad
+                    else "fix the cause that its output shows"
+                )
                 + ("; it must end with status 0" if self._command.reads.reads_to_the_end else ""),
             )
 

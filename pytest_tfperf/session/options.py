@@ -91,8 +91,8 @@ def _max_time_of_baselines(given: float | None) -> float | None:
 
 def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> None:
     """Register every option and ini value, in one group."""
-    group = _group(parser)
-    _add_recording_options(parser, _ALWAYS)
+    group = parser.getgroup("tfperf", "performance gate for TensorFlow (pytest-tfperf)")
+    _add_recording_options(group)
     for setting in (*OF_THE_SPINE, *of_features):
         default = "" if setting.default in ("", None, ()) else f" (default: {setting.default})"
         if not setting.is_option:
@@ -108,10 +108,14 @@ def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> N
             group.addoption(setting.spelled, dest=f"tfperf_{setting.name}", help=text, metavar=setting.metavar)
 
 
-def add_short_option(parser: pytest.Parser, arguments: Sequence[str]) -> None:
-    """Register `--update-baselines`, unless a conftest.py or another plugin has an option of that name.
+def take_short_option(parser: pytest.Parser, words: list[str]) -> None:
+    """Read `--update-baselines` as ours, unless a conftest.py or another plugin has an option of that name.
 
-    Called when all of them have registered theirs. pytest has no public list of options.
+    It is no option of the parser's, which a conftest.py in a folder of tests may add to while they are collected.
+
+    Args:
+        parser: with the options of the plugins and of the first conftest.py files. pytest has no public list of them.
+        words: the command line, which is changed.
 
     Raises:
         TfperfError: as `refuse_unknown_update`.
@@ -121,25 +125,27 @@ def add_short_option(parser: pytest.Parser, arguments: Sequence[str]) -> None:
     except (pytest.UsageError, SystemExit):  # theirs takes a value
         is_free = False
     if is_free:
-        refuse_unknown_update(arguments, RECORDING_OPTION)
-        _add_recording_options(parser, RECORDING_OPTION)
+        refuse_unknown_update(words, RECORDING_OPTION)
+        ours = {_spelled(RECORDING_OPTION, update): _spelled(_ALWAYS, update) for update in Update}
+        words[:] = [ours.get(word, word) for word in words]
     name_recording_option(RECORDING_OPTION if is_free else _ALWAYS)
 
 
-def _group(parser: pytest.Parser) -> pytest.OptionGroup:
-    return parser.getgroup("tfperf", "performance gate for TensorFlow (pytest-tfperf)")
-
-
-def _add_recording_options(parser: pytest.Parser, name: str) -> None:
-    """Register an option, and the same with "=failed"."""
+def _add_recording_options(group: pytest.OptionGroup) -> None:
+    """Register the option, and the same with "=failed"."""
     helps = {
         Update.ALL: "record what is measured as this machine's baselines: at least 5 fresh runs of each selected test",
         Update.FAILED: "record only the baselines of tests that failed in the last session",
     }
+    short = "; the same without `tfperf-`, where no conftest.py and no plugin has an option of that name"
     # Two options, not one with an optional value: `pytest --update-baselines perf_tests` must not eat the path.
     for update, text in helps.items():
-        spelled = name if update is Update.ALL else f"{name}={update}"
-        _group(parser).addoption(spelled, action="store_const", const=update.value, dest=_DEST, help=text)
+        spelled = _spelled(_ALWAYS, update)
+        group.addoption(spelled, action="store_const", const=update.value, dest=_DEST, help=text + short)
+
+
+def _spelled(name: str, update: Update) -> str:
+    return name if update is Update.ALL else f"{name}={update}"
 
 
 def refuse_unknown_update(arguments: Sequence[str], option: str = _ALWAYS) -> None:

@@ -205,7 +205,8 @@ def _without_links(path: str, flags: int) -> int:
 
 def _unwritable(path: Path, error: OSError) -> BaselineError:
     in_the_way = isinstance(error, (FileExistsError, NotADirectoryError)) or error.errno == errno.ELOOP
-    fact, fix = ("a file is in its way", "Move that") if in_the_way else (error.strerror, "Make it writable")
+    otherwise = "Free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Make it writable"
+    fact, fix = ("a file is in its way", "Move that") if in_the_way else (error.strerror, otherwise)
     return BaselineError(
         f"{path} can't be written: {fact}",
         next_step=f"{fix}, or name another folder with --tfperf-baselines=DIR (or the ini value tfperf_baselines)",

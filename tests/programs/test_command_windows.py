@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+import signal
 from contextlib import suppress
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from pytest_tfperf.programs.command_windows import CommandWindows
 from pytest_tfperf.programs.figure_lines import FigureValue
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
+from pytest_tfperf.workers.failures import describe_exit
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import command
 from tests.helpers.played import BOX, BUSY, Notes, PlayedGuard
@@ -158,6 +160,7 @@ TELLS_TOO_LITTLE: dict[str, tuple[PlayedProgram, dict[str, object]]] = {
     "nothing": (PlayedProgram([]), {}),
     "failed at once": (PlayedProgram([(1, "out of disk\n")], "exited with status 3"), {}),
     "failed after 2 readings": (PlayedProgram(lines(2).script, "exited with status 3"), {}),
+    "killed after 2 readings": (PlayedProgram(lines(2).script, describe_exit(-signal.SIGKILL)), {}),
     "3 readings": (lines(3), {}),
     "1 reading": (lines(1), {}),
     "one line with a counter": (lines(1, "it 3\n"), {"pattern": r"it (?P<step>\d)", "examples_per_step": 1}),

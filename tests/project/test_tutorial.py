@@ -25,12 +25,16 @@ OUTCOME = re.compile(r"PASS|NO_BASELINE|REGRESSED|recorded|\d+ (?:measured|passe
 # A shared machine may be busy with anything, which is not the page's subject.
 SETTINGS = {"TFPERF_BUSY": "1", "TFPERF_TOLERANCE": "0.3", "TFPERF_STEPS": "15"}
 
+FRAMEWORKS = {"tensorflow", "keras", "torch", "jax"}
+
 END = "-- end of a command --"
 
-# In the place of the index: the wheel, and all that it needs from the environment of these tests.
+# In the place of the index: the wheel, and all that it needs from the environment of these tests, whose frameworks are
+# there once they are asked for.
 PIP = """
 pip() {
     .venv/bin/python -m pip "${@:1:1}" --quiet --no-index --no-deps --disable-pip-version-check "$WHEEL" &&
+    case "$*" in *tensorflow]*) PACKAGES="$FRAMEWORKS";; esac &&
     echo "$PACKAGES" > "$(echo .venv/lib/python3.*/site-packages)/packages.pth" &&
     printf '#!/bin/sh\\nexec "%s/.venv/bin/python" -m pytest "$@"\\n' "$PWD" > .venv/bin/pytest &&
     chmod +x .venv/bin/pytest
@@ -83,10 +87,16 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> list[Done]:
     (wheel,) = home.glob("*.whl")
     empty = home / "empty"
     empty.mkdir()
+    packages = home / "packages"
+    packages.mkdir()
+    for package in Path(sysconfig.get_path("purelib")).iterdir():
+        if package.name not in FRAMEWORKS:
+            (packages / package.name).symlink_to(package)
     script = "\n".join([PIP, *(step.script if isinstance(step, Command) else written(*step) for step in steps())])
     left_out = ("TFPERF_", "PYTEST_", "GITHUB_", "TF_", "COV_", "VIRTUAL_ENV", "PYTHONPATH", "COLUMNS")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)} | SETTINGS
-    environment |= {"WHEEL": str(wheel), "PACKAGES": sysconfig.get_path("purelib"), "HOME": str(home)}
+    environment |= {"WHEEL": str(wheel), "PACKAGES": str(packages), "HOME": str(home)}
+    environment["FRAMEWORKS"] = sysconfig.get_path("purelib")
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for who in ("AUTHOR", "COMMITTER"):
         environment |= {f"GIT_{who}_NAME": "A Newcomer", f"GIT_{who}_EMAIL": "newcomer@example.com"}

@@ -241,6 +241,16 @@ def test_another_option_of_that_name_wins_and_ours_has_a_longer_name(
     assert len(played_project.baselines.load("box")) == 1
 
 
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=list(OPTIONS))
+def test_a_conftest_that_is_loaded_while_tests_are_collected_may_have_an_option_of_that_name(
+    played_project: Project, option: str
+) -> None:
+    played_project.tests(RECORDED, "speed/nets/test_it.py")
+    played_project.write("speed/nets/conftest.py", f"def pytest_addoption(parser):\n    {option}\n")
+    ended = played_project.run()
+    assert ended.kinds == {"test_it": "passed"}, ended.text
+
+
 def test_the_longer_name_works_everywhere_and_messages_name_the_shorter(played_project: Project) -> None:
     played_project.tests(RECORDED)
     assert " --update-baselines    (about" in played_project.run().text

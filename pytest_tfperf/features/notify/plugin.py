@@ -89,7 +89,7 @@ def _why_gone(context: SessionContext, record: SessionRecord, event: Event) -> s
     or of another project with the same folder of results, is not gone.
     """
     from pytest_tfperf.core.past import moment
-    from pytest_tfperf.revisions.git import DIRTY, is_ancestor, repository_of
+    from pytest_tfperf.revisions.git import DIRTY, is_ancestor
 
     test, root = event.test, context.settings.root
     if not test or event.machine not in {m.machine for m in record.results} or not context.is_gone(test):
@@ -99,7 +99,7 @@ def _why_gone(context: SessionContext, record: SessionRecord, event: Event) -> s
     if parameters and lately and any(other.startswith(f"{function}[") for other in context.selection.collected):
         return ""  # an option or a variable may choose the parameters of a session
     commit = event.commit.removesuffix(DIRTY)
-    if not (is_ancestor(root, commit) if commit else repository_of(root) is None):
+    if commit and not is_ancestor(root, commit):
         return ""
     return f"{test.partition('::')[0]} no longer has this test, so it is no longer measured: renamed, or deleted"
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pytest_tfperf import cli
 from pytest_tfperf.features import init
-from pytest_tfperf.features.init import Framework, default_branch, framework_of
+from pytest_tfperf.features.init import Framework, default_branch, framework_of, next_steps
 from tests.helpers.machines import load
 from tests.helpers.repositories import git
 
@@ -213,7 +215,34 @@ def test_nothing_of_another_framework_is_written_or_said(
     written = "\n".join(files(tmp_path).values()) + capsys.readouterr().out
     assert str(framework) in written
     assert not re.search("keras|tensorflow", written, re.IGNORECASE)
-    compile((tmp_path / "perf_tests" / "train.py").read_text(), "train.py", "exec")
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_what_it_writes_is_formatted_python(
+    framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(init, "framework_of", lambda _: framework)
+    cli.main(["init", str(tmp_path)])
+    ruff = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length=120", "--diff", str(tmp_path)]
+    done = subprocess.run(ruff, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("framework", "named", "read"),
+    [
+        (Framework.KERAS, "pytest-tfperf and tensorflow", "train.py"),
+        (Framework.PYTORCH, "pytest-tfperf and torch", "perf_tests/train.py"),
+        (Framework.JAX, "pytest-tfperf and jax", "perf_tests/train.py"),
+        (Framework.NONE, "pytest-tfperf", "perf_tests/train.py"),
+    ],
+)
+def test_the_next_steps_name_packages_as_pip_knows_them_and_the_program_that_was_written(
+    framework: Framework, named: str, read: str
+) -> None:
+    steps = [step.partition("  ")[0] for step in next_steps("perf_tests", "github", framework, "main")]
+    assert f"name {named} in requirements.txt" in steps
+    assert f"tfperf read -- python {read}" in steps
 
 
 def test_a_program_without_a_framework_is_no_test_of_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from tests.helpers.http_server import Answer
 from tests.helpers.inner import Finished, Project
 from tests.helpers.notified_server import Server
 from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.repositories import git
 
 EVEN = "nets:even-b4-replicated-device"
 TESTS = """
@@ -144,6 +145,14 @@ def test_a_red_test_that_was_renamed_is_told_once_as_no_longer_measured(project:
     assert events(server) == [("new", EVEN_ID, "throughput"), ("gone", EVEN_ID, "throughput")]
     assert "notified webhook $HOOK: 1 no longer measured" in said
     assert json.loads((project.folder / ".tfperf/told.json").read_text())["channels"] == {}
+
+
+def test_what_was_measured_before_a_repositorys_first_commit_can_be_gone(project: Project, server: Server) -> None:
+    git(project.folder, "init", "--quiet")
+    project.write("even", SLOW)
+    run(project, server)
+    rename(project)
+    assert "notified webhook $HOOK: 1 no longer measured" in run(project, server).text
 
 
 def test_the_issue_of_a_test_whose_file_was_deleted_is_closed(project: Project, server: Server) -> None:
