@@ -99,14 +99,15 @@ def test_the_time_that_is_left_is_said_from_the_second_session_on(ran: Ran) -> N
 
 
 def test_the_header_of_the_first_session_is_shown_and_no_line_of_progress(tmp_path: Path) -> None:
-    lines = "\n".join(["", "tfperf: box, 1 throughput test", "tfperf: test 1/1, test_it, run 1", "other"])
-    (tmp_path / "test_it.py").write_text(f"def test_it():\n    print({lines!r})\n")
+    script = "import os\ndef test_it():\n    print(os.environ['LINES_OF_A_SESSION'])\n"
+    (tmp_path / "test_it.py").write_text(script)
     shown: list[str] = []
     (tmp_path / "trial" / "baselines").mkdir(parents=True)
     start = starter(tmp_path / "trial", Trial(arguments=("-s", str(tmp_path / "test_it.py"))), shown.append)
-    for _ in range(2):
-        assert start([], {}).status == 0
-    assert shown == ["     tfperf: box, 1 throughput test"]
+    for machine in ("first", "second"):
+        lines = "\n".join(["", f"tfperf: {machine}", "tfperf: test 1/1, test_it, run 1", "other"])
+        assert start([], {"LINES_OF_A_SESSION": lines}).status == 0
+    assert shown == ["     tfperf: first"]
 
 
 def fails_by(ran: Ran, *tests: str) -> None:
