@@ -37,14 +37,17 @@ NAMED_WHOLE = "judging/"
 TESTS = {
     "judging": ["tests/judging", "tests/bench"],
     "bench": ["tests/bench", "tests/judging"],
+    "programs/proposals.py": ["tests/features/read"],
     "programs": ["tests/programs", "tests/features/read"],
+    "revisions/own_code.py": ["tests/revisions/test_own_code.py", "tests/revisions/test_each_sides_code.py"],
+    "revisions/source_hook.py": ["tests/revisions/test_own_code.py", "tests/revisions/test_shared_code.py"],
     "revisions": ["tests/revisions"],
     "features/ack": ["tests/features/ack"],
     "features/baselines": ["tests/features/baselines"],
     "features/notify": ["tests/features/notify"],
     "features/trial": ["tests/features/trial"],
 }
-"""Room of the package -> the tests that are to notice its mutants."""
+"""Room or file of the package -> the tests that are to notice its mutants; the first that fits counts."""
 
 ROOMS = (
     "judging",
@@ -136,7 +139,7 @@ def try_mutants(
     """Return the exit status.
 
     Args:
-        paths: files and folders; none for `ROOMS`, or for all that changed.
+        paths: files and folders; none for `ROOMS`.
         sample: the number of mutants; None for all.
         lines: file -> the lines to look at; None for all.
         processes: how many mutants are tried at a time.
@@ -150,8 +153,8 @@ def try_mutants(
     if lines is None:
         files = list(dict.fromkeys(file for path in paths or ROOMS for file in files_below(PACKAGE, path)))
     else:
-        files = [file for file in sorted(lines) if _is_below(file, paths or TESTS)]
-        print(f"not tried, because no tests are named for them: {' '.join(sorted(lines.keys() - files)) or 'none'}")
+        files = [file for file in sorted(lines) if _is_below(file, paths or ROOMS)]
+        print(f"{len(files)} of {len(lines)} changed files are below {' '.join(paths or ROOMS)}")
     mutants = [mutant for file in files for mutant in mutants_of(PACKAGE, file)]
     names = {mutant.name for mutant in mutants}
     if lines is not None:
