@@ -110,6 +110,16 @@ def test_the_header_of_the_first_session_is_shown_and_no_line_of_progress(tmp_pa
     assert shown == ["     tfperf: first"]
 
 
+@pytest.mark.parametrize(("is_of_base", "option"), [(True, "--tfperf-base=HEAD"), (False, "--tfperf-baselines=")])
+def test_a_session_has_the_base_or_baselines_of_the_trials_own(
+    tmp_path: Path, *, is_of_base: bool, option: str
+) -> None:
+    (tmp_path / "conftest.py").write_text("def pytest_configure(config): print(*config.invocation_params.args)\n")
+    trial = Trial(is_of_base=is_of_base, arguments=("-s", f"--confcutdir={tmp_path}", str(tmp_path)))
+    text = starter(tmp_path / "trial", trial, print)([], {}).text
+    assert [name for name in ("--tfperf-base=HEAD", "--tfperf-baselines=") if name in text] == [option], text
+
+
 def fails_by(ran: Ran, *tests: str) -> None:
     """Let each session fail by these tests, too, as pytest's cache then says."""
     cache = ran.sessions.folder / "trial" / "cache" / "v" / "cache" / "lastfailed"
