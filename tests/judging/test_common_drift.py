@@ -58,6 +58,13 @@ def test_where_half_of_the_tests_lost_something_the_drift_is_that_of_the_others(
     assert (found.tests, found.growth) == (count, 1.0)
 
 
+@pytest.mark.parametrize(("deviations", "drift"), [(3, 0.0), (2, -0.01)])
+def test_groups_that_noise_may_explain_are_one(deviations: int, drift: float) -> None:
+    apart = 0.02 / deviations
+    changes = [0.0] * 10 + [-0.02] * 10
+    assert common_drift(changes, noise=NoiseOfChanges(apart, 0.0)).log == pytest.approx(drift)
+
+
 def test_of_two_groups_the_one_nearer_to_the_baselines_counts() -> None:
     gained, slower = [0.06] * 10, [-0.02] * 10
     assert common_drift(gained + slower, noise=NoiseOfChanges(0.01, 0.0)).log == -0.02

@@ -178,7 +178,7 @@ def test_a_session_that_pytest_ended_as_interrupted_is_not_kept(ran: Ran) -> Non
 
 def test_wrong_arguments_of_pytest_are_shown_with_its_last_lines(ran: Ran) -> None:
     ran.sessions.ends[1] = lambda: Ended(4, 1.0, "ERROR: file or directory not found: nowhere\n")
-    with pytest.raises(TfperfError, match="file or directory not found: nowhere"):
+    with pytest.raises(TfperfError, match=r"\n  \| ERROR: file or directory not found: nowhere"):
         ran.run()
 
 
