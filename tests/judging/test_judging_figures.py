@@ -65,6 +65,11 @@ def test_a_change_that_all_pairs_show_regresses_by_what_the_pairs_say() -> None:
     assert (verdict.outcome, verdict.confirmed_change) == (Outcome.REGRESSED, 1.5 * GIB)
 
 
+def test_runs_whose_throughput_differs_more_say_nothing_of_another_figure() -> None:
+    found = [of_pairs(MEMORY, 16 * GIB, 17 * GIB, 2, drift=CommonDrift(tests=20, growth=growth)) for growth in (1, 50)]
+    assert found[0] == found[1]
+
+
 def test_a_change_is_one_from_what_the_reference_environment_gives_today() -> None:
     pairs = [(20.0, 40.0)] * 12
     verdict = judged(Figure("first_step"), 40.0, value=10.0, pairs=pairs, has_reference_environment=True)
