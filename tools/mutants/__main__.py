@@ -38,10 +38,10 @@ NAMED_WHOLE = "judging/"
 TESTS = {
     "judging": ["tests/judging", "tests/bench"],
     "bench": ["tests/bench", "tests/judging"],
-    "programs/proposals.py": ["tests/features/read"],
+    "programs/proposals.py": ["tests/programs/test_proposals.py", "tests/features/read"],
     "programs": ["tests/programs", "tests/features/read"],
-    "revisions/own_code.py": ["tests/revisions/test_own_code.py", "tests/revisions/test_each_sides_code.py"],
-    "revisions/source_hook.py": ["tests/revisions/test_own_code.py", "tests/revisions/test_shared_code.py"],
+    "revisions/own_code.py": [f"tests/revisions/test_{of}_code.py" for of in ("own", "each_sides", "shared")],
+    "revisions/source_hook.py": [f"tests/revisions/test_{of}.py" for of in ("source_hook", "own_code", "shared_code")],
     "revisions": ["tests/revisions"],
     "features/ack": ["tests/features/ack"],
     "features/baselines": ["tests/features/baselines"],
