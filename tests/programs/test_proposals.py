@@ -59,3 +59,29 @@ def test_times_that_add_up_to_what_passed_are_proposed_however_few_lines_there_a
 @pytest.mark.parametrize("form", ["loss 0.5 took 0.17 s", "loss 0.5 took 0.31 s"])
 def test_times_that_do_not_add_up_to_what_passed_are_not_proposed(form: str) -> None:
     assert proposed(form) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "unit"),
+    [
+        ("loss 0.5 fps: 12.5", "frames"),
+        ("loss 0.5 12.5 FPS", "frames"),
+        ("loss 0.5 WPS 12.5", "words"),
+        ("loss 0.5 tps 12.5", "tokens"),
+        ("loss 0.5 speed 12.5", "examples"),
+        ('{{"Tokens_per_s": 12.5}}', "tokens"),
+    ],
+)
+def test_a_rate_counts_what_its_name_says(form: str, unit: str) -> None:
+    assert {(found.unit, found.counts) for found in proposed(form)} == {(unit, "")}
+
+
+@pytest.mark.parametrize("form", ["Downloading step {k}", "SAVED step {k}", "Eval step {k}"])
+def test_lines_of_other_work_have_no_counter(form: str) -> None:
+    assert proposed(form) == []
+
+
+@pytest.mark.parametrize(("every", "is_counter"), [(2, True), (10, False)])
+def test_a_number_that_most_lines_repeat_is_no_counter(every: int, *, is_counter: bool) -> None:
+    lines = [(n * SECONDS, f"step {n // every} loss 0.5") for n in range(30)]
+    assert [found.counts for found in proposals(lines)] == ["step"] * is_counter
