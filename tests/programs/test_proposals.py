@@ -38,6 +38,7 @@ def test_a_step_holds_an_unknown_number_of_examples_and_anything_else_itself(
         ("{k} done", r"^\s*(?P<step>\d+)\s"),
         ("seen {k} images", r"^seen\s*(?P<step>\d+)\simage"),
         ("loss 0.5 128.0 fps", r"^loss\s*[\d.,/]+\s*(?P<rate>[\d.,]*\d)\s?fps\b"),
+        ("loss 0.5 fps: 12.5", r"\bfps:\s*(?P<rate>[\d.,]*\d)"),
         ("fps: 1.5e+3", r"^fps:\s*(?P<rate>[\d.,]*\d(?:[eE][+-]?\d+)?)"),
         ("fps: 1.5k", r"^fps:\s*(?P<rate>[\d.,]*\d(?:[kKMG]\b)?)"),
         ("loss 0.5 took {s} s", r"\btook\s*(?P<seconds>[\d.,]*\d)\s?s\b"),
