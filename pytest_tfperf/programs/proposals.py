@@ -57,7 +57,7 @@ _RATE_WORDS = {
 _MORE_NUMBERS_BEHIND = re.compile(r"[\s/;,|]{1,4}\d|\s?(?:-|\.\.|\u2013|to)\s?\d|\s?(?:\u00b1|\+)")
 _EVALUATION = re.compile(r"eval|valid|val$|test|predict|infer")
 _COUNTED_BEHIND = re.compile(rf"\s(?P<word>{'|'.join(_OTHER_WORDS)})s?\b(?!\s?(?:/|per\b))", re.IGNORECASE)
-_RATE_BEHIND = re.compile(rf"\s?(?P<word>{'|'.join(_RATE_WORDS)})\b", re.IGNORECASE)
+_RATE_BEHIND = re.compile(rf"\s?(?P<word>{'|'.join(_RATE_WORDS)})\b(?!\s?[:=])", re.IGNORECASE)
 _COUNTED_IN_NAME = re.compile(r"([a-z]{2,20})s?_?(?:per_|/)s", re.IGNORECASE)
 _TIME_WORDS = ("time", "took", "dt", "duration", "dur", "seconds", "sec", "secs", "ms")
 _LEAST_ADVANCES = 0.3  # of successive lines: all steps of an epoch repeat its number

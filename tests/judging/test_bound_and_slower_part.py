@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -223,3 +224,7 @@ def test_a_matmul_rate_that_differs_from_the_rows_by_more_than_noise_is_told(
     found = matmul_change(at_matmul_rate(now, then) for now, then in tests)
     assert found == (None if change is None else pytest.approx(change))
     assert [line.startswith("the matmul rate is 30.0 % ") for line in other_matmul_rate(found)] == [True] * bool(change)
+
+
+def test_a_test_that_was_not_judged_tells_no_other_matmul_rate() -> None:
+    assert matmul_change([replace(at_matmul_rate(7e10, "matmul=1e+11"), verdicts=())]) is None

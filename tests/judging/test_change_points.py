@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pytest_tfperf.judging.change_points import Shape, alarms, shapes
+from pytest_tfperf.judging.change_points import Shape, alarms, shapes, split
 
 Values = NDArray[np.float64]
 
@@ -218,3 +218,8 @@ def test_most_losses_are_found_within_days(loss: float, cv: float, sessions: int
 
 def test_a_loss_of_two_percent_a_month_is_found_within_six_weeks() -> None:
     assert delays(-0.02 / 30 * np.arange(120), 0.01)[25] <= 42
+
+
+@pytest.mark.parametrize("values", [[0.0, 9.0, 0.0, 0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 1.0, -9.0, 1.0]])
+def test_a_value_far_beyond_a_level_moves_no_step(values: list[float]) -> None:
+    assert split(np.array(values), 0.0, 1.0) == 4

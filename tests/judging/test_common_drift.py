@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_tfperf.core.verdict import Noise
 from pytest_tfperf.judging.common_drift import (
     FIRST_WINDOWS,
     MIN_TESTS,
@@ -13,6 +14,7 @@ from pytest_tfperf.judging.common_drift import (
     change_of_others,
     common_drift,
     first_windows_change,
+    noise_of_changes,
 )
 from tests.helpers.measurements import baseline, run
 
@@ -56,6 +58,20 @@ def test_where_half_of_the_tests_lost_something_the_drift_is_that_of_the_others(
     found = common_drift([*around, *(change - 0.1 for change in around)], noise=NoiseOfChanges(0.012, 0.0))
     assert found.log == pytest.approx(0.0, abs=0.005)
     assert (found.tests, found.growth) == (count, 1.0)
+
+
+@pytest.mark.parametrize(("deviations", "drift"), [(3, 0.0), (2, -0.01)])
+def test_groups_that_noise_may_explain_are_one(deviations: int, drift: float) -> None:
+    apart = 0.02 / deviations
+    changes = [0.0] * 10 + [-0.02] * 10
+    assert common_drift(changes, noise=NoiseOfChanges(apart, 0.0)).log == pytest.approx(drift)
+
+
+def test_the_noise_of_a_change_is_that_of_the_runs_of_a_typical_row_and_of_what_else_differs() -> None:
+    rows = [(Noise(between_runs=sd, degrees_of_freedom=20, rows=9), 10**6) for sd in (0.001, 0.01, 0.1)]
+    noise = noise_of_changes(rows, within_runs=0.003, between_sessions=0.004)
+    assert (noise.of_runs, noise.others) == (pytest.approx(0.01, rel=0.01), pytest.approx(0.005))
+    assert NoiseOfChanges(0.03, 0.04).total == pytest.approx(0.05)
 
 
 def test_of_two_groups_the_one_nearer_to_the_baselines_counts() -> None:

@@ -65,6 +65,12 @@ def test_a_change_that_all_pairs_show_regresses_by_what_the_pairs_say() -> None:
     assert (verdict.outcome, verdict.confirmed_change) == (Outcome.REGRESSED, 1.5 * GIB)
 
 
+def test_runs_whose_throughput_differs_more_say_nothing_of_another_figure() -> None:
+    given = {"pairs": [(10.0, 10.0)] * 2, "has_reference_environment": True}
+    found = judged(Figure("first_step"), 20.0, value=10.0, drift=CommonDrift(tests=20, growth=500), **given)
+    assert (found.outcome, found.wants) == (Outcome.PASS, NOTHING)
+
+
 def test_a_change_is_one_from_what_the_reference_environment_gives_today() -> None:
     pairs = [(20.0, 40.0)] * 12
     verdict = judged(Figure("first_step"), 40.0, value=10.0, pairs=pairs, has_reference_environment=True)

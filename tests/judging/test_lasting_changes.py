@@ -14,7 +14,7 @@ from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.judging.lasting_changes import changes_of, common_drifts
+from pytest_tfperf.judging.lasting_changes import _medians_of, changes_of, common_drifts
 from tests.helpers.past_results import START, past_figure, past_result, past_results, quiet_tests
 
 SESSIONS, AT = 80, 50
@@ -267,3 +267,10 @@ def test_the_changes_of_one_test_are_those_among_all() -> None:
     results = past_results(series)
     every = changes_of(results)
     assert changes_of(results, test="test_3") == [change for change in every if change.test == "test_3"] != every
+
+
+def test_a_moment_of_several_sessions_has_their_median() -> None:
+    lengths = [1, 2, 5, 6, 7]
+    values = np.random.default_rng(1).normal(size=sum(lengths))
+    starts = np.cumsum([0, *lengths[:-1]])
+    assert _medians_of(values, starts) == pytest.approx([np.median(part) for part in np.split(values, starts[1:])])

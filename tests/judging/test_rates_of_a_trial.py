@@ -49,6 +49,10 @@ def test_no_failure_in_twenty_sessions_leaves_14_percent_possible() -> None:
     assert rate(0, 20).high == pytest.approx(1 - 0.05 ** (1 / 20))
 
 
+def test_a_single_session_with_a_loss_is_a_single_try() -> None:
+    assert answer(trial(FOUND)).losses.low == pytest.approx(0.025)
+
+
 def test_without_a_try_any_rate_is_possible() -> None:
     found = rate(0, 0)
     assert (found.low, found.high) == (0, 1)

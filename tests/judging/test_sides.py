@@ -123,6 +123,7 @@ def test_a_figure_that_only_a_lacks_is_new() -> None:
 def test_where_a_gives_a_figure_in_some_runs_only_a_loss_fails_and_nothing_passes(b: float, outcome: Outcome) -> None:
     found = judged(LOSS, *[(1.0, b), (None, b)] * 7)
     assert (found.outcome, found.confirmed_from, found.is_decided) == (outcome, 1.0, True)
+    assert found.reason is (Reason.OTHER_SIDE_LACKS if outcome is Outcome.INVALID else Reason.CONFIRMED)
 
 
 @pytest.mark.parametrize(("bad", "reason"), [(None, Reason.NOT_MEASURED), (math.nan, Reason.NOT_FINITE)])

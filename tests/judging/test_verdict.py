@@ -367,6 +367,13 @@ def test_a_good_second_run_does_not_call_off_the_third() -> None:
     assert verdict(-0.05, 0.05).wants == Wants(Want.RUNS, 3)
 
 
+@pytest.mark.parametrize(("growth", "wants"), [(1.0, NOTHING), (5.0, Wants(Want.PAIRS, 3))])
+def test_where_runs_differ_more_than_when_the_rows_were_recorded_two_pairs_clear_nobody(
+    growth: float, wants: Wants
+) -> None:
+    assert by_pairs(0.0, count=2, drift=CommonDrift(tests=20, growth=growth)).wants == wants
+
+
 def test_pairs_count_against_the_reference_environment_whatever_the_baseline_says() -> None:
     assert verdict(*[-0.2] * 12, confirmed=[0.0] * 2).outcome is Outcome.PASS
 

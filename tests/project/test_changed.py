@@ -51,8 +51,8 @@ def test_on_a_branch_the_base_is_where_it_left_main(repository: Path) -> None:
 
 def test_on_main_the_base_is_older_than_any_submission_takes(repository: Path) -> None:
     before = commit(repository, "a.py", hours=10)
-    commit(repository, "a.py", hours=17)
-    commit(repository, "a.py", hours=20)
+    commit(repository, "a.py", hours=23)
+    commit(repository, "a.py", hours=30)
     assert base(repository) == before
 
 
@@ -74,11 +74,11 @@ def test_a_folder_without_git_has_no_base_and_may_have_changed(tmp_path: Path) -
 
 @pytest.mark.parametrize(("file", "changed"), [("pyproject.toml", True), ("constraints.txt", True), ("a.py", False)])
 def test_packaging_changed_where_a_file_of_it_did(file: str, changed: bool, repository: Path) -> None:
-    commit(repository, file, hours=10)
+    commit(repository, file, hours=20)
     assert (run(repository, "packaging").returncode == 0) is changed
 
 
 def test_a_change_that_is_not_committed_counts(repository: Path) -> None:
-    commit(repository, "a.py", hours=10)
+    commit(repository, "a.py", hours=20)
     (repository / "pyproject.toml").write_text("changed\n")
     assert run(repository, "packaging").returncode == 0

@@ -58,10 +58,11 @@ def test_all_code_is_changed(tmp_path: Path, change: tuple[str, str]) -> None:
     assert change in changes(tmp_path)
 
 
-def test_what_raises_annotations_and_assertions_stay(tmp_path: Path) -> None:
-    made = changes(tmp_path)
+def test_what_raises_annotations_assertions_and_words_of_help_stay(tmp_path: Path) -> None:
+    made = changes(tmp_path, f"{SOURCE}\n    add('--json', help='print JSON', type=int)\n")
     assert not [before for before, _ in made if "raise" in before or "NAMES" in before]
     assert not [after for _, after in made if "strict=False" in after]
+    assert not [after for _, after in made if "--json" in after and "help='print JSON'" not in after]
 
 
 def test_a_name_stays_the_same_when_lines_above_are_added(tmp_path: Path) -> None:

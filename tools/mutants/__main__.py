@@ -5,10 +5,11 @@
     python -m tools.mutants --changed main
 
 First the changes of meaning, which tests/changes_of_meaning.toml lists: each must fail the test that it names. Then
-mechanical ones, the mutants. The exit status is 1 where a change of meaning survives or is not in the code any more;
-where a mutant of judging/ survives that tests/survivors.toml does not name with a reason, and where that file names one
-that does not survive. Of other rooms, of a sample, and of changed lines a tenth may survive: a change of the code draws
-others. A subprocess that a test starts runs the code on disk, without the change, but for what it is given as text.
+mechanical ones, the mutants; a sample, or changed lines, are of these alone. The exit status is 1 where a change of
+meaning survives or is not in the code any more; where a mutant of judging/ survives that tests/survivors.toml does not
+name with a reason, and where that file names one that does not survive. Of other rooms, of a sample, and of changed
+lines a tenth may survive: a change of the code draws others. A subprocess that a test starts runs the code on disk,
+without the change, but for what it is given as text.
 """
 
 from __future__ import annotations
@@ -37,14 +38,17 @@ NAMED_WHOLE = "judging/"
 TESTS = {
     "judging": ["tests/judging", "tests/bench"],
     "bench": ["tests/bench", "tests/judging"],
+    "programs/proposals.py": ["tests/programs/test_proposals.py", "tests/features/read"],
     "programs": ["tests/programs", "tests/features/read"],
+    "revisions/own_code.py": [f"tests/revisions/test_{of}_code.py" for of in ("own", "each_sides", "shared")],
+    "revisions/source_hook.py": [f"tests/revisions/test_{of}.py" for of in ("source_hook", "own_code", "shared_code")],
     "revisions": ["tests/revisions"],
     "features/ack": ["tests/features/ack"],
     "features/baselines": ["tests/features/baselines"],
     "features/notify": ["tests/features/notify"],
     "features/trial": ["tests/features/trial"],
 }
-"""Room of the package -> the tests that are to notice its mutants."""
+"""Room or file of the package -> the tests that are to notice its mutants; the first that fits counts."""
 
 ROOMS = (
     "judging",
@@ -74,7 +78,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         os.chdir(ROOT)
-        status = try_changes_of_meaning(options.paths, options.processes, Path(folder))
+        is_part = options.sample is not None or options.changed is not None
+        status = 0 if is_part else try_changes_of_meaning(options.paths, options.processes, Path(folder))
         if not options.meaning:
             lines = None if options.changed is None else changed_lines(options.changed)
             status |= try_mutants(options.paths, options.sample, lines, options.processes, Path(folder))
@@ -136,7 +141,7 @@ def try_mutants(
     """Return the exit status.
 
     Args:
-        paths: files and folders; none for `ROOMS`, or for all that changed.
+        paths: files and folders; none for `ROOMS`.
         sample: the number of mutants; None for all.
         lines: file -> the lines to look at; None for all.
         processes: how many mutants are tried at a time.
@@ -150,8 +155,8 @@ def try_mutants(
     if lines is None:
         files = list(dict.fromkeys(file for path in paths or ROOMS for file in files_below(PACKAGE, path)))
     else:
-        files = [file for file in sorted(lines) if _is_below(file, paths or TESTS)]
-        print(f"not tried, because no tests are named for them: {' '.join(sorted(lines.keys() - files)) or 'none'}")
+        files = [file for file in sorted(lines) if _is_below(file, paths or ROOMS)]
+        print(f"{len(files)} of {len(lines)} changed files are below {' '.join(paths or ROOMS)}")
     mutants = [mutant for file in files for mutant in mutants_of(PACKAGE, file)]
     names = {mutant.name for mutant in mutants}
     if lines is not None:

@@ -68,19 +68,20 @@ _OPERATORS: Sequence[tuple[type, Callable[[Any], Iterable[cst.CSTNode]]]] = [
 ]
 
 
-def _is_strict(argument: cst.CSTNode) -> bool:
-    """Of `zip(..., strict=True)`, which is an assertion."""
-    return isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value == "strict"
+def _is_silent(argument: cst.CSTNode) -> bool:
+    """Of `zip(..., strict=True)`, which is an assertion, or the words of a command's help."""
+    names = ("strict", "help", "metavar")
+    return isinstance(argument, cst.Arg) and argument.keyword is not None and argument.keyword.value in names
 
 
 def _tells_nothing(node: cst.CSTNode, mutated: cst.CSTNode) -> bool:
-    """A None in place of a value, which raises TypeError wherever it is used, or a change of `zip`."""
+    """A None in place of a value, which raises TypeError wherever it is used, or one of `_is_silent`."""
     if isinstance(node, cst.Assign | cst.AnnAssign):
         return True
     if not isinstance(node, cst.Call) or not isinstance(mutated, cst.Call):
         return False
     if len(node.args) != len(mutated.args):
-        return _is_strict(node.args[-1])
+        return sum(map(_is_silent, node.args)) != sum(map(_is_silent, mutated.args))
     values = zip(node.args, mutated.args, strict=True)
     return any(a is not b and isinstance(b.value, cst.Name) and b.value.value == "None" for a, b in values)
 
@@ -98,7 +99,7 @@ class _Sites(cst.CSTVisitor):
         # Types are mypy's. The words of messages are for readers, and what raises is tried by the change of its `if`.
         if isinstance(node, cst.Annotation | cst.Decorator | cst.BaseString | cst.Raise | cst.ImportFrom | cst.Import):
             return False
-        if _is_strict(node):
+        if _is_silent(node):
             return False
         for kind, operator in _OPERATORS:
             if isinstance(node, kind):

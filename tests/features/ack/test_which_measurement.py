@@ -12,6 +12,7 @@ import pytest
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.features.ack.command import size_of
 from pytest_tfperf.stores import acknowledgements
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import TEST, WORKLOAD, acknowledged, measurement, verdict
@@ -89,6 +90,7 @@ def test_a_loss_of_other_code_is_refused_with_the_sessions_that_would_do(
 ) -> None:
     good = measured(repository, -0.08, hours_ago=72, commit=commit_of(repository))
     measured(repository, 0.0, hours_ago=48, commit=commit_of(repository), outcome=Outcome.PASS)
+    measured(repository, -0.08, hours_ago=24, commit=commit_of(repository), machine="bax")
     last = measured(repository, -0.185, commit=commit_of(repository, branch) + end)
     status, text = ack(repository, capsys, TEST, *WHEN)
     assert (status, changes(repository), says in text) == (USAGE, [], True), text
@@ -193,6 +195,11 @@ def test_the_worse_end_of_the_interval_is_kept(tmp_path: Path, capsys: pytest.Ca
     measured(tmp_path, -0.08)
     ack(tmp_path, capsys, TEST, *WHEN)
     assert [one.worst for one in acknowledgements.read(tmp_path / "baselines")] == [pytest.approx(-0.09)]
+
+
+def test_a_loss_beyond_its_interval_is_its_own_worst() -> None:
+    of_test = verdict(Outcome.REGRESSED, -0.12, confirmed_change=-0.12, interval=(-0.1, -0.05))
+    assert size_of(of_test) == (-0.12, -0.12)
 
 
 @pytest.mark.parametrize("part", ["test_b", "a.py::test_b", TEST])

@@ -179,6 +179,9 @@ def test_a_lasting_loss_is_a_fact_of_its_test() -> None:
     (drift,) = facts(verdicts=[session_verdict(kind="drift")])
     assert drift.topic == ("box", "test_a.py::test_b", "throughput drift")
     assert drift.headline == "drift on box: test_a.py::test_b became slower for good, by 3.1 %"
+    assert drift.change == pytest.approx(-0.031, abs=0.0005)
+    assert drift.interval is not None
+    assert drift.interval[0] < drift.change < drift.interval[1]
 
 
 @pytest.mark.parametrize("judges", [True, False])

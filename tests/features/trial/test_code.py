@@ -48,6 +48,14 @@ def test_what_sessions_write_and_other_packages_are_not_compared(name: str, proj
     assert not changed(project, name)
 
 
+def test_committed_files_that_sessions_write_are_not_compared(project: Path) -> None:
+    (project / "baselines").mkdir()
+    (project / "baselines" / "box.toml").write_text("before")
+    git(project, "init", "-q")
+    git(project, "add", "baselines")
+    assert not changed(project, "baselines/box.toml")
+
+
 def test_a_file_that_is_gone_is_a_change(project: Path) -> None:
     trial = Trial(code=code_of([project], ()))
     (project / "model.py").unlink()

@@ -99,14 +99,25 @@ def test_the_time_that_is_left_is_said_from_the_second_session_on(ran: Ran) -> N
 
 
 def test_the_header_of_the_first_session_is_shown_and_no_line_of_progress(tmp_path: Path) -> None:
-    lines = "\n".join(["", "tfperf: box, 1 throughput test", "tfperf: test 1/1, test_it, run 1", "other"])
-    (tmp_path / "test_it.py").write_text(f"def test_it():\n    print({lines!r})\n")
+    script = "import os\ndef test_it():\n    print(os.environ['LINES_OF_A_SESSION'])\n"
+    (tmp_path / "test_it.py").write_text(script)
     shown: list[str] = []
     (tmp_path / "trial" / "baselines").mkdir(parents=True)
     start = starter(tmp_path / "trial", Trial(arguments=("-s", str(tmp_path / "test_it.py"))), shown.append)
-    for _ in range(2):
-        assert start([], {}).status == 0
-    assert shown == ["     tfperf: box, 1 throughput test"]
+    for machine in ("first", "second"):
+        lines = "\n".join(["", f"tfperf: {machine}", "tfperf: test 1/1, test_it, run 1", "other"])
+        assert start([], {"LINES_OF_A_SESSION": lines}).status == 0
+    assert shown == ["     tfperf: first"]
+
+
+@pytest.mark.parametrize(("is_of_base", "option"), [(True, "--tfperf-base=HEAD"), (False, "--tfperf-baselines=")])
+def test_a_session_has_the_base_or_baselines_of_the_trials_own(
+    tmp_path: Path, *, is_of_base: bool, option: str
+) -> None:
+    (tmp_path / "conftest.py").write_text("def pytest_configure(config): print(*config.invocation_params.args)\n")
+    trial = Trial(is_of_base=is_of_base, arguments=("-s", f"--confcutdir={tmp_path}", str(tmp_path)))
+    text = starter(tmp_path / "trial", trial, print)([], {}).text
+    assert [name for name in ("--tfperf-base=HEAD", "--tfperf-baselines=") if name in text] == [option], text
 
 
 def fails_by(ran: Ran, *tests: str) -> None:
@@ -167,7 +178,7 @@ def test_a_session_that_pytest_ended_as_interrupted_is_not_kept(ran: Ran) -> Non
 
 def test_wrong_arguments_of_pytest_are_shown_with_its_last_lines(ran: Ran) -> None:
     ran.sessions.ends[1] = lambda: Ended(4, 1.0, "ERROR: file or directory not found: nowhere\n")
-    with pytest.raises(TfperfError, match="file or directory not found: nowhere"):
+    with pytest.raises(TfperfError, match=r"\n  \| ERROR: file or directory not found: nowhere"):
         ran.run()
 
 
