@@ -10,7 +10,8 @@
 #     tools/gpu_lease.sh --list      # all steps: seconds at most, what each settles, and what its log must have
 #
 # Variables: OUT, the caller's folder of results, gets one archive a call; P, the Python (python3); ONLY, some steps;
-# SCALE, a factor for the probes' times; STAND_IN, set by the tests, where a process that sleeps stands for a GPU's.
+# SCALE, a factor for the probes' times; PATIENCE, a factor for the seconds that steps may take;
+# STAND_IN, set by the tests, where a process that sleeps stands for a GPU's.
 set -u
 [ "${1:-}" = --list ] && LIST=1 || LIST=
 RESULTS=${OUT:-} P=${P:-python3} WORK=$(mktemp -d) UNEXPECTED=0 ROOT=$PWD
@@ -30,7 +31,7 @@ step() { # name, seconds at most, exit statuses, what it settles, a regular expr
     return
   fi
   [[ " ${ONLY:-$name} " == *" $name "* ]] || return 0
-  timeout --kill-after=5 "$limit" bash -c "$*" >"$log" 2>&1
+  timeout --kill-after=5 $((limit * ${PATIENCE:-1})) bash -c "$*" >"$log" 2>&1
   status=$?
   [[ " ${statuses//|/ } " == *" $status "* ]] || verdict=UNEXPECTED
   grep -Eq -- "$wanted" "$log" || verdict=UNEXPECTED

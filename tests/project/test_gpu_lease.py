@@ -20,6 +20,7 @@ from tests.helpers.stand_in_libraries import NvmlScenario
 ROOT = Path(__file__).parents[2]
 SCRIPT = str(ROOT / "tools" / "gpu_lease.sh")
 SECONDS_OF_A_CALL = 600
+PATIENCE = 4
 
 
 def test_no_call_takes_longer_than_a_machine_allows() -> None:
@@ -81,15 +82,17 @@ def _is_loop(process: psutil.Process) -> bool:
 
 
 def called(results: Path, nvml_scenario: NvmlScenario, **variables: str) -> tuple[int, str]:
-    """The exit status of call `one`, and what it printed."""
+    """The exit status of call `one`, and what it printed, without PyTorch and on a machine that others use."""
     nvml_scenario("h100_570")
-    without_torch = {"P": sys.executable, "OUT": str(results), "SCALE": "0.1", "STAND_IN": "1", "FAKE_CUINIT": "0"}
+    (results / "torch.py").write_text("raise ImportError")
+    environment = {"P": sys.executable, "OUT": str(results), "SCALE": "0.1", "STAND_IN": "1", "FAKE_CUINIT": "0"}
+    environment |= {"PATIENCE": str(PATIENCE), "PYTHONPATH": str(results)}
     command = ["bash", SCRIPT, "one"]
     with subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | without_torch | variables, stdout=subprocess.PIPE, text=True
+        command, cwd=ROOT, env=os.environ | environment | variables, stdout=subprocess.PIPE, text=True
     ) as call:
         with a_gpu_in_use_by(call, nvml_scenario):
-            text, _ = call.communicate(timeout=SECONDS_OF_A_CALL)
+            text, _ = call.communicate(timeout=PATIENCE * SECONDS_OF_A_CALL)
         return call.returncode, text
 
 

@@ -42,15 +42,14 @@ def test_all_answers_are_recorded(nvml_scenario: NvmlScenario, tmp_path: Path) -
 @pytest.mark.parametrize("probe", ["cold", "own", "foreign", "held"])
 @pytest.mark.parametrize(
     ("torch", "said"),
-    [("raise RuntimeError('no kernel image')", "RuntimeError: no kernel image"), (None, "busy sleep")],
+    [("raise RuntimeError('no kernel image')", "RuntimeError: no kernel image"), ("raise ImportError", "busy sleep")],
     ids=["died", "not on a GPU"],
 )
 def test_a_probe_whose_busy_process_does_not_use_the_gpu_fails(
-    nvml_scenario: NvmlScenario, tmp_path: Path, probe: str, torch: str | None, said: str
+    nvml_scenario: NvmlScenario, tmp_path: Path, probe: str, torch: str, said: str
 ) -> None:
     nvml_scenario("h100_570")
-    if torch is not None:
-        (tmp_path / "torch.py").write_text(torch)
+    (tmp_path / "torch.py").write_text(torch)
     failed = probed(probe, PYTHONPATH=str(tmp_path))
     assert failed.returncode == 1
     assert "FAILED: the process that should use the GPU said: " in failed.stderr
@@ -60,9 +59,12 @@ def test_a_probe_whose_busy_process_does_not_use_the_gpu_fails(
 @pytest.mark.parametrize(
     ("probe", "said"), [("own", "NVML never showed the use"), ("held", "the process took no memory")]
 )
-def test_a_probe_that_sees_no_use_of_the_gpu_fails(nvml_scenario: NvmlScenario, probe: str, said: str) -> None:
+def test_a_probe_that_sees_no_use_of_the_gpu_fails(
+    nvml_scenario: NvmlScenario, tmp_path: Path, probe: str, said: str
+) -> None:
     nvml_scenario("h100_570")
-    assert f"FAILED: {said}" in probed(probe, STAND_IN="1").stderr
+    (tmp_path / "torch.py").write_text("raise ImportError")
+    assert f"FAILED: {said}" in probed(probe, STAND_IN="1", PYTHONPATH=str(tmp_path)).stderr
 
 
 def probed(probe: str, **variables: str) -> subprocess.CompletedProcess[str]:

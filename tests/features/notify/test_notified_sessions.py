@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -201,9 +202,16 @@ def of_another_machine(project: Project) -> tuple[str, ...]:
     return ("--tfperf-machine=other",)
 
 
+def commit_all(folder: Path) -> None:
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "--quiet", "--message", folder.name)
+
+
 def of_another_project(project: Project) -> tuple[str, ...]:
     """Its commits are others, and its folder of results is the same."""
-    subprocess.run(["git", "init", "-q", project.folder], check=True)
+    shutil.rmtree(project.folder / ".git")
+    commit_all(project.folder)
     rename(project)
     return ()
 
@@ -219,6 +227,8 @@ def test_a_red_test_that_may_still_exist_stays_as_it_is(
     if change is with_other_parameters:
         project.tests(PARAMETERS)
         test = f"{EVEN_ID}[even]"
+    if change is of_another_project:
+        commit_all(project.folder)
     project.write("even", SLOW)
     run(project, server)
     told = (project.folder / ".tfperf/told.json").read_text()
