@@ -32,20 +32,12 @@ ENVIRON = {
     name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "PYTEST"))
 }
 
-PROGRAM = """
-import time
-
-for step in range(40):
-    time.sleep(0.1)
-    print("throughput: 1234.5 images/s", flush=True)
-"""
-
-TEST_OF_A_PROGRAM = """
-import sys
+TEST_OF_A_MODEL = """
+from pytest_tfperf import Workload
 
 
-def test_my_train(throughput, gpu_topology):
-    throughput.check_command([sys.executable, "train.py"], name="my-train", on=gpu_topology.take(1), unit="images/s")
+def test_resnet(throughput, gpu_topology):
+    throughput.check(Workload(model="resnet20", batch_size=8), on=gpu_topology.take(1))
 """
 
 
@@ -77,12 +69,11 @@ class Place:
 
 
 def without_tensorflow(place: Place) -> None:
-    """A test of a Keras model says in one line what to install, and one of a program needs nothing more."""
+    """The program that `tfperf init` wrote needs nothing more, and a test of a model says in one line what to install."""
     _first_steps(place)
-    place.run("pytest perf_tests", status=(6,), says="pip install --upgrade tensorflow")
-    (place.folder / "perf_tests" / "test_speed.py").write_text(TEST_OF_A_PROGRAM)
-    (place.folder / "train.py").write_text(PROGRAM)
     place.run("pytest perf_tests", says="1 measured")
+    (place.folder / "perf_tests" / "test_speed.py").write_text(TEST_OF_A_MODEL)
+    place.run("pytest perf_tests", status=(6,), says="pip install --upgrade tensorflow")
 
 
 def with_tensorflow(place: Place) -> None:
