@@ -69,7 +69,7 @@ class Place:
 
 
 def without_tensorflow(place: Place) -> None:
-    """The program that `tfperf init` wrote needs nothing more, and a test of a model says in one line what to install."""
+    """The program that `tfperf init` wrote is measured, and a test of a model says in one line what to install."""
     _first_steps(place)
     place.run("pytest perf_tests", says="1 measured")
     (place.folder / "perf_tests" / "test_speed.py").write_text(TEST_OF_A_MODEL)
