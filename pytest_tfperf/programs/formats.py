@@ -50,7 +50,7 @@ TF_CNN_STEP = (
     rf"(?<![\w.-])(?P<step>[1-9]\d{{0,11}})\s{{1,9}}UNIT/sec:\s{{0,9}}(?P<mean_rate>{NUMBER})\s{{0,9}}(?:\+/-|±)"
     r"[^)]{0,80}\)"
 )
-"""A step's line of tf_cnn_benchmarks, without the loss: "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)"."""
+"""A step's line of tf_cnn_benchmarks, without the loss: "10\timages/sec: 50.0 +/- 0.1 (jitter = 0.2)"."""
 
 FORMATS = (
     Format(

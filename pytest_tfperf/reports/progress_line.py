@@ -27,7 +27,7 @@ def header(label: str, run: Run) -> list[str]:
 
 
 def step_line(run: Run) -> str:
-    r"""Return the line for the run so far: "10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848"."""
+    r"""Return the line for the run so far: "10\timages/sec: 50.0 +/- 0.1 (jitter = 0.2)\t7.500"."""
     mean, uncertainty, jitter = window_statistics(run.windows, run.examples_per_step)
     loss = run.windows[-1].loss
     speed = f"{steps(run)}\t{run.unit}/sec: {mean:.1f} +/- {uncertainty:.1f} (jitter = {jitter:.1f})"
