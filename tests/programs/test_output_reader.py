@@ -425,12 +425,12 @@ def test_a_lines_loss_is_read(line: str, loss: float | None) -> None:
 
 
 def test_a_step_line_of_tf_cnn_benchmarks_is_a_mean_since_the_first_step() -> None:
-    line = "[1,0]<stdout>:10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848\t0.1"
-    assert read(line, unit="images") == Reading(Kind.MEAN_RATE, 56.9, step=10, loss=7.848)
+    line = "[1,0]<stdout>:10\timages/sec: 50.0 +/- 0.1 (jitter = 0.2)\t7.5\t0.1"
+    assert read(line, unit="images") == Reading(Kind.MEAN_RATE, 50.0, step=10, loss=7.5)
 
 
 def test_a_step_line_of_tf_cnn_benchmarks_is_read_in_the_commands_unit_only() -> None:
-    assert read("10\timages/sec: 56.9 +/- 0.1 (jitter = 0.2)\t7.848") is None
+    assert read("10\timages/sec: 50.0 +/- 0.1 (jitter = 0.2)\t7.5") is None
 
 
 KERAS = "\x1b[1m120/500\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━━\x1b[0m \x1b[1m12s\x1b[0m 31ms/step - loss: 0.5000"
