@@ -231,8 +231,8 @@ def _ended_by_time(measurements: Sequence[Measurement]) -> list[str]:
     least = min(windows, key=windows.__getitem__)
     return [
         f"{counted(len(windows), 'test')} ended by time, before all steps: {least} after "
-        f"{counted(windows[least], 'window')}. Where its interval is too wide, give the test more steps (steps= or "
-        "readings=), or all tests more time: -o tfperf_max_time=SECONDS"
+        f"{counted(windows[least], 'window')}. Where its interval is too wide, give the test more steps (steps=), "
+        "or all tests more time: -o tfperf_max_time=SECONDS"
     ]
 
 

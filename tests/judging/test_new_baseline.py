@@ -151,7 +151,7 @@ def of_sizes(sizes: list[float], *, tolerance: float) -> Measurement:
 
 def test_a_script_that_is_too_noisy_is_advised_more_readings() -> None:
     with pytest.raises(MeasurementError, match="or give the test more readings, and record again"):
-        row(WILD, workload=Command(name="my-train"))
+        row(WILD, workload=Command([], name="my-train"))
 
 
 def test_what_is_too_noisy_leaves_the_others_recorded() -> None:

@@ -107,7 +107,7 @@ def test_the_trace_is_named_from_the_rootdir(tmp_path: Path) -> None:
 
 
 def test_a_program_of_ones_own_is_not_profiled(tmp_path: Path) -> None:
-    command = Command.of(["true"], name="program", unit="examples/s", folder="")
+    command = Command(["true"], name="program")
     wanted = replace(task(steady(1.0)), side=Side(workload=command, launcher=steady(1.0)))
     said = "not possible for a program of your own: start TensorFlow's profiler in it"
     assert profiler(tmp_path).profile(wanted, MEASURED) == Profile(fault=said)
