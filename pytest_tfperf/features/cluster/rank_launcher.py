@@ -153,10 +153,9 @@ class RankListener:
         try:
             self.listener = Listener(host, port, None if key_file is None else read_key(key_file))
         except OSError as error:
-            name = "tfperf_port" if port else "tfperf_interface"
             raise MeasurementError(
                 f"ranks can't call {host}:{port or 'any port'} of this machine: {error}",
-                next_step=f"Change the ini value {name}",
+                next_step="Change the ini value tfperf_listen",
             ) from None
         self.address, _, self._key = self.listener.address.rpartition(":")
         self._key_file, self._key_folder = key_file, key_folder.absolute()
