@@ -17,7 +17,7 @@ from pytest_tfperf.core.settings import Update
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.running import SESSION
-from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.session.xdist import is_xdist_worker
 from pytest_tfperf.workers import catalogue
 
@@ -68,7 +68,7 @@ def selected_tests(
     ]
 
 
-def keep_failed(config: pytest.Config, items: list[pytest.Item], state: Session) -> None:
+def keep_failed(config: pytest.Config, items: list[pytest.Item], state: SessionState) -> None:
     """Under --update-baselines=failed, deselect tests that did not fail last time, by pytest's own list behind `--lf`.
 
     Raises:
@@ -91,7 +91,7 @@ def keep_failed(config: pytest.Config, items: list[pytest.Item], state: Session)
     items[:] = kept
 
 
-def keep_chosen(session: pytest.Session, state: Session) -> None:
+def keep_chosen(session: pytest.Session, state: SessionState) -> None:
     """Where a feature chooses tests, deselect those that there is no time for, and put the others in its order.
 
     Tests that measure nothing keep their places; tests that can't run here take no time, and stay.
@@ -106,7 +106,7 @@ def keep_chosen(session: pytest.Session, state: Session) -> None:
 
     cache = getattr(session.config, "cache", None)
     failed = cache.get("cache/lastfailed", {}) if cache else ()
-    choice = first(select(state.context, expected_seconds(state), failed) for select in hooks)
+    choice = first(select(state.session, expected_seconds(state), failed) for select in hooks)
     if choice is None:
         return
     state.choice = choice
@@ -159,7 +159,7 @@ def note_deselected(config: pytest.Config, items: Iterable[pytest.Item]) -> None
     state.unselected |= {item.nodeid: why for item in items if selected(item)}
 
 
-def note_skipped(report: pytest.TestReport, state: Session) -> None:
+def note_skipped(report: pytest.TestReport, state: SessionState) -> None:
     """Remember a skipped throughput test. A test that fails as expected counts as skipped for pytest only."""
     if not report.skipped or hasattr(report, "wasxfail") or report.nodeid not in state.selection:
         return

@@ -219,7 +219,7 @@ def test_what_is_no_name_is_refused(played_project: Project) -> None:
 JUDGED = """
     from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
     from pytest_tfperf.core.verdict import Outcome
-    from pytest_tfperf.session.session import Session
+    from pytest_tfperf.session.state import SessionState
 
     def judge(session):
         figures = {"change": -0.081, "interval": (-0.09, -0.072), "threshold": 0.05, "tests": 8}

@@ -15,7 +15,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.past import PastResult
 
 BUDGET: Final[Setting[float | None]] = Setting(
@@ -28,7 +28,7 @@ BUDGET: Final[Setting[float | None]] = Setting(
 )
 
 
-def select(context: SessionContext, seconds: Mapping[str, float], failed: Collection[str]) -> Choice | None:
+def select(context: Session, seconds: Mapping[str, float], failed: Collection[str]) -> Choice | None:
     """Choose the most informative tests that fit; tests that can't run here take no time, and stay.
 
     Without a history that can be read, tests look as if they had never been measured.

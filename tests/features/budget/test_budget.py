@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.selection import SelectedTest, Selection
@@ -138,7 +138,7 @@ def test_a_test_is_unsettled_if_any_call_of_its_last_session_was() -> None:
 def test_a_test_that_failed_by_a_figure_is_unsettled(tmp_path: Path, value: float | None, outcome: Outcome) -> None:
     selection = Selection(SelectedTest(id=test) for test in ("a", "b"))
     settings = Settings(dir=tmp_path, of_features={"budget": 1.0})
-    context = SessionContext(settings=settings, selection=selection)
+    context = Session(settings=settings, selection=selection)
     loss = Verdict(figure=Figure("loss"), value=value, outcome=outcome, reason=Reason.CONFIRMED)
     for test, figures in (("a", ()), ("b", (loss,))):
         context.history.append(
