@@ -69,7 +69,6 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
         verdicts=record.verdicts,
         not_measured=record.not_measured,
         refused=record.refused,
-        left_out=sorted(record.left_out),
         not_run=record.not_run,
         rerun=settings.rerun,
         exit_status=record.exit_status,
