@@ -20,7 +20,7 @@ from pytest_tfperf.session.selecting import (
     selected,
     selected_tests,
 )
-from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.workers import catalogue
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     with usage_errors.as_usage_error():
         config.add_cleanup(catalogue.forget())
         _register_names(config)
-        session = config.stash[SESSION] = Session(options.read_settings(config, features().settings))
+        session = config.stash[SESSION] = SessionState(options.read_settings(config, features().settings))
         session.workload_name = lambda workload: config.hook.pytest_tfperf_workload_name(workload=workload)
         if not xdist.is_xdist_worker(config):
             session.prepare()

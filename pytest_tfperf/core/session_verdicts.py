@@ -13,7 +13,7 @@ from pytest_tfperf.core.measurement import EnvironmentChange, Measurement, chang
 from pytest_tfperf.core.past import LastingChange
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.telemetry import Telemetry, merged
-from pytest_tfperf.core.verdict import NOTHING, Against, Outcome, Wants
+from pytest_tfperf.core.verdict import NOTHING, Against, Consequence, Outcome, Wants
 from pytest_tfperf.errors import TfperfError
 
 
@@ -196,12 +196,13 @@ def red_machines(verdicts: Iterable[SessionVerdict]) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRecord:
-    """All results of a session.
+class SessionResult:
+    """What a session found, frozen at its end.
 
     Args:
         selection: the throughput tests that pytest selected.
         results: their measurements, in order.
+        consequences: of each of the results for its test; empty where the session's options are not known.
         verdicts: on software and machine as a whole.
         not_measured: the error of each test that could not be measured; `FailsHereOnly` fails its test.
         refused: the error of each test that was measured, but refused as a baseline.
@@ -213,6 +214,7 @@ class SessionRecord:
 
     selection: Selection = field(default_factory=Selection)
     results: Sequence[Measurement] = ()
+    consequences: Sequence[Consequence] = ()
     verdicts: Sequence[SessionVerdict] = ()
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
@@ -231,6 +233,11 @@ class SessionRecord:
     def interleaved(self) -> list[Measurement]:
         """The measurements beside another side."""
         return [result for result in self.results if result.other is not None]
+
+    def consequence_of(self, measurement: Measurement) -> Consequence | None:
+        """The consequence of one of the results for its test; None where it is not known."""
+        known = zip(self.results, self.consequences, strict=False)
+        return next((consequence for result, consequence in known if result is measurement), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
     from pytest_tfperf.bench.run_engine import RunEngine
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
+    from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
     from pytest_tfperf.core.setting import Setting
     from pytest_tfperf.core.settings import Settings
     from pytest_tfperf.lines import Line
@@ -62,14 +62,14 @@ class Feature:
     check_stores: Callable[[Settings], None] | None = None
     nodes: Callable[[Settings], Nodes | None] | None = None
     references: Callable[[Settings, Callable[[Interpreter], Launcher]], ReferenceEnvironments] | None = None
-    other_side: Callable[[SessionContext], OtherSide | None] | None = None
+    other_side: Callable[[Session], OtherSide | None] | None = None
     figures: Callable[[Settings], Sequence[Figure]] | None = None
-    profiler: Callable[[SessionContext, RunEngine], Profiler | None] | None = None
-    session_verdicts: Callable[[SessionContext, Sequence[str]], Iterable[SessionVerdict]] | None = None
+    profiler: Callable[[Session, RunEngine], Profiler | None] | None = None
+    session_verdicts: Callable[[Session, Sequence[str]], Iterable[SessionVerdict]] | None = None
     properties: Callable[[Sequence[Measurement]], Sequence[tuple[str, object]]] | None = None
-    exit_status: Callable[[Settings, Callable[[], SessionRecord], int], int | None] | None = None
+    exit_status: Callable[[Settings, Callable[[], SessionResult], int], int | None] | None = None
     usage_status: Callable[[Sequence[str]], int | None] | None = None
-    session_ended: Callable[[SessionContext, SessionRecord], Iterable[Line | str]] | None = None
+    session_ended: Callable[[Session, SessionResult], Iterable[Line | str]] | None = None
     exited: Callable[[Settings, int], None] | None = None
 
 

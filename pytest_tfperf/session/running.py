@@ -20,9 +20,9 @@ from pytest_tfperf.session.xdist import is_xdist_worker, refuse_xdist
 
 if TYPE_CHECKING:
     from pytest_tfperf.session.fixture import ThroughputFixture
-    from pytest_tfperf.session.session import Session
+    from pytest_tfperf.session.state import SessionState
 
-SESSION: pytest.StashKey[Session] = pytest.StashKey()
+SESSION: pytest.StashKey[SessionState] = pytest.StashKey()
 FIXTURE: pytest.StashKey[ThroughputFixture] = pytest.StashKey()
 _IN_DOUBT: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the test's body made all of its calls in this run, and a call wants further runs."""

@@ -16,7 +16,7 @@ from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.session.running import SESSION
-from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.session.xdist import is_xdist_worker
 from pytest_tfperf.workers import catalogue
 
@@ -66,7 +66,7 @@ def selected_tests(
     ]
 
 
-def keep_failed(config: pytest.Config, items: list[pytest.Item], state: Session) -> None:
+def keep_failed(config: pytest.Config, items: list[pytest.Item], state: SessionState) -> None:
     """Under --update-baselines=failed, deselect tests that did not fail last time, by pytest's own list behind `--lf`.
 
     Raises:
@@ -124,7 +124,7 @@ def note_deselected(config: pytest.Config, items: Iterable[pytest.Item]) -> None
     state.unselected |= {item.nodeid: why for item in items if selected(item)}
 
 
-def note_skipped(report: pytest.TestReport, state: Session) -> None:
+def note_skipped(report: pytest.TestReport, state: SessionState) -> None:
     """Remember a skipped throughput test. A test that fails as expected counts as skipped for pytest only."""
     if not report.skipped or hasattr(report, "wasxfail") or report.nodeid not in state.selection:
         return

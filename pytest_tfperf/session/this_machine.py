@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cached_property
 
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.hardware.discovery import discover
@@ -24,7 +24,7 @@ class ThisMachine:
         nodes: starts tests on several nodes; None: processes of this machine stand for nodes.
     """
 
-    def __init__(self, context: SessionContext, nodes: Nodes | None) -> None:
+    def __init__(self, context: Session, nodes: Nodes | None) -> None:
         self._context = context
         self._settings = context.settings
         self._selection = context.selection

@@ -18,8 +18,8 @@ from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want, 
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError, WorkloadError
 from pytest_tfperf.session.expected_time import seconds_left
 from pytest_tfperf.session.outcomes import missing_as_error
-from pytest_tfperf.session.session import Session
 from pytest_tfperf.session.session_lines import closing, header
+from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.machines import load
 from tests.helpers.measurements import baseline, measurement, run_at, throughput, verdict
@@ -45,11 +45,13 @@ def is_found(monkeypatch: pytest.MonkeyPatch, topology: Topology) -> None:
     monkeypatch.setattr("pytest_tfperf.session.this_machine.discover", lambda **_: topology)
 
 
-def session(folder: Path, **settings: Any) -> Session:
+def session(folder: Path, **settings: Any) -> SessionState:
     given = {"root": folder, "dir": folder / "dir", "baselines": folder / "baselines"}
     own = {one.name for one in fields(Settings)}
     values = {name: value for name, value in settings.items() if name in own}
-    made = Session(Settings(**given | values, of_features={name: settings[name] for name in settings.keys() - own}))
+    made = SessionState(
+        Settings(**given | values, of_features={name: settings[name] for name in settings.keys() - own})
+    )
     made.selection.replace(TESTS)
     return made
 
@@ -104,7 +106,7 @@ def test_the_marks_decide_between_cpus_and_gpus_and_without_one_the_machine_does
 # When a skip is an error
 
 
-def in_place_of(made: Session, error: NoData | NotEnoughDevices) -> str:
+def in_place_of(made: SessionState, error: NoData | NotEnoughDevices) -> str:
     """The text of the error in a skip's place; "" if the test may skip."""
     found = missing_as_error(made, error)
     return "" if found is None else str(found)
@@ -152,14 +154,14 @@ def test_missing_data_is_an_error(tmp_path: Path) -> None:
 # How long it takes
 
 
-def timed(folder: Path, **settings: Any) -> Session:
+def timed(folder: Path, **settings: Any) -> SessionState:
     """A session of three tests, of which the history knows one: 10 s."""
     made = session(folder, machine="box", **settings)
     made.history.append(measurement(test="for_cpus", session="yesterday", seconds=10.0))
     return made
 
 
-def announced(made: Session) -> str:
+def announced(made: SessionState) -> str:
     return header(made)[0].partition("tests, ")[2]
 
 
@@ -257,7 +259,7 @@ def test_a_test_that_measured_nothing_has_no_time_left(tmp_path: Path) -> None:
 # Files
 
 
-def with_broken_file(folder: Path, machine: str, **settings: Any) -> Session:
+def with_broken_file(folder: Path, machine: str, **settings: Any) -> SessionState:
     """A session of the machine "box", where `machine`'s file is no file of baselines."""
     (folder / "baselines").mkdir()
     (folder / "baselines" / f"{machine}.csv").write_text("garbage\n")

@@ -219,7 +219,7 @@ def test_what_is_no_name_is_refused(played_project: Project) -> None:
 JUDGED = """
     from pytest_tfperf.core.session_verdicts import MachineVerdict, SessionVerdict
     from pytest_tfperf.core.verdict import Outcome
-    from pytest_tfperf.session.session import Session
+    from pytest_tfperf.session.state import SessionState
 
     def judge(session):
         figures = {"change": -0.081, "low": -0.09, "high": -0.072, "threshold": 0.05, "tests": 8, "is_apart": True}
