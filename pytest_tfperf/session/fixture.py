@@ -20,7 +20,7 @@ from pytest_tfperf.programs.command_windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
 from pytest_tfperf.session.feature_hooks import features, first, module_of
 from pytest_tfperf.session.outcomes import Outcomes
-from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.state import SessionState
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
 Also = Iterable[str | Figure]
@@ -29,10 +29,10 @@ Also = Iterable[str | Figure]
 class ThroughputFixture:
     """The `throughput` fixture of one test; pytest makes it."""
 
-    def __init__(self, session: Session, test: str) -> None:
-        self._session = session
+    def __init__(self, state: SessionState, test: str) -> None:
+        self._state = state
         self._test = test
-        self._calls = CallRunner(session, test)
+        self._calls = CallRunner(state, test)
         self._is_over = False
         self._warnings: list[str] = []
 
@@ -168,7 +168,7 @@ class ThroughputFixture:
         self._require_open(on, other)
         ratios = module_of("ratios", "ratios", "throughput.check_ratio")
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
-        store, settings = self._session.baselines, self._session.settings
+        store, settings = self._state.baselines, self._state.settings
         published = None
         if at_least is None:
             rows = [*store.published_like(key), *store.published_like(over_key)]
@@ -203,7 +203,7 @@ class ThroughputFixture:
     @property
     def outcomes(self) -> Outcomes:
         """The outcomes of the calls that this test has made so far."""
-        return Outcomes(session=self._session, test=self._test, calls=self._calls.made, warnings=tuple(self._warnings))
+        return Outcomes(state=self._state, test=self._test, calls=self._calls.made, warnings=tuple(self._warnings))
 
     def _require_open(self, *topologies: Topology) -> None:
         if self._is_over:
@@ -221,13 +221,13 @@ class ThroughputFixture:
             given = " and ".join(f"{subject!r:.80}" for subject in subjects)
             raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...), for both sides the same kind")
         of_a_program = kinds == {True}
-        asked, settings = figures_of(also, of_a_program=of_a_program), self._session.settings
+        asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
         hooks = features().hooks(settings, lambda feature: feature.figures) if of_suite else []
         default = first(hook(settings) for hook in hooks) or ()
         return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...], *subjects: Subject) -> Plan:
-        settings = self._session.settings
+        settings = self._state.settings
         programs = [subject for subject in subjects if isinstance(subject, Command)]
         plan = settings.plan(steps, WARMUP_READINGS if programs else warmup_steps, also=also)
         if programs and warmup_steps is not None:
@@ -248,7 +248,7 @@ class ThroughputFixture:
         """A command as this session runs it: in a folder below rootdir, with cold caches where a figure needs them."""
         if not isinstance(subject, Command):
             return subject
-        settings, reads = self._session.settings, subject.reads
+        settings, reads = self._state.settings, subject.reads
         if not subject.argv:
             raise WorkloadError(f"{subject}: name the program, as in Command([sys.executable, 'train.py'], ...)")
         if settings.smoke:

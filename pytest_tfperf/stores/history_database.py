@@ -21,8 +21,8 @@ from sqlalchemy.schema import CreateIndex, DDLElement
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.format_version import require_version
 from pytest_tfperf.stores.history_tables import FORMER_INDEXES, HISTORY, TABLES
+from pytest_tfperf.stores.kept import require_version
 from pytest_tfperf.stores.measurement_file import VERSION
 
 _LOCK_SECONDS = 30

@@ -16,7 +16,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
-from pytest_tfperf.stores.format_version import require_version
+from pytest_tfperf.stores.kept import require_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

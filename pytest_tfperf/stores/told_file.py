@@ -16,7 +16,7 @@ from pytest_tfperf.core.notification import Event, Topic
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
-from pytest_tfperf.stores.format_version import NewerFormat, require_version
+from pytest_tfperf.stores.kept import NewerFormat, require_version
 
 VERSION: Final = 1
 NAME: Final = "told.json"

@@ -138,7 +138,7 @@ def test_no_command_line_that_pytest_refuses_shows_it(words: Sequence[str], pyte
 
 
 def test_no_command_to_copy_shows_it(pytester: pytest.Pytester) -> None:
-    config = pytester.parseconfigure(f"--junit-prefix={URL}", "-o", f"tfperf_interface={URL}")
+    config = pytester.parseconfigure(f"--junit-prefix={URL}", "-o", f"junit_suite_name={URL}")
     rerun = config.stash[SESSION].settings.rerun
     assert "ann:***@" in rerun.recording
     assert "PaSs" not in rerun.recording + rerun.of("a.py::b")

@@ -39,8 +39,6 @@ PARSERS = {one.name: one.parse for one in (*OF_THE_SPINE, *features().settings)}
         ("worker", "fresh", "fresh"),
         ("launcher", "local", "local"),
         ("launcher", "mpirun -H nodea:4,nodeb:4", "mpirun -H nodea:4,nodeb:4"),
-        ("port", "0", 0),
-        ("port", "65535", 65535),
     ],
 )
 def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
@@ -77,9 +75,10 @@ def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
         ("launcher", "mpirun -H 'nodea"),
         ("launcher", "ray --address="),
         ("launcher", "mpirun -H ''"),
-        ("port", "65536"),
-        ("port", "-1"),
-        ("port", "http"),
+        ("listen", "eth0:65536"),
+        ("listen", "eth0:http"),
+        ("listen", "eth0:7600 ~/key"),
+        ("listen", "eth0:7600key=key"),
         pytest.param("against", "x" * 300, id="against-too-long"),
         ("against", "~nobody-has-this-name/venv"),
     ],
@@ -145,12 +144,6 @@ def test_a_command_repeats_what_the_environment_says_for_a_shell_that_does_not(m
     settings = asked()
     assert (settings.machine, settings.rerun.options) == ("h200", " -o tfperf_machine=h200")
     assert settings.rerun.recording == "pytest -o tfperf_machine=h200 --update-baselines"
-
-
-def test_a_key_file_lies_in_the_root_folder_where_its_path_is_relative(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asked().of_features["key_file"] is None
-    monkeypatch.setenv("TFPERF_KEY_FILE", "secrets/key")
-    assert asked().of_features["key_file"] == Path("/home/u/project/secrets/key")
 
 
 def test_an_unknown_launcher_is_refused_with_the_known_ones_and_where_it_was_given() -> None:
@@ -250,7 +243,7 @@ OWN_OPTIONS = """
         (["-ksmall", "--ignore=old", "--deselect", "a.py::test"], "-ksmall --ignore=old --deselect a.py::test"),
         (["--tfperf-inject-slowdown", "0.2", "--tfperf-strict", "--tfperf-html=x.html"], ""),
         (["--tfperf-machine", "box", "--tfperf-split-gpu"], "--tfperf-machine box --tfperf-split-gpu"),
-        (["-o", "tfperf_max_time=10", "-otfperf_budget=5m", "-o", "tfperf_busy=1"], "-o tfperf_busy=1"),
+        (["-o", "tfperf_max_time=10", "-otfperf_strict=1", "-o", "tfperf_busy=1"], "-o tfperf_busy=1"),
         (["--models", "a", "b", "-v"], "--models a b"),
         (["--hub-token=abc"], "'--hub-token=***'"),
         (["--hub-token", "abc", "-x"], "--hub-token '***'"),
