@@ -57,7 +57,7 @@ def header(session: SessionState) -> list[str]:
         slowed=[test for test in settings.inject_slowdown_tests if test in selection],
         against=other.announcement if (other := measuring.launchers.other_side) else (),
     )
-    said = [f"tfperf: {line}" for line in _of_machine(session)]
+    said = [f"tfperf: {line}" for line in summary.lost_gpus(session.measuring.machine.topology)]
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
@@ -107,18 +107,13 @@ def closing(session: SessionState, *, skips: bool, width: int | None = None) -> 
             f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
             for test, why in session.measuring.judge.reference_failures
         ),
-        *(_of_machine(session) if session.measuring.machine.is_discovered else ()),
+        *(summary.lost_gpus(session.measuring.machine.topology) if session.measuring.machine.is_discovered else ()),
         *summary.other_matmul_rate(matmul_change(measurements)),
         *(f"ranks: {refusal}" for refusal in (session.nodes.refusals if session.nodes else ())),
         *session.uncompared(with_output=True),
         *skipped,
         *(summary.not_run(session.not_run) if session.settings.require_baseline else ()),
     ]
-
-
-def _of_machine(session: SessionState) -> list[str]:
-    machine, baselines = session.measuring.machine, session.session.baselines
-    return [*summary.lost_gpus(machine.topology), *summary.renamed(machine.renamed, baselines.folder)]
 
 
 def _interrupted(session: SessionState) -> list[str]:
