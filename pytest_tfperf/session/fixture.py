@@ -21,7 +21,7 @@ from pytest_tfperf.programs.command_windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
 from pytest_tfperf.session.feature_hooks import features, first, module_of
 from pytest_tfperf.session.outcomes import Outcomes
-from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.state import SessionState
 
 AnyTolerance = float | tuple[float | None, float | None] | Tolerance
 Also = Iterable[str | Figure]
@@ -30,10 +30,10 @@ Also = Iterable[str | Figure]
 class ThroughputFixture:
     """The `throughput` fixture of one test; pytest makes it."""
 
-    def __init__(self, session: Session, test: str) -> None:
-        self._session = session
+    def __init__(self, state: SessionState, test: str) -> None:
+        self._state = state
         self._test = test
-        self._calls = CallRunner(session, test)
+        self._calls = CallRunner(state, test)
         self._is_over = False
         self._warnings: list[str] = []
 
@@ -250,7 +250,7 @@ class ThroughputFixture:
         self._require_open(on, other)
         ratios = module_of("ratios", "ratios", "throughput.check_ratio")
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
-        store, settings = self._session.baselines, self._session.settings
+        store, settings = self._state.baselines, self._state.settings
         published = None
         if at_least is None:
             rows = [*store.published_like(key), *store.published_like(over_key)]
@@ -285,7 +285,7 @@ class ThroughputFixture:
     @property
     def outcomes(self) -> Outcomes:
         """The outcomes of the calls that this test has made so far."""
-        return Outcomes(session=self._session, test=self._test, calls=self._calls.made, warnings=tuple(self._warnings))
+        return Outcomes(state=self._state, test=self._test, calls=self._calls.made, warnings=tuple(self._warnings))
 
     def _require_open(self, *topologies: Topology) -> None:
         if self._is_over:
@@ -307,7 +307,7 @@ class ThroughputFixture:
         terminal: bool,
         ranks_per_node: int = 1,
     ) -> Command:
-        settings = self._session.settings
+        settings = self._state.settings
         return Command.of(
             argv,
             name=name,
@@ -320,25 +320,25 @@ class ThroughputFixture:
         )
 
     def _plan_of(self, command: Command, readings: int | None, also: tuple[Figure, ...]) -> Plan:
-        if readings is not None and readings < MIN_WINDOWS_FOR_ERROR and not self._session.settings.smoke:
+        if readings is not None and readings < MIN_WINDOWS_FOR_ERROR and not self._state.settings.smoke:
             raise WorkloadError(
                 f"{command.name}: readings={readings}: give at least {MIN_WINDOWS_FOR_ERROR}, because fewer have no "
                 "error estimate, or reads=Reads(until_end=True) without readings for a program that prints less"
             )
         plan = self._plan(readings, WARMUP_READINGS, also)
-        if readings is None and not self._session.settings.smoke:
+        if readings is None and not self._state.settings.smoke:
             plan = replace(plan, steps=max(MIN_WINDOWS_FOR_ERROR, plan.steps))
         return replace(plan, counts_readings=True, until_end=command.reads.reads_to_the_end)
 
     def _figures(self, also: Also, *, of_a_program: bool, of_suite: bool = True) -> tuple[Figure, ...]:
         """The figures of a call, with the suite's where it is a check; a smoke run measures none."""
-        asked, settings = figures_of(also, of_a_program=of_a_program), self._session.settings
+        asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
         hooks = features().hooks(settings, lambda feature: feature.figures) if of_suite else []
         default = first(hook(settings) for hook in hooks) or ()
         return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...] = ()) -> Plan:
-        settings = self._session.settings
+        settings = self._state.settings
         plan = settings.plan(steps, warmup_steps, also=also)
         return ONE_WINDOW if settings.smoke else plan
 

@@ -87,18 +87,6 @@ class EarlierRows:
                     seconds[test] = row.seconds / max(row.workers, 1)
         return seconds
 
-    def last_sessions(self, tests: Iterable[str]) -> set[str]:
-        """Return the last session of each test without an injected slowdown; unknown tests have none."""
-        sessions = set()
-        with self._asking() as ask:
-            for test in tests:
-                both = [
-                    *ask(queries.LAST_SESSION, _of_test(test)),
-                    *ask(queries.LAST_SESSION, _of_test(test, beside=True)),
-                ]
-                sessions |= {row.session for row in sorted(both)[-1:]}
-        return sessions
-
     def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
         """Return how many confirmation runs the machines' latest measurements took, and the number of measurements.
 

@@ -27,9 +27,8 @@ from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.job import digest
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.process import become_worker, import_and_work
-from pytest_tfperf.workers.process_group import die_with_parent
-from pytest_tfperf.workers.session_key import read_key
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Refused, connect
+from pytest_tfperf.workers.process_end import die_with_parent
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Refused, connect, read_key
 
 _NOBODY_LISTENS = 3
 _FIRST_SECONDS = 600.0  # for a driver that has not listened yet: the pods of one job start minutes apart

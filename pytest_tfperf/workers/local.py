@@ -23,7 +23,7 @@ from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
 from pytest_tfperf.workers.failures import hint_of_full
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_of_program, gpus_shown
-from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
+from pytest_tfperf.workers.processes import ForkServer, Process, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
@@ -233,7 +233,7 @@ class LocalLauncher:
         undo.callback(run.close)
         return _Worker(run, self._started, message)
 
-    def _process(self, log: Path) -> LocalProcess:
+    def _process(self, log: Path) -> Process:
         if self._fresh:
             module = "pytest_tfperf.training.process"
             return start_process(self._interpreter, module, self._listener, log, self._started)

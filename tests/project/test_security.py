@@ -28,8 +28,7 @@ STARTS = {
     "training/rank.py": "ranks",
     "training/server.py": "workers",
     "workers/interpreters.py": "workers",
-    "workers/mps.py": "`nvidia-cuda-mps-control`",
-    "workers/process_group.py": "workers",
+    "workers/process_end.py": "`nvidia-cuda-mps-control`",
     "workers/processes.py": "workers",
 }
 CONNECTS = {

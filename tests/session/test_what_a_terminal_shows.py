@@ -217,14 +217,14 @@ def test_what_is_no_name_is_refused(played_project: Project) -> None:
 # Software and machine as a whole
 
 JUDGED = """
-    from pytest_tfperf.core.session_verdicts import MachineVerdict, SessionVerdict
+    from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
     from pytest_tfperf.core.verdict import Outcome
-    from pytest_tfperf.session.session import Session
+    from pytest_tfperf.session.state import SessionState
 
     def judge(session):
-        figures = {"change": -0.081, "low": -0.09, "high": -0.072, "threshold": 0.05, "tests": 8, "is_apart": True}
-        found = MachineVerdict(outcome=Outcome.REGRESSED, **figures)
-        session.verdicts.append(SessionVerdict(machine="box", found=found))
+        figures = {"change": -0.081, "interval": (-0.09, -0.072), "threshold": 0.05, "tests": 8}
+        kind, outcome = VerdictOn.MACHINE, Outcome.REGRESSED
+        session.verdicts.append(SessionVerdict(kind=kind, outcome=outcome, machine="box", **figures))
         return session.verdicts
 
     Session.judge = judge

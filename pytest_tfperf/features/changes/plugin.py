@@ -12,7 +12,7 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.acknowledgement import Acknowledgement
     from pytest_tfperf.core.baseline import Key
     from pytest_tfperf.core.measurement import Measurement
@@ -29,19 +29,19 @@ FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
 )
 
 
-def session_verdicts(context: SessionContext, machines: Sequence[str]) -> Iterator[SessionVerdict]:
+def session_verdicts(session: Session, machines: Sequence[str]) -> Iterator[SessionVerdict]:
     """A red verdict for each machine with a lasting slowdown, or a figure that became worse for good."""
-    from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionVerdict
+    from pytest_tfperf.core.session_verdicts import drift_verdict
     from pytest_tfperf.features.changes.lasting_losses import lasting_losses  # imports NumPy
 
-    history, today = context.history, datetime.now(UTC).date()
+    history, today = session.history, datetime.now(UTC).date()
     for machine in machines:
         results = [*history.results(machine=machine), *history.figure_results(machine=machine)]
-        known = [one for one in context.acknowledgements if one.days_left(today) >= 0]
-        now = history.measurements(session=context.id, machine=machine)
-        losses = lasting_losses(results, context.id, _tolerances(now))
+        known = [one for one in session.acknowledgements if one.days_left(today) >= 0]
+        now = history.measurements(session=session.id, machine=machine)
+        losses = lasting_losses(results, session.id, _tolerances(now))
         if found := [loss for loss in losses if not any(_is_of(one, loss) for one in known)]:
-            yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))
+            yield drift_verdict(machine, found)
 
 
 def _tolerances(measurements: Iterable[Measurement]) -> dict[tuple[str, Key], float]:

@@ -16,7 +16,7 @@ from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankLi
 from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.session_key import read_key
+from pytest_tfperf.workers.wire import read_key
 
 
 class ClusterNodes:

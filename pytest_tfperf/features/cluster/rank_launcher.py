@@ -24,10 +24,9 @@ from pytest_tfperf.features.cluster.engine import Engine, EngineProcess
 from pytest_tfperf.workers.failures import hint_of_full
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles, gpus_shown
-from pytest_tfperf.workers.processes import RemoteProcess
-from pytest_tfperf.workers.session_key import new_key_file, read_key
+from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, new_key_file, read_key
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
 _POLL_SECONDS = 0.2
@@ -289,7 +288,7 @@ class ClusterLauncher:
         # A rank on another machine makes its own scratch folder, which stays there if the rank is killed.
         scratch = self._files.new_scratch_folder() if call.is_here else None
         run = WorkerRun(
-            RemoteProcess(call.pid, partial(engine.exit_status_of, call.rank), call.is_here),
+            Process(call.pid, partial(engine.exit_status_of, call.rank), call.is_here, is_ended_here=False),
             log,
             scratch,
             python=self._interpreter.python,

@@ -104,7 +104,7 @@ def _same_data(dataset: str, workload: Workload) -> bool:
     """Whether the input agrees: tf_cnn_benchmarks' synthetic images are on the device; a user's may be anything."""
     pipeline = workload.input_pipeline
     if dataset.endswith("(synthetic)"):
-        return pipeline not in catalogue.pipelines() or not catalogue.data_set_of(pipeline)
+        return pipeline not in catalogue.names("pipelines") or not catalogue.data_set_of(pipeline)
     return pipeline != "device"
 
 

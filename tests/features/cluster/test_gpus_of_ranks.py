@@ -27,7 +27,7 @@ RANK = """
 import json, os, sys
 from pathlib import Path
 from pytest_tfperf.core.job import digest
-from pytest_tfperf.workers.session_key import read_key
+from pytest_tfperf.workers.wire import read_key
 from pytest_tfperf.workers.wire import connect
 
 rank, size, host = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.supported import require_supported
 from pytest_tfperf.core.topology import DeviceKind, Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.workers.catalogue import require_trainable
 from tests.helpers.played import BOX
 
 NCCL = {"all_reduce": "nccl"}
@@ -63,7 +63,7 @@ def test_what_the_devices_can_not_train_says_what_they_can(
     choices: dict[str, Any], topology: Topology, message: str
 ) -> None:
     with pytest.raises(WorkloadError, match=message):
-        require_supported(workload(choices), topology)
+        require_trainable(workload(choices), topology)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_what_the_devices_can_not_train_says_what_they_can(
     ],
 )
 def test_what_the_devices_can_train_passes(choices: dict[str, Any], topology: Topology) -> None:
-    require_supported(workload(choices), topology)
+    require_trainable(workload(choices), topology)
 
 
 @pytest.mark.parametrize("update", ["replicated", "independent"])
 def test_an_update_that_trains_on_one_node_says_which_train_on_several(update: str) -> None:
     one_node = workload({"variable_update": update})
-    require_supported(one_node, gpus(2))
+    require_trainable(one_node, gpus(2))
     said = f"variable_update='{update}' trains on one node, and this test takes 2; on .*'collective', 'horovod' or "
     with pytest.raises(WorkloadError, match=said):
-        require_supported(one_node, gpus(2, nodes=2))
+        require_trainable(one_node, gpus(2, nodes=2))
