@@ -174,7 +174,7 @@ class SessionState:
                 next_step="Give ids as `pytest --collect-only -q` prints them, one a line",
             )
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
-        self.history.prepare(self.session.say)
+        self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         for check in features().hooks(settings, lambda feature: feature.check_stores):
             check(settings)
