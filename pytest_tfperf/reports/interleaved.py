@@ -102,9 +102,12 @@ def sides(b: Measurement) -> tuple[str, str]:
     a = b.other
     if a is None:
         return "a", "b"
+    names = shown_names((side.workload.id, side.name) for side in (a, b))
+    a_name, b_name = names[a.workload.id, a.name], names[b.workload.id, b.name]
+    if a.topology:
+        return f"{a_name} on {a.topology}", f"{b_name} on {b.topology}"
     if a.workload != b.workload:
-        names = shown_names((side.workload.id, side.name) for side in (a, b))
-        return names[a.workload.id, a.name], names[b.workload.id, b.name]
+        return a_name, b_name
     for name in _DISTINGUISHING:
         if a.environment.get(name) != b.environment.get(name):
             return f"{name} {a.environment.get(name, '?')}", f"{name} {b.environment.get(name, '?')}"
@@ -135,6 +138,10 @@ def interleaved_headline(b: Measurement, a: MeasuredSide) -> str:
     subject = "" if a.workload != b.workload else f"{shown_name(a.workload.id, a.name)}, "
     if not b.is_valid:  # a reader would take its ratio for a result
         return f"{subject}{b_shown} against {a_shown} on {b.devices} ({b.machine}): {invalid_interleaved(b, a)}"
+    if a.at_least is not None:
+        return (
+            f"{subject}{b_shown} over {a_shown} on {b.devices} ({b.machine}): {_ratio(b)}, {_required(b, a.at_least)}"
+        )
     return f"{subject}{b_shown} is {compared(b.ratio - 1)} {a_shown} on {b.devices} ({b.machine}): {_ratio(b)}"
 
 
@@ -144,6 +151,8 @@ def interleaved_in_brief(b: Measurement, a: MeasuredSide) -> str:
         return "; ".join(f"{verdict.outcome}: {figure_fact(verdict)}" for verdict in figures)
     if not b.is_valid:
         return invalid_interleaved(b, a)
+    if a.at_least is not None:
+        return f"{b.verdicts[0].outcome}: ratio {b.ratio:.3f}, {_required(b, a.at_least)}"
     return f"{b.verdicts[0].outcome}: b is {compared(b.ratio - 1)} a, ratio {b.ratio:.3f}"
 
 
@@ -161,9 +170,17 @@ def _lines(b: Measurement, a: MeasuredSide, rerun: RerunCommand) -> Iterator[Lin
     for name, throughput, shown in zip("ab", (a.throughput, b.throughput), sides(b), strict=True):
         text = f"{rate(throughput.examples_per_sec)} {throughput.unit}/s"
         yield Line(text if shown == name else f"{text}: {shown}", name)
-    lower = verdict.tolerance.lower if verdict.tolerance else None
-    text = "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
-    yield Line(text, "tolerance")
+    if a.at_least is None:
+        lower = verdict.tolerance.lower if verdict.tolerance else None
+        text = "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
+        yield Line(text, "tolerance")
+    elif a.document is None or b.document is None:
+        yield Line(f"fails below {a.at_least:g}    (at_least, in the test)", "threshold")
+    else:
+        of_documents = f"the documents' {b.document.value / a.document.value:.3f}, less the tolerance"
+        yield Line(f"fails below {a.at_least:.3f}    ({of_documents})", "threshold")
+        figures = f"{rate(b.document.value)} / {rate(a.document.value)} on {b.document.machine}"
+        yield Line(f"{figures}: {b.document.source}; over {a.document.source}", "document")
     changes = "  ".join(change(math.expm1(pair.log_ratio)) for pair in b.pairs)
     yield Line(f"{changes}: {why_of(b)}" if b.is_valid else changes, "pairs")
     if a.doubt:
@@ -191,6 +208,11 @@ def _lines(b: Measurement, a: MeasuredSide, rerun: RerunCommand) -> Iterator[Lin
         yield from advice_on_interleaved(b, a)
     if b.is_test and b.outcome is not Outcome.PASS:
         yield command("rerun", rerun.of(b.test))
+
+
+def _required(b: Measurement, least: float) -> str:
+    far = f"{percent(1 - b.ratio / least)} below" if b.ratio < least else "at least"
+    return f"{far} the required {least:.3f}"
 
 
 def _ratio(b: Measurement) -> str:

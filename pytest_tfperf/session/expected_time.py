@@ -80,7 +80,7 @@ def _least_runs(session: SessionState) -> int:
 def _most_runs(session: SessionState) -> int:
     """How many runs the session's rules take of a test in doubt."""
     if (other := session.measuring.launchers.other_side) is not None:
-        return 2 * other.terms.effort.max_pairs
+        return 2 * other.terms.max_pairs
     if session.settings.update_baselines:
         return 2 * RUNS
     if session.measuring.has_rows:
@@ -92,7 +92,7 @@ def _most_runs(session: SessionState) -> int:
 def _limit_of_a_test(session: SessionState) -> float:
     """The seconds after which a comparison begins no further pair; others have no limit."""
     other = session.measuring.launchers.other_side
-    return math.inf if other is None else other.terms.effort.max_seconds
+    return math.inf if other is None else other.terms.max_seconds
 
 
 def seconds_left(session: SessionState) -> Span | None:

@@ -77,17 +77,3 @@ def features() -> Features:
     """The features, read from their folder once for each process."""
     unordered: dict[str, Feature] = {name: module.FEATURE for name, module in modules("plugin").items()}
     return Features(dict(sorted(unordered.items(), key=lambda item: not item[1].comes_first)))
-
-
-def module_of(feature: str, name: str, wanted_by: str) -> Any:
-    """A module of a feature, for a method of a fixture.
-
-    Raises:
-        TfperfError: this installation lacks the feature.
-    """
-    if (module := modules(name).get(feature)) is None:
-        raise TfperfError(
-            f"{wanted_by}: this installation of pytest-tfperf lacks its part features/{feature}",
-            next_step="Install it again",
-        )
-    return module

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from operator import attrgetter
 
@@ -179,15 +180,15 @@ class Measuring:
         may_move = not isinstance(workload, Command) or workload.runs_this_python
         may_move = may_move and target.is_own_row
         other = references.launcher_for(target.baseline) if references and may_move else None
+        side = Side(workload=workload, topology=topology, launcher=other or self.launchers.here, name=name)
         # Entries that name no call come first, so that one of this very call replaces them.
         losses = [loss for loss in known if loss.is_of(topology.machine, test, key)]
         return Task(
             test=test,
             index=index,
-            topology=topology,
             plan=plan,
-            side=Side(workload=workload, launcher=self.launchers.here, slowdown=settings.slowdown_of(test), name=name),
-            reference_environment=None if other is None else Side(workload=workload, launcher=other, name=name),
+            side=replace(side, launcher=self.launchers.here, slowdown=settings.slowdown_of(test)),
+            reference_environment=None if other is None else side,
             target=target,
             tolerance=target.tolerance(tolerance, Tolerance.of(settings.tolerance)),
             acknowledged={loss.figure: loss for loss in sorted(losses, key=attrgetter("workload"))},
