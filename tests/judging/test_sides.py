@@ -29,7 +29,13 @@ def judged(figure: Figure, *pairs: tuple[float | None, float | None], **more: An
     return judge(figure_evidence(figure, (), None, None, pairs=pairs, **given))
 
 
-def rate(changes: Sequence[float], *, tolerance: float = 0.02, **more: Any) -> Verdict:
+def rate(
+    changes: Sequence[float],
+    *,
+    tolerance: float = 0.02,
+    terms: Terms | None = None,
+    **more: Any,
+) -> Verdict:
     pairs = [Pair(run_at(1000.0), run_at(1000.0 * (1 + x)), math.log1p(x), 0.001) for x in changes]
     return judge(
         Evidence(
@@ -38,7 +44,7 @@ def rate(changes: Sequence[float], *, tolerance: float = 0.02, **more: Any) -> V
             tolerance=Tolerance.of(tolerance),
             pairs=pairs,
             is_comparison=True,
-            terms=Terms(),
+            terms=terms or Terms(),
             **more,
         )
     )

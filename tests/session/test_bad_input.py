@@ -148,7 +148,7 @@ def calls(played: Project) -> Finished:
         f"""
         @pytest.mark.parametrize("number", range({len(CALLS)}))
         def test_it(throughput, gpu_topology, number):
-            names = dict(throughput=throughput, gpu_topology=gpu_topology, W=tiny(), tiny=tiny)
+            names = dict(throughput=throughput, gpu_topology=gpu_topology, W=tiny(), tiny=tiny, Command=Command)
             eval("throughput." + {list(CALLS)!r}[number], names | dict(one=gpu_topology.take(1)))
         """
     )

@@ -39,7 +39,7 @@ def test_one_window_is_measured_and_nothing_judged(smoke: Finished) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["tfperf: smoke run: one window of each test, no verdicts", "box: 4 measured in *", "box: 1 compared in *"]
+    "line", ["tfperf: smoke run: one window of each test, no verdicts", "box: 2 measured in *", "box: 2 compared in *"]
 )
 def test_a_smoke_run_says(smoke: Finished, line: str) -> None:
     pytest.LineMatcher(smoke.text.splitlines()).fnmatch_lines([line])
