@@ -318,15 +318,6 @@ class ClusterLauncher:
         """The run of a rank that has called."""
         # A rank on another machine makes its own scratch folder, which stays there if the rank is killed.
         scratch = self._files.new_scratch_folder() if call.is_here else None
-        run = WorkerRun(
-            Process(call.pid, partial(engine.exit_status_of, call.rank), call.is_here, is_ended_here=False),
-            log,
-            scratch,
-            python=self._interpreter.python,
-            on_cpus=job.devices.kind is DeviceKind.CPU,
-            silence_seconds=self._nodes.silence_seconds,
-            name=rank_name(call.rank, job.ranks, call.host),
-        )
         message = {
             "job": plain(job),
             "log": str(log),
@@ -334,7 +325,17 @@ class ClusterLauncher:
             "environment": gpus_shown(job.for_rank(call.rank).devices),
             **self._interpreter.imports(),
         }
-        run.adopt(call.channel, message, progress)
+        run = WorkerRun(
+            Process(call.pid, partial(engine.exit_status_of, call.rank), call.is_here, is_ended_here=False),
+            log,
+            scratch,
+            message,
+            python=self._interpreter.python,
+            on_cpus=job.devices.kind is DeviceKind.CPU,
+            silence_seconds=self._nodes.silence_seconds,
+            name=rank_name(call.rank, job.ranks, call.host),
+        )
+        run.adopt(call.channel, progress)
         return run
 
 
