@@ -25,7 +25,7 @@ from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.past import key_of
 from pytest_tfperf.features.page.render import page
-from pytest_tfperf.reports.interleaved import sides
+from pytest_tfperf.reports.verdict import sides
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history_rows import as_stored

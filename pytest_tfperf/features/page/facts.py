@@ -32,13 +32,11 @@ from pytest_tfperf.features.page.past import (
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.trial import answer
 from pytest_tfperf.lines import printable
-from pytest_tfperf.reports.figures import figure_rows
-from pytest_tfperf.reports.interleaved import sides, why_of
-from pytest_tfperf.reports.measurement_table import ACT_FIRST
-from pytest_tfperf.reports.message import in_brief
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, figure_rows
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
 from pytest_tfperf.reports.trial import trial_fact
+from pytest_tfperf.reports.verdict import in_brief, sides, why_of
 from pytest_tfperf.stores import trial_file
 
 if TYPE_CHECKING:
