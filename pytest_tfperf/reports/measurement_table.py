@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
-from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import WORST_FIRST, Against, Outcome, Verdict
 from pytest_tfperf.lines import Line
@@ -289,24 +288,4 @@ def _row_of_both(b: Measurement, a: MeasuredSide, heading: str, names: Mapping[N
         "b / a": f"{b.ratio:.3f}" if b.is_valid else None,
         "95 % CI": ratio_interval(b) if b.is_valid else None,
         "pairs": str(len(b.pairs)),
-    }
-
-
-def measurement_json(m: Measurement) -> dict[str, object]:
-    """Return the throughput, the verdict and the figures as plain values, without the runs."""
-    t = m.throughput
-    return {
-        "test": m.test,
-        "session": m.session,
-        "time": m.time,
-        "machine": m.machine,
-        "workload": m.workload.id,
-        "name": m.name,
-        "topology": m.topology,
-        "unit": t.unit,
-        "examples_per_sec": t.examples_per_sec,
-        "low": plain(t.low),
-        "high": plain(t.high),
-        "verdict": plain(m.verdict),
-        "figures": {verdict.figure.name: plain(verdict) for verdict in m.figures},
     }

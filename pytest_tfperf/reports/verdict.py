@@ -302,7 +302,7 @@ def _runs(m: Measurement, verdict: Verdict) -> Line:
     label, noun, number = ("pairs", "interleaved pair", len(m.pairs)) if is_of_pairs else ("runs", "fresh run", 0)
     values, showing = (_rates if is_rate else _values)(m, verdict, is_of_pairs=is_of_pairs)
     number = number or len(m.throughput.runs if is_rate else m.runs)
-    if verdict.outcome is not Outcome.REGRESSED or (is_rate and number == 1):
+    if verdict.outcome is not Outcome.REGRESSED or number == 1:
         return Line(f"{values}: {verdict.why}", label)
     beside = " with the reference environment" if is_of_pairs and m.other is None else ""
     return Line(f"{showing}{counted(number, noun)}{beside}: {values}", "confirmed")
