@@ -23,10 +23,10 @@ from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import one_line, rendered, shortened
-from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
 from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
+from pytest_tfperf.reports.run import straggler_text
 from pytest_tfperf.reports.table import Columns, aligned, paragraphs, table
 from pytest_tfperf.reports.verdict import fact, figures_to_blame, headline, lines_about
 

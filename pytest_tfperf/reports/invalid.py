@@ -18,7 +18,7 @@ from pytest_tfperf.core.workload import Optimizer, Precision, Trainer
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted, size, whole_percent
-from pytest_tfperf.reports.telemetry import slowed_down
+from pytest_tfperf.reports.run import slowed_down
 
 
 def invalid(m: Measurement) -> str:

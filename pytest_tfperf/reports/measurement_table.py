@@ -12,8 +12,8 @@ from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import WORST_FIRST, Against, Outcome, Verdict
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.breakdown import bound_by
 from pytest_tfperf.reports.numbers import interval, rate
+from pytest_tfperf.reports.run import bound_by
 from pytest_tfperf.reports.table import Columns, Named, cells, joined, shown_names, table
 from pytest_tfperf.reports.verdict import facts, figures_to_blame, ratio_interval, sides
 
@@ -150,9 +150,8 @@ def is_gain(m: Measurement, red: Collection[str] = ()) -> bool:
 
 def counts(results: Iterable[Measurement]) -> str:
     """Count the outcomes: "1 REGRESSED, 3 PASS", those that need action first, others in order of appearance."""
-    counted = Counter((result_rank(m), outcome(m)) for m in results)
-    in_order = sorted(counted.items(), key=lambda item: item[0][0])
-    return ", ".join(f"{count} {word}" for (_, word), count in in_order)
+    counted = Counter(map(outcome, sorted(results, key=result_rank)))
+    return ", ".join(f"{count} {word}" for word, count in counted.items())
 
 
 def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
@@ -172,8 +171,10 @@ def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
 
 def _with_figure(m: Measurement) -> str:
     """Return its outcome, with the figure that causes it unless it is the throughput: "REGRESSED (peak memory)"."""
-    blamed = [verdict for verdict in figures_to_blame(m) if verdict.outcome is m.outcome]
-    return f"{outcome(m)} ({shown_name(blamed[0].figure.name)})" if blamed else outcome(m)
+    for verdict in figures_to_blame(m)[:1]:  # the worst
+        if verdict.outcome is m.outcome:
+            return f"{outcome(m)} ({shown_name(verdict.figure.name)})"
+    return outcome(m)
 
 
 def _document(row: Baseline, here: str) -> str:

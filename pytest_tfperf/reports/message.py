@@ -15,10 +15,9 @@ from pytest_tfperf.core.verdict import BAD_NEWS, Consequence, Outcome, Reason, R
 from pytest_tfperf.core.workload import Workload, shown_name
 from pytest_tfperf.lines import Line, command
 from pytest_tfperf.reports.acknowledgement import lines_about_owner
-from pytest_tfperf.reports.breakdown import breakdown_lines
 from pytest_tfperf.reports.invalid import ADVICE, advice_on_invalid, disturbance_fact, disturbed_pairs
 from pytest_tfperf.reports.numbers import change, compared, counted, percent, rate
-from pytest_tfperf.reports.telemetry import telemetry_lines
+from pytest_tfperf.reports.run import breakdown_lines, telemetry_lines
 from pytest_tfperf.reports.verdict import (
     bad_figures,
     fact,

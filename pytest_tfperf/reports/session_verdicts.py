@@ -18,7 +18,7 @@ from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.lines import one_line
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, kind_of, result_rank
 from pytest_tfperf.reports.numbers import change, compared, counted, percent
-from pytest_tfperf.reports.telemetry import HOST, state_lines
+from pytest_tfperf.reports.run import HOST, state_lines
 
 ALL_TESTS = "(all tests together)"
 """Stands for the test's name where the whole machine changed."""

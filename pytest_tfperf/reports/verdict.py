@@ -52,6 +52,8 @@ def bad_figures(m: Measurement) -> list[Verdict]:
 
 def figures_to_blame(m: Measurement) -> list[Verdict]:
     """Return the bad figures where they, and not the throughput, cause the outcome; a message begins with them."""
+    if not m.figures:
+        return []
     rate_outcome = m.verdict.outcome if m.verdict else None
     is_of_rate = rate_outcome in (Outcome.REGRESSED, Outcome.INVALID) or (
         rate_outcome is Outcome.INCONCLUSIVE and m.outcome is Outcome.INCONCLUSIVE

@@ -17,10 +17,10 @@ from pytest_tfperf.core.verdict import MOVED, Consequence, Outcome, Verdict
 from pytest_tfperf.features.page.curves import day, rounded, run_facts
 from pytest_tfperf.features.page.past import SeriesKey, change_facts, key_of, series_facts, since
 from pytest_tfperf.lines import plain
-from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
 from pytest_tfperf.reports.measurement_table import figure_rows, is_gain, outcome_alone, target_kind
 from pytest_tfperf.reports.message import message, next_commands
 from pytest_tfperf.reports.numbers import prefix_of, whole_percent
+from pytest_tfperf.reports.run import bound_by, breakdown_lines
 from pytest_tfperf.reports.verdict import figures_to_blame, headline, in_brief
 
 _JUDGED = (
