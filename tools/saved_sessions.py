@@ -134,8 +134,7 @@ MASKS: Final = (
     (r"in [\d.]+s( \([\d:]+\))?", "in Ns"),
     (r"([=-])\1+ (.*) \1+\n", r"\1 \2 \1\n"),
     # What else the machine does meanwhile.
-    (r"\n  machine  .*", ""),
-    (r"%0A  machine  .*?(?=%0A|\n)", ""),
+    (r"(\n|%0A|\\n) +machine  .*?(?=\n|%0A|\\n)", ""),
     (r"; meanwhile other processes used \d+ % of the CPU", ""),
     (r"tfperf: other processes used .*\n", ""),
     (r"(During the runs: |recorded under load: ).*?(?=\. |;|\n|$)", r"\1N"),
