@@ -36,11 +36,11 @@ from tests.helpers.patience import PATIENCE_SECONDS
 
 TESTS = """
     import sys
-    from pytest_tfperf import Reads
+    from pytest_tfperf import Command, Reads
 
     def test_passes(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
+        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
 """
 WRONG_PASSWORD = "hunter2"
 NOBODY_LISTENS = "postgresql://team:secret@127.0.0.1:1/history"
