@@ -65,7 +65,7 @@ def fill(history: History, size: int) -> None:
     """Add measurements as `append` would, in few transactions: it would wait for the disk each time."""
     rows = [measurement_row(one(test, 0)) for test in range(TESTS)]
     start = datetime(2025, 1, 1, tzinfo=UTC)
-    with history.database.writing() as connection:
+    with history.database.opened(writes=True) as connection:
         for session in range(size // TESTS):
             when = start + timedelta(hours=session)
             more = {"session": f"session-{session:05}", "time": when.isoformat()}
@@ -256,7 +256,7 @@ def fill_years(history: History, days: int) -> None:
                 named = {"session": f"{night:%Y%m%d}-120000-c0ffee", "time": when.isoformat(timespec="seconds")}
                 rows.append(row | named | {"id": secrets.token_hex(16), "made": round(when.timestamp() * 1e6)})
         rows.sort(key=lambda row: row["made"])
-        with history.database.writing() as connection:
+        with history.database.opened(writes=True) as connection:
             columns = {name: None for row in rows for name in row}
             connection.execute(MEASUREMENTS.insert(), [columns | row for row in rows])
             connection.execute(FIGURES.insert(), figures)
@@ -268,12 +268,12 @@ def _start(history: History, machine: str, tests: list[str], rows: list[Any]) ->
     With TFPERF_BENCH_PARTS in the environment the CPU seconds of each part are printed.
     """
     from pytest_tfperf.bench.machine_session import MachineSession
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.settings import Settings
     from pytest_tfperf.session.earlier_sessions import EarlierSessions
 
     assert history.database.path is not None
-    context = SessionContext(settings=Settings(dir=history.database.path.parent))
+    context = Session(settings=Settings(dir=history.database.path.parent))
     here: Any = SimpleNamespace(names=(machine,), runnable=[SimpleNamespace(id=test) for test in tests])
     topology: Any = SimpleNamespace(machine=machine, gpus=[SimpleNamespace(name="Tesla P100-SXM2-16GB")])
     context.history.prepare()
@@ -316,12 +316,12 @@ def start_of_a_session(folder: Path, tests: int) -> None:
 
 def end_of_a_session(folder: Path) -> None:
     """Run in a process of its own, by `years`: what a session drops of old measurements."""
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.settings import Settings
     from pytest_tfperf.features.retention.plugin import session_ended
 
     record: Any = SimpleNamespace(keeps_history=True, results=[1])
-    print(session_ended(SessionContext(settings=Settings(dir=folder)), record), file=sys.stderr)
+    print(session_ended(Session(settings=Settings(dir=folder)), record), file=sys.stderr)
 
 
 def commands(folder: Path) -> Iterator[tuple[str, list[str]]]:

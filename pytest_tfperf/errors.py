@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self, TypeVar
@@ -170,6 +173,27 @@ class GateFailure(Failure):
 
 class ThroughputRegression(Failure):
     """The confirmed drop is larger than the tolerance and than noise can explain."""
+
+
+@contextmanager
+def worded(path: object, verb: str, next_step: str = "", *, kind: type[TfperfError] = TfperfError) -> Iterator[None]:
+    """Raise an error of the system, or text that is not UTF-8, as "PATH can't be read: REASON. NEXT STEP".
+
+    Args:
+        path: the file or folder.
+        verb: "read", "written" or "run".
+        next_step: the advice; where the disk is full it is to free space.
+        kind: the type of the error.
+    """
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise kind(f"{path} can't be {verb}: it is not UTF-8", next_step=next_step) from None
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise kind(
+            f"{path} can't be {verb}: {error.strerror or error}", next_step="Free some space" if is_full else next_step
+        ) from None
 
 
 def one_of(kind: str, name: object, good: object) -> str:

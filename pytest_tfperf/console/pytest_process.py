@@ -15,7 +15,7 @@ from typing import Any, Final
 from pytest_tfperf.console.output import note
 from pytest_tfperf.console.session_settings import ini_file
 from pytest_tfperf.core.setting import DEFAULT, Setting, variable
-from pytest_tfperf.workers.process_group import die_with_parent
+from pytest_tfperf.workers.process_end import die_with_parent
 
 PROGRESS: Final = "tfperf: test "
 """The begin of the lines that a session prints while it measures."""

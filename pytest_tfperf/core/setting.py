@@ -188,9 +188,6 @@ def flag(text: str) -> bool:
         raise ValueError("must be true or false") from None
 
 
-port = _number(int, lambda n: 0 <= n <= 65535, "must be a port, from 0 to 65535")
-
-
 def _path(kind: str) -> Callable[[str], Path]:
     """Make a parser of paths, in which `~` is the user's home."""
 

@@ -29,7 +29,7 @@ from pytest_tfperf.workers.failures import (
 )
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand
-from pytest_tfperf.workers.process_group import kill_group, kill_marked, started_at
+from pytest_tfperf.workers.process_end import kill_group, kill_marked, started_at
 from pytest_tfperf.workers.processes import KILL_SECONDS
 
 GRACE_SECONDS = 3.0

@@ -18,8 +18,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from pytest_tfperf.workers import mps
-from pytest_tfperf.workers.process_group import die_with_parent
+from pytest_tfperf.workers.process_end import die_with_parent, end_mps_clients
 
 _PR_SET_CHILD_SUBREAPER = 36
 _OURS = {signal.SIGTERM, signal.SIGCHLD}
@@ -39,7 +38,7 @@ def main() -> None:
         sys.exit(f"{command[0]} can't be started: {error.strerror}")
     status = _wait(process.pid)
     if status is None:
-        mps.end_clients(process.pid)
+        end_mps_clients(process.pid)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         status = _wait(process.pid, time.monotonic() + float(grace_seconds))

@@ -23,7 +23,7 @@ from pytest_tfperf.errors import FailsThere, MeasurementError, NotCompared, Tfpe
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import worded
 from pytest_tfperf.reports.message import not_measured
-from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.workers import catalogue
 
 
@@ -31,25 +31,25 @@ class CallRunner:
     """The calls of one test, in their order.
 
     Args:
-        session: the session's state.
+        state: the session's state.
         test: pytest's node id.
 
     Attributes:
         made: how many there were so far.
     """
 
-    def __init__(self, session: Session, test: str) -> None:
-        self._session = session
+    def __init__(self, state: SessionState, test: str) -> None:
+        self._state = state
         self._test = test
         self.made = 0
-        session.queue.begin(test)
+        state.queue.begin(test)
 
     def check(
         self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str = ""
     ) -> Throughput:
         """Measure and judge, in the way that the session's options say."""
         self._require_one_meaning(subject, on)
-        settings, measuring = self._session.settings, self._session.measuring
+        settings, measuring = self._state.settings, self._state.measuring
         if settings.smoke:
             return self.measure(subject, on, plan, name)
         if measuring.launchers.other_side is not None:
@@ -62,27 +62,27 @@ class CallRunner:
 
     def _recorded(self, task: Task, earlier: Measurement | None) -> Measurement:
         """One more run towards a baseline, after those of the controls where it begins a round."""
-        measuring = self._session.measuring
+        measuring = self._state.measuring
         measuring.controls.before_run(task, len(earlier.runs) if earlier else 0)
-        return measuring.bench.record(task, self._session.settings.runs, earlier)
+        return measuring.bench.record(task, earlier)
 
     def measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
         """Measure, and judge nothing."""
         task = self._task(subject, on, None, plan, name)
-        return self._measured(task, lambda _: self._session.measuring.bench.measure(task))
+        return self._measured(task, lambda _: self._state.measuring.bench.measure(task))
 
     def compare(
         self, a: Subject, b: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort
     ) -> Measurement:
         """Compare b with a, interleaved."""
-        left = Side(workload=a, launcher=self._session.measuring.launchers.here, may_lack_figures=True)
+        left = Side(workload=a, launcher=self._state.measuring.launchers.here, may_lack_figures=True)
         return self._compared(left, self._slowed(b), on, accepted, plan, effort=effort)
 
     def _check_against(
         self, other: OtherSide, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
     ) -> Throughput:
         """Compare with the other side of the session; what it has nothing to compare with is measured alone."""
-        a_launcher, b_launcher = self._session.measuring.launchers.compared
+        a_launcher, b_launcher = self._state.measuring.launchers.compared
         if not other.terms.compares_figures:
             plan = replace(plan, also=())
         a = Side(workload=subject, launcher=a_launcher, may_lack_figures=True)
@@ -99,20 +99,20 @@ class CallRunner:
                 if isinstance(error, FailsThere):
                     raise here.and_below(Line(str(error.lines[0]), "there, too"), *error.lines[1:]) from here
                 raise
-            self._session.measured_alone.setdefault(self._test, {}).setdefault(error.brief, error)
+            self._state.measured_alone.setdefault(self._test, {}).setdefault(error.brief, error)
             return alone
 
     def _require_one_meaning(self, subject: Subject, on: Topology) -> None:
         """Refuse a second test or program of one name, or model: it would be judged by the first one's baseline."""
         if not isinstance(subject, Command):
-            catalogue.require_own_modules(subject, (self._session.settings.root / self._test.partition("::")[0]).parent)
+            catalogue.require_own_modules(subject, (self._state.settings.root / self._test.partition("::")[0]).parent)
             return
         # A function in a test's body is another one each time it runs.
         program = replace(subject, reads=replace(subject.reads, parse=None))
         call, key = (self._test, self.made), (subject.name, on.machine, on.shape)
-        first, its_call = self._session.commands.get(key, (program, call))
+        first, its_call = self._state.commands.get(key, (program, call))
         if its_call == call:
-            self._session.commands[key] = (program, call)  # a test that runs again has another temporary folder
+            self._state.commands[key] = (program, call)  # a test that runs again has another temporary folder
         elif first != program or its_call[0] != self._test:
             raise WorkloadError(
                 f"name={subject.name!r} in {self._test} is the name of another command already, in {its_call[0]}, and "
@@ -126,7 +126,7 @@ class CallRunner:
             known = task.acknowledged.get(name)
             if known is None or known.workload:
                 continue
-            first = self._session.acknowledged_calls.setdefault(known.key, key)
+            first = self._state.acknowledged_calls.setdefault(known.key, key)
             if first != key:
                 raise TfperfError(
                     f"{known.test} makes several calls, and its acknowledgement until {known.until} does not say which "
@@ -136,13 +136,13 @@ class CallRunner:
                 )
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
-        shown = self._session.name_of(subject, name)
-        return self._session.measuring.task(self._test, self.made, subject, on, accepted, plan, shown)
+        _require_one_line(name, subject)
+        return self._state.measuring.task(self._test, self.made, subject, on, accepted, plan, name)
 
     def _slowed(self, subject: Subject) -> Side:
         """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
-        slowdown = self._session.settings.slowdown_of(self._test)
-        return Side(workload=subject, launcher=self._session.measuring.launchers.here, slowdown=slowdown)
+        slowdown = self._state.settings.slowdown_of(self._test)
+        return Side(workload=subject, launcher=self._state.measuring.launchers.here, slowdown=slowdown)
 
     def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:
         asked = asked_for(task.topology.shape, task.topology.machine, task.workload)
@@ -161,43 +161,43 @@ class CallRunner:
         other: OtherSide | None = None,
     ) -> Measurement:
         """Compare two sides; `other` is the session's other side, where a belongs to it."""
-        session = self._session
+        state = self._state
         terms = other.terms if other else Terms()
         a_facts, b_facts = (other.a.facts, other.b.facts) if other else ({}, {})
-        a_name, b_name = (session.name_of(side.workload, name) for side in (a, b))
+        _require_one_line(name, b.workload)
 
         def take(_: Measurement | None) -> Measurement:
             found = compare(
-                session.measuring.engine,
+                state.measuring.engine,
                 a,
                 b,
                 on,
                 plan,
-                terms.tolerance or accepted or Tolerance.of(session.settings.tolerance),
+                terms.tolerance or accepted or Tolerance.of(state.settings.tolerance),
                 effort=effort or terms.effort,
                 error_rates=terms.error_rates,
                 is_of_commits=other is not None and other.may_lack_code,
-                judged=not session.settings.smoke,
+                judged=not state.settings.smoke,
                 test=self._test,
-                session=session.id,
+                session=state.id,
             )
             assert found.other is not None, "two sides were measured"
             a_environment = {**found.other.environment, **a_facts}
-            side = replace(found.other, name=a_name, environment=a_environment, is_of_session=other is not None)
-            return replace(found, other=side, name=b_name, environment={**found.environment, **b_facts})
+            side = replace(found.other, name=name, environment=a_environment, is_of_session=other is not None)
+            return replace(found, other=side, name=name, environment={**found.environment, **b_facts})
 
         return self._result(asked_for(on.shape, on.machine, a.workload, b.workload), take)
 
     def _result(self, asked: str, take: Callable[[Measurement | None], Measurement]) -> Measurement:
         """The call's result from an earlier run of the test, where it is decided; else the result that `take` gives."""
-        queue, index = self._session.queue, self.made
+        queue, index = self._state.queue, self.made
         result = queue.earlier(self._test, index, asked)
         if result is None or not result.is_decided:
             try:
                 result = take(result)
             except MeasurementError as error:
                 raise self._explained(error, result) from error
-            result = replace(result, owner=self._session.selection[self._test].owner)
+            result = replace(result, owner=self._state.selection[self._test].owner)
             queue.keep(self._test, index, result)
         self.made += 1
         return result
@@ -208,9 +208,14 @@ class CallRunner:
         return (worded(invalid) if invalid else error).and_below(
             *not_measured(
                 self._test,
-                self._session.settings.rerun,
+                self._state.settings.rerun,
                 disturbance=invalid.disturbance if invalid else None,
                 runs=invalid.runs if invalid else (),
                 earlier=earlier,
             )
         )
+
+
+def _require_one_line(name: object, subject: Subject) -> None:
+    if not isinstance(name, str) or not name.isprintable() or name != name.strip():
+        raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Final
 
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.past import SessionChanges, moment
 from pytest_tfperf.core.topology import Topology
@@ -28,7 +28,7 @@ class EarlierSessions:
         machine: the machine that it measures on.
     """
 
-    def __init__(self, context: SessionContext, machine: ThisMachine) -> None:
+    def __init__(self, context: Session, machine: ThisMachine) -> None:
         self._context = context
         self._machine = machine
         self._provisional: dict[tuple[str, str], Mapping[Key, Baseline]] = {}

@@ -13,16 +13,16 @@ from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.confirmation import RUN_STAGES
-from pytest_tfperf.judging.new_baselines import CONTROLS
+from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
 from pytest_tfperf.judging.pairs import MIN_PAIRS, MOST_PAIRS
 from pytest_tfperf.judging.target import MOST_RUNS
-from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.state import SessionState
 
 Span = tuple[float, float]
 """The least and the most seconds that something may take."""
 
 # A run of a test that was never timed: of a small program, and of half a minute each of warm-up and timed steps with as
-# much of the rest. A budget needs one number: mostly the start, compilation, and the step's profile.
+# much of the rest. Controls need one number: mostly the start, compilation, and the step's profile.
 _GUESSED: Span = (1.0, 120.0)
 _GUESSED_SECONDS = 15.0
 _GUESSED_SECONDS_ON_CPU = 5.0
@@ -32,19 +32,7 @@ _PRIOR_RUNS, _PRIOR_MEASUREMENTS = 0.1, 20
 _SMOKE: Span = (1.0, 30.0)  # a worker, a compilation, a window
 
 
-def expected_seconds(session: Session) -> dict[str, float]:
-    """Seconds that each test that can run here will probably take, with its confirmation."""
-    settings = session.settings
-    runs = settings.runs if settings.update_baselines else _least_runs(session) + _confirmations(session)
-    guesses = {
-        test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS
-        for test in session.measuring.machine.runnable
-    }
-    of_runs = run_seconds(guesses, known_seconds(session), _spent(session))
-    return {test: runs * seconds for test, seconds in of_runs.items()}
-
-
-def announced_seconds(session: Session) -> Span:
+def announced_seconds(session: SessionState) -> Span:
     """The seconds of the session if no test is in doubt, and no runs of a recording differ."""
     spans = [span or _GUESSED for span in spans_of_each_run(session).values()]
     if session.settings.smoke:
@@ -54,7 +42,7 @@ def announced_seconds(session: Session) -> Span:
     return least, most
 
 
-def most_seconds(session: Session) -> float:
+def most_seconds(session: SessionState) -> float:
     """Seconds of the session if its longest test is in doubt; of a recording, if all runs differ too much."""
     settings, (_, announced) = session.settings, announced_seconds(session)
     if settings.smoke:
@@ -69,56 +57,45 @@ def most_seconds(session: Session) -> float:
     return announced + (_most_runs(session) - 1) * max([0.0, *_longest_runs(session, spans)])
 
 
-def seconds_of_controls(session: Session) -> float:
+def seconds_of_controls(session: SessionState) -> float:
     """Seconds that the controls of a recording of few rows will probably take, by what a run of its tests takes.
 
     0 where none is taken: other sessions, many tests, and a machine without rows.
     """
-    each, settings = expected_seconds(session), session.settings
-    if not (settings.update_baselines and 0 < len(each) < MIN_TESTS and session.measuring.has_rows):
+    tests, settings = session.measuring.machine.runnable, session.settings
+    if not (settings.update_baselines and 0 < len(tests) < MIN_TESTS and session.measuring.has_rows):
         return 0.0
-    return (settings.runs + 1) * CONTROLS * statistics.fmean(each.values()) / settings.runs
+    guesses = {test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS for test in tests}
+    of_runs = run_seconds(guesses, known_seconds(session), _spent(session))
+    return (RUNS + 1) * CONTROLS * statistics.fmean(of_runs.values())
 
 
-def _least_runs(session: Session) -> int:
+def _least_runs(session: SessionState) -> int:
     """How many runs each test takes if nothing is in doubt."""
     if session.measuring.launchers.other_side is not None:
         return 2 * MIN_PAIRS
-    return session.settings.runs if session.settings.update_baselines else 1
+    return RUNS if session.settings.update_baselines else 1
 
 
-def _most_runs(session: Session) -> int:
+def _most_runs(session: SessionState) -> int:
     """How many runs the session's rules take of a test in doubt."""
     if (other := session.measuring.launchers.other_side) is not None:
         return 2 * other.terms.effort.max_pairs
     if session.settings.update_baselines:
-        return 2 * session.settings.runs
+        return 2 * RUNS
     if session.measuring.has_rows:
         references = session.measuring.launchers.references
         return 1 + 2 * MOST_PAIRS if references is not None and references.serves_any else RUN_STAGES[-1]
     return 1 if session.settings.require_baseline else MOST_RUNS
 
 
-def _limit_of_a_test(session: Session) -> float:
+def _limit_of_a_test(session: SessionState) -> float:
     """The seconds after which a comparison begins no further pair; others have no limit."""
     other = session.measuring.launchers.other_side
     return math.inf if other is None else other.terms.effort.max_seconds
 
 
-def has_time_for(session: Session, test: str) -> bool:
-    """Whether a test may begin where the time is limited; the first test may, and a test that runs again.
-
-    A selected test may no longer fit if the estimates were wrong or the machine is slower today.
-    """
-    queue = session.queue
-    results = list(queue.results)
-    if session.choice is None or not results or queue.has_begun(test):
-        return True
-    wanted = math.fsum(runs_missing(result) * seconds_of_a_run(result) for result in results)
-    return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= session.choice.limit_seconds
-
-
-def seconds_left(session: Session) -> Span | None:
+def seconds_left(session: SessionState) -> Span | None:
     """The seconds that the session will still take: tests that have not ended, and the runs that others want.
 
     None if a test is left that was never timed, here or in an earlier session, nor any of its function.
@@ -150,11 +127,11 @@ def seconds_left(session: Session) -> Span | None:
     return least, most
 
 
-def _longest_runs(session: Session, tests: Iterable[str]) -> list[float]:
+def _longest_runs(session: SessionState, tests: Iterable[str]) -> list[float]:
     return [session.measuring.earlier.longest_seconds.get(test, 0.0) for test in tests]
 
 
-def spans_of_each_run(session: Session) -> dict[str, Span | None]:
+def spans_of_each_run(session: SessionState) -> dict[str, Span | None]:
     """The seconds of one run of each test; None of a test that was never timed, nor any of its function."""
     timed = _at_this_pace(known_seconds(session), _spent(session))
     spans: dict[str, Span | None] = {}
@@ -168,14 +145,14 @@ def spans_of_each_run(session: Session) -> dict[str, Span | None]:
     return spans
 
 
-def known_seconds(session: Session) -> Mapping[str, float]:
+def known_seconds(session: SessionState) -> Mapping[str, float]:
     """Seconds that a run of each test took last, beside another side where this session has one."""
     earlier = session.measuring.earlier
     alone, beside = earlier.seconds, earlier.seconds_of_interleaved
     return {**alone, **beside} if session.is_compared else {**beside, **alone}
 
 
-def _spent(session: Session) -> dict[str, float]:
+def _spent(session: SessionState) -> dict[str, float]:
     """Seconds that a run of each test took in this session."""
     spent: dict[str, float] = {}
     for result in session.queue.results:
@@ -183,7 +160,7 @@ def _spent(session: Session) -> dict[str, float]:
     return spent
 
 
-def _confirmations(session: Session) -> float:
+def _confirmations(session: SessionState) -> float:
     """Further runs that a test will probably need until it is decided, estimated from earlier sessions."""
     if session.settings.update_baselines or session.measuring.launchers.other_side is not None:
         return 0.0  # a comparison takes all of its pairs at once

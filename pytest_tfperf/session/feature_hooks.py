@@ -14,8 +14,8 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import Feature, modules
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.bench.session import Session
+    from pytest_tfperf.core.session_verdicts import SessionResult
     from pytest_tfperf.lines import Line
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class Features:
         having = ((feature, hook(feature)) for feature in self.by_name.values())
         return [function for feature, function in having if function is not None and _is_active(feature, settings)]
 
-    def session_ended(self, context: SessionContext, record: SessionRecord) -> Iterator[Line | str]:
+    def session_ended(self, context: Session, record: SessionResult) -> Iterator[Line | str]:
         """Let each active feature write its files; an error of one becomes a line, and stops no other."""
         for name, feature in self.active(context.settings).items():
             try:

@@ -12,7 +12,7 @@ from pytest_tfperf.bench.controls import Controls
 from pytest_tfperf.bench.disturbance_guard import DisturbanceGuard
 from pytest_tfperf.bench.other_side import OtherSide
 from pytest_tfperf.bench.run_engine import RunEngine, Side
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject
@@ -40,7 +40,7 @@ class Launchers:
         nodes: starts tests on several nodes; None: processes of this machine stand for nodes.
     """
 
-    def __init__(self, context: SessionContext, nodes: Nodes | None) -> None:
+    def __init__(self, context: Session, nodes: Nodes | None) -> None:
         self._context = context
         self._nodes = nodes
 
@@ -93,7 +93,7 @@ class Measuring:
         engine: takes every run of the session.
     """
 
-    def __init__(self, context: SessionContext, nodes: Nodes | None = None) -> None:
+    def __init__(self, context: Session, nodes: Nodes | None = None) -> None:
         self._context = context
         self.machine = ThisMachine(context, nodes)
         self.launchers = Launchers(context, nodes)
@@ -162,7 +162,7 @@ class Measuring:
         """
         settings, baselines, references = self._context.settings, self._context.baselines, self.launchers.references
         key = Key(workload.id, topology.shape)
-        rows, published = baselines.load(topology.machine), baselines.published_like(key)
+        rows, published = baselines.load(topology.machine), baselines.published(key)
         # The nightly gate requires rows, so nothing stands in for one.
         is_provisional = key not in rows and not settings.require_baseline
         target = target_for(

@@ -17,14 +17,13 @@ from pytest_tfperf.errors import (
     NotInstalled,
     ThroughputRegression,
 )
-from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.figures import bad_figures
 from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import headline, in_brief, message
 from pytest_tfperf.session.feature_hooks import features
-from pytest_tfperf.session.session import Session
+from pytest_tfperf.session.state import SessionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +31,13 @@ class Outcomes:
     """The consequences of a test's calls.
 
     Args:
-        session: the session's state.
+        state: the session's state.
         test: pytest's node id.
         calls: how many calls the test has made.
         warnings: further warnings of the test.
     """
 
-    session: Session
+    state: SessionState
     test: str
     calls: int
     warnings: tuple[str, ...] = ()
@@ -52,12 +51,12 @@ class Outcomes:
             ThroughputRegression, GateFailure: the test fails.
             MeasurementError, BaselineError, TfperfError: it errors.
         """
-        self.session.queue.require_all_calls(self.test, self.calls)
+        self.state.queue.require_all_calls(self.test, self.calls)
         if not self.is_decided:
             return
         by_consequence: dict[Consequence, list[Measurement]] = {kind: [] for kind in Consequence}
         for result in self.results:
-            by_consequence[self._consequence(result)].append(result)
+            by_consequence[self.state.consequence_of(result)].append(result)
         for text in self.warnings:
             warn([Line(text)])
         for result in by_consequence[Consequence.WARNS]:
@@ -73,24 +72,24 @@ class Outcomes:
     @property
     def results(self) -> Sequence[Measurement]:
         """The results of this test's calls, in order."""
-        return self.session.queue.results_of(self.test)[: self.calls]
+        return self.state.queue.results_of(self.test)[: self.calls]
 
     @property
     def is_decided(self) -> bool:
         """Whether no call wants fresh runs at the end of the session."""
-        return self.session.queue.is_decided(self.test)
+        return self.state.queue.is_decided(self.test)
 
     @property
     def properties(self) -> list[tuple[str, object]]:
         """The JUnit properties of the calls that are decided."""
         decided = [result for result in self.results if result.is_decided]
-        hooks = features().hooks(self.session.settings, lambda feature: feature.properties)
+        hooks = features().hooks(self.state.settings, lambda feature: feature.properties)
         return [pair for hook in hooks for pair in hook(decided)]
 
     def unreported(self) -> list[Line]:
         """Messages of regressions, confirmed or suspected, in a test whose body failed first."""
         against = (Consequence.FAILS, Consequence.WARNS)
-        return self._messages([r for r in self.results if self._consequence(r) in against])
+        return self._messages([r for r in self.results if self.state.consequence_of(r) in against])
 
     def confirmed_failures(self) -> list[Line]:
         """Messages of regressions that were confirmed before the test ended in an error."""
@@ -105,7 +104,7 @@ class Outcomes:
 
     @property
     def _failed(self) -> list[Measurement]:
-        return [r for r in self.results if r.is_decided and self._consequence(r) is Consequence.FAILS]
+        return [r for r in self.results if r.is_decided and self.state.consequence_of(r) is Consequence.FAILS]
 
     def _record(self) -> None:
         """Write the measured baselines; a refused baseline does not keep the others from being written."""
@@ -114,35 +113,31 @@ class Outcomes:
             if result.recording is not None:
                 try:
                     load = load_note(load_of(result.runs), len(result.runs))
-                    controls = self.session.measuring.controls.found_on(result.machine)
-                    self.session.recorder.record(result, load, controls)
+                    controls = self.state.measuring.controls.found_on(result.machine)
+                    self.state.recorder.record(result, load, controls)
                 except BaselineRefused as error:
                     refused.append(error)
-                    self.session.queue.keep(self.test, index, replace(result, is_refused=True))
+                    self.state.queue.keep(self.test, index, replace(result, is_refused=True))
         if refused:
             first, *others = refused
             below = [line for error in others for line in (Line(""), *error.lines)]
             raise first.and_below(*below) if others else first
 
-    def _consequence(self, result: Measurement) -> Consequence:
-        settings = self.session.settings
-        return consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
-
     def _messages(self, results: Sequence[Measurement]) -> list[Line]:
         """The messages, with an empty line between two of them."""
-        command = self.session.settings.rerun
+        command = self.state.settings.rerun
         return [line for result in results for line in (Line(""), *message(result, command))][1:]
 
     def _warning(self, result: Measurement) -> list[Line]:
         """The message; in one line where the baseline is only provisional, because it needs no action today."""
         verdict = None if bad_figures(result) else result.verdict
         if verdict and verdict.if_slower is Consequence.WARNS:
-            rerun = self.session.settings.rerun.of(self.test)
+            rerun = self.state.settings.rerun.of(self.test)
             return [Line(f"{headline(result)}: {verdict.why}. Rerun: {rerun}")]
         return self._messages([result])
 
 
-def missing_as_error(session: Session, error: NoData | NotEnoughDevices | NotInstalled) -> MeasurementError | None:
+def missing_as_error(session: SessionState, error: NoData | NotEnoughDevices | NotInstalled) -> MeasurementError | None:
     """The error that takes a skip's place under --tfperf-require-baseline; None if the test may skip."""
     if isinstance(error, NoData):
         return error.of_type(MeasurementError)
@@ -162,7 +157,7 @@ def missing_as_error(session: Session, error: NoData | NotEnoughDevices | NotIns
     return MeasurementError(error.fact, next_step=". ".join(filter(None, (error.next_step, why))))
 
 
-def _had(session: Session, gpus: int) -> bool:
+def _had(session: SessionState, gpus: int) -> bool:
     """Whether the machine, where it has a name of its own, was measured with so many GPUs."""
     name = session.settings.machine
     if not (name and gpus):

@@ -18,7 +18,7 @@ from pytest_tfperf.session.terminal import PlainRepr, terminal_width
 from pytest_tfperf.session.xdist import is_xdist_worker
 
 if TYPE_CHECKING:
-    from pytest_tfperf.session.session import Session
+    from pytest_tfperf.session.state import SessionState
 
 
 def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -37,7 +37,7 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
         report.sections.append(("throughput", _text(unreported, item)))
 
 
-def measured_only(report: pytest.TestReport, session: Session) -> tuple[str, str, str] | None:
+def measured_only(report: pytest.TestReport, session: SessionState) -> tuple[str, str, str] | None:
     """pytest's word for a test that passed and was measured without a baseline: "measured", not "passed"."""
     if report.when != "call" or not report.passed or report.nodeid not in session.selection:
         return None

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pytest_tfperf.bench.machine_session import MachineSession
 from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.bench.sentinels import session_verdicts
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.topology import Topology
@@ -27,9 +27,7 @@ class SessionJudge:
         earlier: the sessions before this one.
     """
 
-    def __init__(
-        self, context: SessionContext, machine: ThisMachine, engine: RunEngine, earlier: EarlierSessions
-    ) -> None:
+    def __init__(self, context: Session, machine: ThisMachine, engine: RunEngine, earlier: EarlierSessions) -> None:
         self._context = context
         self._machine = machine
         self._engine = engine
@@ -75,7 +73,7 @@ class SessionJudge:
             measured = [m for m in measurements if m.machine == name]
             for verdict in session_verdicts(machine, self._engine, measured, turn=machine.sessions_before):
                 if verdict is not None:
-                    yield SessionVerdict.of(verdict, name, measured)
+                    yield verdict.on(name, measured)
 
     def _verdicts_of_features(self) -> list[SessionVerdict]:
         hooks = features().hooks(self._context.settings, lambda feature: feature.session_verdicts)

@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from _pytest._io import TerminalWriter
     from _pytest.terminal import TerminalReporter
 
-    from pytest_tfperf.session.session import Session
+    from pytest_tfperf.session.state import SessionState
 
 _WIDE = 180  # of tables in a file or a pipe, unless COLUMNS says something else
 _TICK_SECONDS = 1.0
 
 
-def header(config: pytest.Config, session: Session) -> list[str]:
+def header(config: pytest.Config, session: SessionState) -> list[str]:
     """The lines before the first test."""
     return rendered(_lines_before(session), terminal_width(config))
 
 
-def _lines_before(session: Session) -> list[str]:
+def _lines_before(session: SessionState) -> list[str]:
     if not session.selection or session.settings.collects_only:  # importing what words measurements takes time
         return session.remark_lines
     from pytest_tfperf.session import session_lines
@@ -37,7 +37,7 @@ def _lines_before(session: Session) -> list[str]:
     return session_lines.header(session)
 
 
-def write_summary(reporter: TerminalReporter, session: Session) -> None:
+def write_summary(reporter: TerminalReporter, session: SessionState) -> None:
     """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
     if session.has_nothing_to_say:
         return
@@ -77,7 +77,7 @@ def _is_terminal(reporter: TerminalReporter) -> bool:
     return bool(isatty() if callable(isatty) else isatty)
 
 
-def connect_progress_line(config: pytest.Config, session: Session) -> None:
+def connect_progress_line(config: pytest.Config, session: SessionState) -> None:
     """Let the progress line write: in a terminal, in a pipe a line at times, and tf_cnn_benchmarks' lines with `-v`."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
@@ -113,7 +113,7 @@ def connect_progress_line(config: pytest.Config, session: Session) -> None:
 
 
 @contextmanager
-def progress_by_the_clock(session: Session) -> Iterator[None]:
+def progress_by_the_clock(session: SessionState) -> Iterator[None]:
     """Let the progress line show how long a state lasts: workers and programs may say nothing for minutes."""
     ended = threading.Event()
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cached_property
 
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.topology import LOCAL_LINK, Topology
 from pytest_tfperf.hardware.discovery import discover
@@ -24,7 +24,7 @@ class ThisMachine:
         nodes: starts tests on several nodes; None: processes of this machine stand for nodes.
     """
 
-    def __init__(self, context: SessionContext, nodes: Nodes | None) -> None:
+    def __init__(self, context: Session, nodes: Nodes | None) -> None:
         self._context = context
         self._settings = context.settings
         self._selection = context.selection
@@ -65,14 +65,6 @@ class ThisMachine:
     def names(self) -> list[str]:
         """The machines whose baselines the selected tests use: a host's CPUs and its GPUs are two."""
         return sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self._selection.marks})
-
-    @property
-    def renamed(self) -> list[tuple[str, str]]:
-        """The earlier and the present name of each machine whose rows are still in the file of the earlier name."""
-        rows = {path.stem for path in self._context.baselines.folder.glob("*.csv")}
-        used = (self.topology_for(cpu=cpu, gpu=gpu) for cpu, gpu in self._selection.marks)
-        names = {(topology.machine_before, topology.machine) for topology in used}
-        return [(before, now) for before, now in sorted(names) if before in rows and now not in rows]
 
     @property
     def names_of_all(self) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 from pytest_tfperf.errors import MeasurementError
 
 if TYPE_CHECKING:
-    from pytest_tfperf.session.session import Session
+    from pytest_tfperf.session.state import SessionState
 
 _UNDER_XDIST = "tfperf_under_xdist"
 
@@ -19,7 +19,7 @@ def is_xdist_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
-def refuse_xdist(config: pytest.Config, session: Session) -> None:
+def refuse_xdist(config: pytest.Config, session: SessionState) -> None:
     """Skip a test in a worker of pytest-xdist, or end it in an error for the nightly gate."""
     if not is_xdist_worker(config):
         return
@@ -33,12 +33,12 @@ def refuse_xdist(config: pytest.Config, session: Session) -> None:
     pytest.skip(str(error))
 
 
-def tell_controller(config: pytest.Config, session: Session) -> None:
+def tell_controller(config: pytest.Config, session: SessionState) -> None:
     """Send the number of throughput tests from a worker: only the controller writes a summary."""
     if is_xdist_worker(config):
         config.workeroutput[_UNDER_XDIST] = session.under_xdist  # type: ignore[attr-defined]  # xdist's
 
 
-def hear_worker(worker: Any, session: Session) -> None:
+def hear_worker(worker: Any, session: SessionState) -> None:
     """Count the tests that a worker has sent; a worker that crashed has sent nothing."""
     session.under_xdist += getattr(worker, "workeroutput", {}).get(_UNDER_XDIST, 0)

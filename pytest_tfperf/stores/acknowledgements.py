@@ -18,7 +18,7 @@ from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baseline_file import has_marker
-from pytest_tfperf.stores.format_version import require_version
+from pytest_tfperf.stores.kept import require_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

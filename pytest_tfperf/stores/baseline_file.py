@@ -19,7 +19,7 @@ from pytest_tfperf.core.baseline import Baseline, Key, Provenance, is_unit, requ
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.errors import BaselineError, TfperfError, known_names, unknown
-from pytest_tfperf.stores.format_version import require_version
+from pytest_tfperf.stores.kept import require_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.notification import Event, Topic
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import files
-from pytest_tfperf.stores.format_version import NewerFormat, require_version
+from pytest_tfperf.stores.kept import NewerFormat, require_version
 
 VERSION: Final = 1
 NAME: Final = "told.json"
@@ -39,7 +39,7 @@ def read(folder: Path) -> tuple[Told, str]:
     """
     path = folder / NAME
     try:
-        document = bounded_decoding.from_json(path.read_bytes())
+        document = plain_json.from_json(path.read_bytes())
         require_version(document.get("version"), path, newest=VERSION)
         channels = build(_File, document, NAME, newer=True).channels
     except FileNotFoundError:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_tfperf.workers.process_group import die_with_parent
+from pytest_tfperf.workers.process_end import die_with_parent
 from pytest_tfperf.workers.wire import Channel, connect
 
 PINNED: Final = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=-1", "KERAS_BACKEND": "tensorflow"}

@@ -23,13 +23,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.job import digest
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.process import become_worker, import_and_work
-from pytest_tfperf.workers.process_group import die_with_parent
-from pytest_tfperf.workers.session_key import read_key
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Refused, connect
+from pytest_tfperf.workers.process_end import die_with_parent
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Refused, connect, read_key
 
 _NOBODY_LISTENS = 3
 _FIRST_SECONDS = 600.0  # for a driver that has not listened yet: the pods of one job start minutes apart
@@ -144,7 +143,7 @@ def find_rank(environment: Mapping[str, str]) -> RankNumbers:
 def _from_tf_config(text: str) -> RankNumbers:
     """The rank among chief and workers: a chief is rank 0. Parameter servers and evaluators are no ranks of ours."""
     try:
-        config: Any = bounded_decoding.from_json(text)
+        config: Any = plain_json.from_json(text)
         is_sparse = "sparseCluster" in config  # Kubeflow writes it in place of "cluster"
         cluster = config.get("cluster", {}) if is_sparse else config["cluster"]
         kind, index = str(config["task"]["type"]), int(config["task"]["index"])

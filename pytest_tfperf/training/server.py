@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 from pytest_tfperf.training.process import call_driver, import_tensorflow, pin_compute_settings, work
-from pytest_tfperf.workers.process_group import die_with_parent, kill_group
+from pytest_tfperf.workers.process_end import die_with_parent, kill_group
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, connect
 
 

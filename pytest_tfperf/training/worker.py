@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import platform
+import re
+import site
 import socket
+import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from pytest_tfperf.core.data_sets import IMAGES
@@ -19,13 +27,12 @@ from pytest_tfperf.core.figure import COLD_CACHES
 from pytest_tfperf.core.job import Cluster, Job
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Input, StepProfile
+from pytest_tfperf.core.speed_variables import FACT, speed_variables
 from pytest_tfperf.core.topology import DeviceKind
-from pytest_tfperf.core.workload import Trainer, VariableUpdate
+from pytest_tfperf.core.workload import Trainer, VariableUpdate, Workload
 from pytest_tfperf.hardware.host import usable_cores
-from pytest_tfperf.training.devices import configure, limit_threads, require_logical
-from pytest_tfperf.training.environment import environment, loaded_files
+from pytest_tfperf.training.devices import configure, limit_threads, own_devices, require_logical
 from pytest_tfperf.training.failures import failure
-from pytest_tfperf.training.figures import WorkerFigures
 from pytest_tfperf.training.horovod import Horovod
 from pytest_tfperf.training.input_spec import described
 from pytest_tfperf.training.inputs import spec_of_batch
@@ -33,10 +40,13 @@ from pytest_tfperf.training.loading import input_spec, load_model, load_own, loa
 from pytest_tfperf.training.loop import Loop, OwnLoop
 from pytest_tfperf.training.op_times import trace_steps
 from pytest_tfperf.training.photographs import naming_corrupt
+from pytest_tfperf.training.process import PINNED
 from pytest_tfperf.training.step_profile import profile_step
 from pytest_tfperf.training.strategies import DeviceServer, connect, strategy_for
 from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, reserve_port
+
+_RESETS_PEAK = "5"  # proc(5), clear_refs: the peak of the resident set becomes its present size
 
 
 def work(channel: Channel, message: Mapping[str, Any]) -> int:
@@ -74,64 +84,7 @@ def _work(channel: Channel, job: Job, figures: WorkerFigures) -> None:
     if job.workload.trainer is Trainer.OWN:
         _train_own(channel, job, devices, figures)
     else:
-        make_set_up = _SET_UPS[job.workload.variable_update]
-        _train(channel, job, make_set_up(channel, job, devices, cluster), figures)
-
-
-class SetUp(NamedTuple):
-    """The strategy to train with, and the ranks that train together.
-
-    Args:
-        strategy: over the devices that this process trains on.
-        cluster: the ranks, of which each reads batches of its own; None if only this process reads.
-        horovod: exchanges gradients between the ranks.
-    """
-
-    strategy: tf.distribute.Strategy
-    cluster: Cluster | None = None
-    horovod: Horovod | None = None
-
-
-def _alone(_: Channel, job: Job, devices: list[str], __: Cluster | None) -> SetUp:
-    """`replicated` and `independent`: one process for all devices of this machine."""
-    require_logical(job.devices)
-    return SetUp(strategy_for(job.workload, devices))
-
-
-def _parameter_server(channel: Channel, job: Job, devices: list[str], cluster: Cluster | None) -> SetUp:
-    """Rank 0, which trains on the devices that all ranks lend; alone it is a process for all devices of a machine."""
-    require_logical(job.devices)
-    if cluster is not None:
-        channel.send({"phase": "cluster"})  # from here on a rank may wait for the others
-        devices = connect(cluster, devices)
-    return SetUp(strategy_for(job.workload, devices))
-
-
-def _horovod(channel: Channel, job: Job, devices: list[str], cluster: Cluster | None) -> SetUp:
-    """A process for each device."""
-    assert cluster is not None, "a job of Horovod is distributed"
-    require_logical(job.devices)
-    channel.send({"phase": "cluster"})
-    horovod = Horovod(job.workload, cluster, on_gpus=job.devices.kind is DeviceKind.GPU)
-    return SetUp(strategy_for(job.workload, devices), cluster, horovod)
-
-
-def _collective(channel: Channel, job: Job, devices: list[str], cluster: Cluster | None) -> SetUp:
-    """A process for each node."""
-    if cluster is not None:
-        channel.send({"phase": "cluster"})
-    strategy = strategy_for(job.workload, devices, cluster)
-    require_logical(job.devices)  # only now: collectives can't be configured once a device is touched
-    return SetUp(strategy, cluster)
-
-
-_SET_UPS = {
-    VariableUpdate.REPLICATED: _alone,
-    VariableUpdate.INDEPENDENT: _alone,
-    VariableUpdate.PARAMETER_SERVER: _parameter_server,
-    VariableUpdate.HOROVOD: _horovod,
-    VariableUpdate.COLLECTIVE: _collective,
-}
+        _train(channel, job, devices, cluster, figures)
 
 
 def _lend(channel: Channel, job: Job, cluster: Cluster, cores: int, figures: WorkerFigures) -> None:
@@ -152,24 +105,36 @@ def _train_own(channel: Channel, job: Job, devices: list[str], figures: WorkerFi
     _answer(channel, own, job, seconds, environment(), lambda **_: StepProfile(input=Input.OWN), figures)
 
 
-def _train(channel: Channel, job: Job, set_up: SetUp, figures: WorkerFigures) -> None:
-    """Build model and pipeline, compile a step, and answer requests."""
-    workload, strategy, cluster = job.workload, set_up.strategy, set_up.cluster
+def _train(channel: Channel, job: Job, devices: list[str], cluster: Cluster | None, figures: WorkerFigures) -> None:
+    """Build strategy, model and pipeline, compile a step, and answer requests."""
+    workload, update, horovod = job.workload, job.workload.variable_update, None
+    if update is not VariableUpdate.COLLECTIVE:  # collectives can't be configured once a device is touched
+        require_logical(job.devices)
+    if cluster is not None:
+        channel.send({"phase": "cluster"})  # from here on a rank may wait for the others
+    if cluster is not None and update is VariableUpdate.PARAMETER_SERVER:
+        devices = connect(cluster, devices)
+        cluster = None  # this rank alone reads batches, for the devices of all
+    elif cluster is not None and update is VariableUpdate.HOROVOD:
+        horovod = Horovod(workload, cluster, on_gpus=job.devices.kind is DeviceKind.GPU)
+    strategy = strategy_for(workload, devices, cluster)
+    if update is VariableUpdate.COLLECTIVE:
+        require_logical(job.devices)
     channel.send({"phase": "model"})
     model = load_model(workload, strategy, job.seed)
-    if set_up.horovod is not None:
-        set_up.horovod.broadcast(model)
+    if horovod is not None:
+        horovod.broadcast(model)
     channel.send({"phase": "input pipeline"})
     spec = input_spec(workload, model, strategy, job.seed, job.data_dir, cluster)
     inputs = load_pipeline(workload, spec)
     channel.send({"phase": "compile"})
-    loop = loop_for(workload, strategy, model, inputs, set_up.horovod)
+    loop = loop_for(workload, strategy, model, inputs, horovod)
     with naming_corrupt(spec) if catalogue.data_set_of(workload.input_pipeline) is IMAGES else nullcontext():
         with _showing_batches(inputs):
             seconds = _first_step(loop)
         host = cluster.hosts[cluster.rank] if cluster is not None and cluster.size > 1 else ""
         profile = partial(profile_step, loop, strategy, model, workload, host=host)
-        software = environment() | (set_up.horovod.environment if set_up.horovod else {})
+        software = environment() | (horovod.environment if horovod else {})
         _answer(channel, loop, job, seconds, software, profile, figures)
 
 
@@ -225,7 +190,7 @@ def _answer(
         elif "trace" in request:
             channel.send({"trace": plain(trace_steps(loop, request["trace"]))})
         elif "figures" in request:
-            channel.send({"figures": figures.values(request["figures"])})
+            channel.send({"figures": {name: getattr(figures, name) for name in request["figures"]}})
         else:
             channel.send({"step_profile": plain(profile(**request["profile_step"]))})
 
@@ -247,3 +212,150 @@ def _window(loop: Loop, steps: int, slowdown: float) -> dict[str, Any]:
     loss = loop.run(steps)
     # Counted and not slept: while a worker sleeps, its input pipeline fills buffers, and the next window is faster.
     return {"steps": steps, "seconds": (time.perf_counter() - started) / (1 - slowdown), "loss": loss}
+
+
+class WorkerFigures:
+    """The figures that a worker measures of itself, by the names of core/figure.py, from the job's arrival on."""
+
+    def __init__(self) -> None:
+        self.first_step: float | None = None  # seconds to the end of the first step
+        self.retraces: float | None = None  # traces up to the end of the first window, of all functions alive then
+        self._arrived = time.perf_counter()
+        with suppress(OSError):  # a fork begins with its own peak even where this is forbidden
+            Path("/proc/self/clear_refs").write_text(_RESETS_PEAK, encoding="ascii")
+        self._memory_before = _kib("VmRSS")
+
+    def first_step_ended(self) -> None:
+        """Note that the model was built, traced and compiled, and has taken a step."""
+        self.first_step = time.perf_counter() - self._arrived
+
+    def first_window_ended(self, *, counts_traces: bool) -> None:
+        """Count the traces so far, and forget the peak of a GPU's memory: cuDNN's first steps need scratch.
+
+        The first window ends with the same step in each run, and later ones do not: their size follows the speed.
+        """
+        if counts_traces:
+            self.retraces = _traces()
+        for device in own_devices(DeviceKind.GPU):
+            with suppress(ValueError, tf.errors.OpError):  # an allocator that keeps no statistics
+                tf.config.experimental.reset_memory_stats(device)
+
+    @property
+    def peak_memory(self) -> float | None:
+        """The peak of the memory so far, in bytes; None where neither TensorFlow nor the kernel reports it.
+
+        On GPUs it is the most that TensorFlow's allocator had in use since the warm-up, of the device with the most. On
+        CPUs it is how far the resident set has grown at most: a forked worker begins with all that the fork server has
+        imported, and a fresh one with its own imports, and neither counts. The kernel keeps that peak, so no spike is
+        missed. Pages shared with the fork server that are written to later are in both sizes, so they are not seen; nor
+        is the memory of processes that the worker starts.
+        """
+        if gpus := own_devices(DeviceKind.GPU):
+            try:
+                return max(int(tf.config.experimental.get_memory_info(device)["peak"]) for device in gpus)
+            except (ValueError, KeyError, tf.errors.OpError):  # an allocator that keeps no statistics
+                return None
+        peak = _kib("VmHWM")
+        return None if peak is None or self._memory_before is None else max(0, peak - self._memory_before) * 1024
+
+
+def _traces() -> float:
+    """The number of traces of all living `tf.function`s, with the first trace of each."""
+    gc.unfreeze()  # frozen objects are in no list
+    kind = type(tf.function(lambda: None))
+    traced = [candidate for candidate in gc.get_objects() if type(candidate) is kind]
+    gc.freeze()  # a collection during a window would walk over all of them
+    return float(sum(function.experimental_get_tracing_count() for function in traced))
+
+
+def _kib(field: str) -> int | None:
+    """A field of this process's status in KiB; None where the kernel has none, as gVisor's."""
+    with suppress(OSError):
+        if line := re.search(rf"^{field}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE):
+            return int(line[1])
+    return None
+
+
+def environment() -> dict[str, str]:
+    """Versions and settings of this process, name -> value, such as "tensorflow" -> "2.21.0".
+
+    Call it after the first step: TensorFlow loads cuDNN and NCCL when they are first used.
+    """
+    build = tf.sysconfig.get_build_info()
+    facts = {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+        "cuda_build": build.get("cuda_version", ""),
+        "cudnn_build": build.get("cudnn_version", ""),
+        "threads": str(tf.config.threading.get_intra_op_parallelism_threads() or ""),
+        "tf32": tf32_in_use(os.environ),
+        FACT: speed_variables({name: value for name, value in os.environ.items() if name not in PINNED}),
+    }
+    return {name: value for name, value in facts.items() if value} | loaded_libraries()
+
+
+def tf32_in_use(variables: Mapping[str, str]) -> str:
+    """Whether float32 factors are rounded to TF32: "on", "off", or "" if no visible GPU has TF32."""
+    capabilities = [
+        tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0))
+        for gpu in tf.config.get_visible_devices("GPU")
+    ]
+    if not any(capability >= (8, 0) for capability in capabilities):
+        return ""
+    # NVIDIA's libraries obey this variable, whatever TensorFlow says.
+    forbidden = variables.get("NVIDIA_TF32_OVERRIDE") == "0"
+    return "on" if tf.config.experimental.tensor_float_32_execution_enabled() and not forbidden else "off"
+
+
+# The start of a library's file name -> its name in the environment, and the function that gives its version.
+_LIBRARIES = {
+    "libcudnn": ("cudnn_loaded", "cudnnGetVersion"),
+    "libcublasLt": ("cublas_loaded", "cublasLtGetVersion"),
+    "libnccl": ("nccl_loaded", "ncclGetVersion"),
+}
+
+
+def loaded_libraries(maps: Path = Path("/proc/self/maps")) -> dict[str, str]:
+    """Name -> version as the library's own number, such as "cudnn_loaded" -> "90300"; loads none itself.
+
+    TensorFlow may have been built with other versions, because pip can replace them separately.
+    """
+    lines = maps.read_text("utf-8", "replace").splitlines()
+    versions = {}
+    for path in sorted({line[line.index("/") :] for line in lines if "/" in line}):
+        name, function = _LIBRARIES.get(Path(path).name.partition(".so")[0], ("", ""))
+        if name:
+            with suppress(OSError, AttributeError):  # the file was replaced since, or lacks the function
+                call = getattr(ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY), function)
+                if name == "nccl_loaded":
+                    number = ctypes.c_int()  # NCCL writes it where the argument points
+                    call(ctypes.byref(number))
+                    versions[name] = str(number.value)
+                else:
+                    versions[name] = str(call())
+    return versions
+
+
+def loaded_files(workload: Workload) -> dict[str, str]:
+    """Module -> file, links followed: the workload's own modules, top-level modules, and all that pip did not install.
+
+    Left out are modules inside of installed packages, of which there are thousands, and this package.
+    """
+    targets = [catalogue.resolve(field, getattr(workload, field)) for field in ("model", "input_pipeline")]
+    named = {target.partition(":")[0] for target in targets}
+    files: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or name.partition(".")[0] == "pytest_tfperf":
+            continue
+        if name in named or "." not in name or not file.startswith(_INSTALLED):
+            files[name] = os.path.realpath(file)
+    return files
+
+
+_PATHS = (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),)
+_INSTALLED = tuple(
+    f"{folder}{os.sep}" for folder in {*_PATHS, *site.getsitepackages(), site.getusersitepackages()} if folder
+)

@@ -23,7 +23,7 @@ from pytest_tfperf.errors import Hung, MeasurementError, TfperfError
 from pytest_tfperf.workers.failures import hint_of_full
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_of_program, gpus_shown
-from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
+from pytest_tfperf.workers.processes import ForkServer, Process, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
@@ -143,15 +143,15 @@ class LocalLauncher:
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
         except OSError as error:
             raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
-        folder = self._interpreter.user_folder(command.folder)
+        folder = self._interpreter.user_folder(str(command.cwd))
         return PreparedCommand(
-            argv=self._interpreter.user_command(command.argv),
+            argv=self._interpreter.user_command(command.words),
             environment={
                 **self._interpreter.environment(),
                 "PWD": str(folder),  # else it is pytest's, and leads a program to the current code
                 **gpus_of_program(devices),
                 "TMPDIR": str(scratch),
-                **dict(command.environment),
+                **command.env,
             },
             folder=folder,
             terminal=command.terminal,
@@ -233,7 +233,7 @@ class LocalLauncher:
         undo.callback(run.close)
         return _Worker(run, self._started, message)
 
-    def _process(self, log: Path) -> LocalProcess:
+    def _process(self, log: Path) -> Process:
         if self._fresh:
             module = "pytest_tfperf.training.process"
             return start_process(self._interpreter, module, self._listener, log, self._started)

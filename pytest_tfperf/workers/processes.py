@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers import mps
+from pytest_tfperf.workers import process_end
 from pytest_tfperf.workers.failures import describe_exit, last_line, last_lines, read_end
 from pytest_tfperf.workers.interpreters import IMPORT_SECONDS, Interpreter, require_usable_import
-from pytest_tfperf.workers.process_group import kill_group
 from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 
 _ANSWER_SECONDS = 60.0
@@ -27,51 +26,37 @@ KILL_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class LocalProcess:
-    """A worker or the fork server, on this machine.
+class Process:
+    """A worker, a rank that an engine started, or the fork server.
 
     Args:
-        pid: the id of the process and of its group.
-        exit_status: returns its exit status (negative for a signal), or None if it still runs after so many seconds.
+        pid: the id of the process and, where it is ended here, of its group; perhaps of another machine.
+        exit_status: returns its exit status (negative for a signal), or None if it still runs after so many seconds;
+            of a rank the engine's command's, where a rank's own is not known.
+        is_here: whether the process id is of this machine.
+        is_ended_here: False for a rank: it ends when its connection closes, and the engine ends ranks that do not.
     """
 
     pid: int
     exit_status: Callable[[float], int | None]
     is_here: bool = True
+    is_ended_here: bool = True
 
     def end(self) -> None:
         """Kill it unless it has ended, with all that it started in its group, and wait for its end; never raises.
 
         As a client of MPS it gets time to end by itself, since its connection is closed.
         """
+        if not self.is_ended_here:
+            return
         # Once its end is known, its pid may belong to another process. Without the server, nobody else would kill it.
-        if self.exit_status(mps.END_SECONDS if mps.is_on() else 0) is None:
-            mps.end_clients(self.pid)
-            kill_group(self.pid)
+        if self.exit_status(process_end.MPS_END_SECONDS if process_end.mps_is_on() else 0) is None:
+            process_end.end_mps_clients(self.pid)
+            process_end.kill_group(self.pid)
             self.exit_status(KILL_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteProcess:
-    """A rank that an engine started.
-
-    Args:
-        pid: its process id, perhaps on another machine.
-        exit_status: as in `LocalProcess`, of the engine's command: a rank's is not known.
-        is_here: whether the process id is of this machine.
-    """
-
-    pid: int
-    exit_status: Callable[[float], int | None]
-    is_here: bool
-
-    def end(self) -> None:
-        """Do nothing: a rank ends when its connection closes, and the engine ends ranks that do not."""
-
-
-def start_process(
-    interpreter: Interpreter, module: str, listener: Listener, log: Path, number: int = 0
-) -> LocalProcess:
+def start_process(interpreter: Interpreter, module: str, listener: Listener, log: Path, number: int = 0) -> Process:
     """Start a module of this package in a session of its own, so that only pytest gets Ctrl-C of the terminal.
 
     Its environment has the driver's address and the worker's number.
@@ -88,7 +73,7 @@ def start_process(
             cwd=interpreter.folder(),
             start_new_session=True,
         )
-    return LocalProcess(process.pid, partial(_wait, process))
+    return Process(process.pid, partial(_wait, process))
 
 
 class ForkServer:
@@ -128,7 +113,7 @@ class ForkServer:
         """Whether the server is gone, and must be started anew."""
         return self.process.exit_status(0) is not None
 
-    def fork(self, number: int) -> LocalProcess:
+    def fork(self, number: int) -> Process:
         """Fork the worker of this number, within milliseconds.
 
         When a worker ends, the server kills what is left in its group.
@@ -141,7 +126,7 @@ class ForkServer:
         except ConnectionLost:
             raise self._gone() from None
         pid = self._answer("forked", self._silence_seconds)
-        return LocalProcess(pid, partial(self._exit_status, number))
+        return Process(pid, partial(self._exit_status, number))
 
     def close(self) -> None:
         """Close the connection: the server kills its workers and exits; it is killed if it does not."""
@@ -211,5 +196,5 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
     if process.returncode is None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
-            kill_group(process.pid)  # at once: no other process has this number yet
+            process_end.kill_group(process.pid)  # at once: no other process has this number yet
     return process.returncode

@@ -14,20 +14,24 @@ import errno
 import hmac
 import json
 import os
+import re
 import secrets
 import select
 import socket
+import stat
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
+from pytest_tfperf.errors import TfperfError
 
 _NAME = b"tfperf "
-_GREETING = _NAME + b"2"  # the version of these frames; what was signed under another version is valid in none
+_GREETING = _NAME + b"1"  # the version of these frames; what was signed under another version is valid in none
 _NONCE_BYTES = 32
 
 _LENGTH = struct.Struct(">I")
@@ -121,7 +125,7 @@ class Channel:
         if not hmac.compare_digest(signature, self._signature(next(self._received), body)):
             raise Refused(_OTHER_KEY)
         try:
-            message = bounded_decoding.from_json(body)
+            message = plain_json.from_json(body)
         except ValueError as error:
             raise Refused(f"it has sent what can't be read: {error}") from None
         if not isinstance(message, dict):
@@ -163,7 +167,7 @@ class Channel:
         size = len(_GREETING) + _NONCE_BYTES
         self._fill(len(_GREETING), deadline)
         if not self._buffer.startswith(_GREETING):
-            raise Refused(_without_greeting(bytes(self._buffer)))
+            raise Refused(_OTHER_VERSION if self._buffer.startswith(_NAME) else _STRANGER)
         self._fill(size, deadline)
         nonces = {self._ours: self._nonce, self._theirs: bytes(self._buffer[len(_GREETING) : size])}
         del self._buffer[:size]
@@ -189,12 +193,6 @@ class Channel:
             # Bytes that come one by one must not hold the reader beyond its time.
             if deadline is not None and len(self._buffer) < size and time.monotonic() >= deadline:
                 raise Silence("no whole message in time")
-
-
-def _without_greeting(begin: bytes) -> str:
-    """Say whose first bytes these are; the first version had no greeting, and its frames began with a short length."""
-    is_ours = begin.startswith(_NAME) or _LENGTH.unpack_from(begin)[0] <= _HELLO_BYTES
-    return _OTHER_VERSION if is_ours else _STRANGER
 
 
 class _Caller(NamedTuple):
@@ -374,3 +372,56 @@ def reserve_port(host: str) -> tuple[socket.socket, str]:
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("", 0))
     return reserved, f"{host}:{reserved.getsockname()[1]}"
+
+
+# The file with a session's key: read by the ranks that call, and made for those that the session starts.
+
+
+def read_key(path: Path) -> str:
+    """The key in a file, 64 hexadecimal digits.
+
+    Raises:
+        TfperfError: the file is missing, others may read it, or it holds something else; says how to make one.
+    """
+    made_by = f"Make one: (umask 077; openssl rand -hex 32 > {path})"
+    try:
+        key, mode = path.read_text(encoding="ascii").strip(), path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise TfperfError(f"the key file {path} can't be read: {error}", next_step=made_by) from None
+    if re.fullmatch("[0-9a-f]{64}", key) is None:
+        raise TfperfError(f"the key file {path} must hold 64 hexadecimal digits", next_step=made_by)
+    if stat.S_IMODE(mode) & 0o077:
+        raise TfperfError(f"the key file {path} can be read by others (mode {stat.S_IMODE(mode):o}): chmod 600 {path}")
+    return key
+
+
+@contextmanager
+def new_key_file(folder: Path, key: str) -> Iterator[Path]:
+    """A new file of mode 600 with this key, for as long as the block lasts.
+
+    Files that killed sessions left in the folder are removed: a file's owner holds a lock on it, and loses the lock in
+    whatever way it ends.
+    """
+    import fcntl  # not at the top: Windows has none, and tests there import our types
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob("key-" + 12 * "[0-9a-f]"):
+        # It is in use, another user's, just removed, or on a file system without locks.
+        with suppress(OSError), left.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
+    path = folder / f"key-{secrets.token_hex(6)}"
+    unlocked = path.with_name(f".{path.name}")  # hidden from other sessions until it is locked
+    try:
+        unlocked.touch(0o600, exist_ok=False)
+        with unlocked.open("r+", encoding="ascii") as file:
+            with suppress(OSError):  # without locks, no other session can remove the file either
+                fcntl.flock(file, fcntl.LOCK_EX)
+            unlocked.rename(path)
+            file.write(f"{key}\n")
+            file.flush()
+            os.fsync(file.fileno())  # on NFS another node would see an open file empty
+            yield path
+    finally:
+        for left in (unlocked, path):
+            left.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from typing import Any
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.workers.failures import Failures, read_end
 from pytest_tfperf.workers.interpreters import require_usable_import
-from pytest_tfperf.workers.processes import LocalProcess, RemoteProcess
+from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Silence
 
 Progress = Callable[[str], None]
@@ -57,7 +57,7 @@ class WorkerRun:
 
     def __init__(
         self,
-        process: LocalProcess | RemoteProcess,
+        process: Process,
         log: Path,
         scratch: Path | None,
         *,

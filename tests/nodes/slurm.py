@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from pytest_tfperf.workers.process_group import die_with_parent
+from pytest_tfperf.workers.process_end import die_with_parent
 from tests.helpers.patience import wait_for
 
 DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "scancel", "squeue", "sinfo")

@@ -60,9 +60,7 @@ class Cluster:
     def start(self, *arguments: str, timeout: float) -> subprocess.Popen[str]:
         settings = {
             "timeout": timeout,
-            "port": self.port,
-            "key_file": self.key,
-            "interface": "127.0.0.1",
+            "listen": f"127.0.0.1:{self.port} key={self.key}",
         }
         options = [word for name, value in settings.items() for word in ("-o", f"tfperf_{name}={value}")]
         return self.project.start("--tfperf-launcher=external --nodes=2", *options, *arguments)

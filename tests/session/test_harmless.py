@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.inner import ANY_THROUGHPUT, Project
 
 ALLOWED = (
-    "pytest_tfperf.bench.session_context",
+    "pytest_tfperf.bench.session",
     "pytest_tfperf.core.data_sets",
     "pytest_tfperf.core.history_url",
     "pytest_tfperf.core.rerun_command",

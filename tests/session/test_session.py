@@ -11,15 +11,15 @@ import pytest
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.profile import Input, OpTime, Profile
-from pytest_tfperf.core.selection import Choice, SelectedTest, Selection
+from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.settings import Settings, Update
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError, WorkloadError
-from pytest_tfperf.session.expected_time import has_time_for, seconds_left
+from pytest_tfperf.session.expected_time import seconds_left
 from pytest_tfperf.session.outcomes import missing_as_error
-from pytest_tfperf.session.session import Session
 from pytest_tfperf.session.session_lines import closing, header
+from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.machines import load
 from tests.helpers.measurements import baseline, measurement, run_at, throughput, verdict
@@ -45,11 +45,13 @@ def is_found(monkeypatch: pytest.MonkeyPatch, topology: Topology) -> None:
     monkeypatch.setattr("pytest_tfperf.session.this_machine.discover", lambda **_: topology)
 
 
-def session(folder: Path, **settings: Any) -> Session:
+def session(folder: Path, **settings: Any) -> SessionState:
     given = {"root": folder, "dir": folder / "dir", "baselines": folder / "baselines"}
     own = {one.name for one in fields(Settings)}
     values = {name: value for name, value in settings.items() if name in own}
-    made = Session(Settings(**given | values, of_features={name: settings[name] for name in settings.keys() - own}))
+    made = SessionState(
+        Settings(**given | values, of_features={name: settings[name] for name in settings.keys() - own})
+    )
     made.selection.replace(TESTS)
     return made
 
@@ -104,7 +106,7 @@ def test_the_marks_decide_between_cpus_and_gpus_and_without_one_the_machine_does
 # When a skip is an error
 
 
-def in_place_of(made: Session, error: NoData | NotEnoughDevices) -> str:
+def in_place_of(made: SessionState, error: NoData | NotEnoughDevices) -> str:
     """The text of the error in a skip's place; "" if the test may skip."""
     found = missing_as_error(made, error)
     return "" if found is None else str(found)
@@ -152,14 +154,14 @@ def test_missing_data_is_an_error(tmp_path: Path) -> None:
 # How long it takes
 
 
-def timed(folder: Path, **settings: Any) -> Session:
+def timed(folder: Path, **settings: Any) -> SessionState:
     """A session of three tests, of which the history knows one: 10 s."""
     made = session(folder, machine="box", **settings)
     made.history.append(measurement(test="for_cpus", session="yesterday", seconds=10.0))
     return made
 
 
-def announced(made: Session) -> str:
+def announced(made: SessionState) -> str:
     return header(made)[0].partition("tests, ")[2]
 
 
@@ -257,7 +259,7 @@ def test_a_test_that_measured_nothing_has_no_time_left(tmp_path: Path) -> None:
 # Files
 
 
-def with_broken_file(folder: Path, machine: str, **settings: Any) -> Session:
+def with_broken_file(folder: Path, machine: str, **settings: Any) -> SessionState:
     """A session of the machine "box", where `machine`'s file is no file of baselines."""
     (folder / "baselines").mkdir()
     (folder / "baselines" / f"{machine}.csv").write_text("garbage\n")
@@ -307,7 +309,7 @@ def test_a_session_that_compared_nothing_makes_no_launcher_for_its_summary(
     monkeypatch.setattr("pytest_tfperf.session.measuring.LocalLauncher", None)
     made = session(tmp_path, against=Path("python"))
     made.is_compared = True
-    assert made.remarks_of_features(in_brief=False) == ["NOTHING WAS COMPARED, so the session does not pass"]
+    assert made.uncompared() == ["NOTHING WAS COMPARED, so the session does not pass"]
 
 
 def without_baseline(folder: Path, **settings: Any) -> list[str]:
@@ -329,35 +331,6 @@ def test_a_refused_baseline_ends_as_what_could_not_be_recorded(tmp_path: Path) -
     made.refused["for_cpus"] = TfperfError("too noisy for a baseline")
     assert made.exit_status(1, failures=1) == 6
     assert made.exit_status(1, failures=2) == 1
-
-
-# A budget
-
-
-def in_the_middle(folder: Path, monkeypatch: pytest.MonkeyPatch, *, elapsed: float) -> Session:
-    """A session that measured `for_cpus` for ten seconds, and has 60 seconds in all."""
-    made = session(folder)
-    made.choice = Choice(run=(), left_out={}, limit_seconds=60.0, option="--tfperf-budget")
-    made.queue.keep("for_cpus", 0, measurement(test="for_cpus", seconds=10.0))
-    monkeypatch.setattr(Session, "elapsed_seconds", elapsed)
-    return made
-
-
-@pytest.mark.parametrize(("elapsed", "fits"), [(45.0, True), (55.0, False)])
-def test_a_test_begins_only_if_it_will_end_within_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elapsed: float, fits: bool
-) -> None:
-    assert has_time_for(in_the_middle(tmp_path, monkeypatch, elapsed=elapsed), "for_both") is fits
-
-
-def test_a_test_that_is_confirmed_may_exceed_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert has_time_for(in_the_middle(tmp_path, monkeypatch, elapsed=1e6), "for_cpus")
-
-
-def test_the_first_test_begins_whatever_the_budget(tmp_path: Path) -> None:
-    made = session(tmp_path)
-    made.choice = Choice(run=(), left_out={}, limit_seconds=0.001, option="--tfperf-budget")
-    assert has_time_for(made, "for_cpus")
 
 
 # Profiles
@@ -395,7 +368,7 @@ def test_tests_that_ended_by_time_are_counted_at_the_end_with_the_fewest_windows
         made.queue.keep(test, 0, measurement(test=test, runs=tuple(runs)))
     assert [line for line in map(str, closing(made, skips=False)) if "ended by time" in line] == [
         "2 tests ended by time, before all steps: c after 3 windows. Where its interval is too wide, give the "
-        "test more steps (steps= or readings=), or all tests more time: -o tfperf_max_time=SECONDS"
+        "test more steps (steps=), or all tests more time: -o tfperf_max_time=SECONDS"
     ]
 
 

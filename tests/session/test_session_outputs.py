@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import Feature
@@ -26,7 +26,7 @@ def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing() -> Non
     ends: dict[str, Any] = {"faulty": faulty, "full": full, "report": lambda *_: ["report: written"]}
     found = Features({name: Feature(always=True, session_ended=end) for name, end in ends.items()})
     record: Any = None
-    told, *others = found.session_ended(SessionContext(settings=Settings()), record)
+    told, *others = found.session_ended(Session(settings=Settings()), record)
     assert told.startswith("faulty: a fault of pytest-tfperf itself, please report it: UnicodeError('no such letter')")
     assert others == ["the disk is full", "report: written"]
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import NotEnoughDevices
 from pytest_tfperf.training.devices import configure, own_devices, require_logical
-from pytest_tfperf.training.figures import WorkerFigures
+from pytest_tfperf.training.worker import WorkerFigures
 from tests.helpers.fake_nvml import FakeNvml, MigDevice
 from tests.helpers.machines import load
 from tests.helpers.patience import SESSION_SECONDS
@@ -151,7 +151,7 @@ def test_peak_memory_is_that_of_the_ranks_own_gpus(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda _: [SimpleNamespace(name=name) for name in names])
     monkeypatch.setattr(tf.config.experimental, "get_memory_info", memory)
-    assert WorkerFigures().peak_memory() == 7
+    assert WorkerFigures().peak_memory == 7
 
 
 def test_virtual_cpus_are_as_many_as_were_asked_for(cpus: list[str]) -> None:

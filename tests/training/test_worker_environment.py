@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.training.environment import environment, loaded_libraries, tf32_in_use
 from pytest_tfperf.training.process import PINNED, find_modules_in
+from pytest_tfperf.training.worker import environment, loaded_libraries, tf32_in_use
 from tests.helpers.patience import SESSION_SECONDS
 
 pytestmark = pytest.mark.slow
@@ -55,7 +55,7 @@ def test_versions_of_loaded_cuda_libraries_are_read(tmp_path: Path) -> None:
         for file, source, function, number in libraries
     ]
     code = (
-        "import ctypes, json, sys\nfrom pytest_tfperf.training.environment import loaded_libraries\n"
+        "import ctypes, json, sys\nfrom pytest_tfperf.training.worker import loaded_libraries\n"
         "libraries = [ctypes.CDLL(path) for path in sys.argv[1:]]\nprint(json.dumps(loaded_libraries()))"
     )
     assert printed(code, *paths) == {"cudnn_loaded": "90300", "cublas_loaded": "120903", "nccl_loaded": "22105"}

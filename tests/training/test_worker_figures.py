@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.training import figures as worker_figures
-from pytest_tfperf.training.figures import WorkerFigures
-from pytest_tfperf.training.worker import _answer
+from pytest_tfperf.training import worker
+from pytest_tfperf.training.worker import WorkerFigures, _answer
 from pytest_tfperf.workers.wire import ConnectionLost
 
 
 def traces() -> float | None:
     figures = WorkerFigures()
     figures.first_window_ended(counts_traces=True)
-    return figures.retraces()
+    return figures.retraces
 
 
 def test_a_function_is_traced_once_for_each_kind_of_argument() -> None:
@@ -64,7 +63,7 @@ class Requests:
 
 def test_the_scratch_in_which_cudnn_tries_algorithms_is_no_part_of_a_gpus_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, driver = Gpu(), Requests({"steps": 1}, {"steps": 5}, {"figures": ["peak_memory"]})
-    monkeypatch.setattr(worker_figures, "own_devices", lambda _: ["GPU:0"])
+    monkeypatch.setattr(worker, "own_devices", lambda _: ["GPU:0"])
     monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", gpu.reset)
     monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda _: {"peak": gpu.peak})
     job = SimpleNamespace(reports_modules=False, slowdown=0.0, counts_traces=False)

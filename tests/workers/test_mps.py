@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.programs.command_run import CommandRun
-from pytest_tfperf.workers import mps, processes
+from pytest_tfperf.workers import process_end
 from pytest_tfperf.workers.launcher import PreparedCommand
-from pytest_tfperf.workers.processes import LocalProcess
+from pytest_tfperf.workers.processes import Process
 from tests.helpers.patience import wait_for
 
 # Knows server 7 and the clients of a file, and notes what it is asked to end, and whether that still runs.
@@ -46,7 +46,7 @@ def ended(clients: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def process_of(worker: subprocess.Popen[bytes]) -> LocalProcess:
+def process_of(worker: subprocess.Popen[bytes]) -> Process:
     """A worker that the driver could wait for."""
 
     def exit_status(seconds: float) -> int | None:
@@ -55,7 +55,7 @@ def process_of(worker: subprocess.Popen[bytes]) -> LocalProcess:
         except subprocess.TimeoutExpired:
             return None
 
-    return LocalProcess(worker.pid, exit_status)
+    return Process(worker.pid, exit_status)
 
 
 @pytest.fixture
@@ -73,14 +73,14 @@ def worker() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
 
 
 def test_a_worker_ends_by_itself_under_mps(clients: Path, worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "kill_group", lambda _: pytest.fail("it was killed"))
+    monkeypatch.setattr(process_end, "kill_group", lambda _: pytest.fail("it was killed"))
     process_of(worker("import time; time.sleep(0.3)")).end()
 
 
 def test_a_worker_that_does_not_end_is_killed_after_its_contexts_were_ended(
     clients: Path, worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mps, "END_SECONDS", 0.1)
+    monkeypatch.setattr(process_end, "MPS_END_SECONDS", 0.1)
     hung = worker("import time; time.sleep(600)")
     clients.write_text(f"{os.getpid()}\n{hung.pid}\n")
     process_of(hung).end()
@@ -105,5 +105,5 @@ def test_the_contexts_of_a_program_are_ended_before_it_gets_a_signal(clients: Pa
 def test_without_mps_nothing_is_asked(clients: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (clients.parent / "control").unlink()
     clients.write_text(f"{os.getpid()}\n")
-    mps.end_clients(os.getsid(0))
+    process_end.end_mps_clients(os.getsid(0))
     assert ended(clients) == []

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.workers.session_key import new_key_file, read_key
+from pytest_tfperf.workers.wire import new_key_file, read_key
 from tests.helpers.patience import running
 
 KEY = "0a" * 32
 HOLDER = """
 import sys, time
 from pathlib import Path
-from pytest_tfperf.workers.session_key import new_key_file
+from pytest_tfperf.workers.wire import new_key_file
 with new_key_file(Path(sys.argv[1]), "0b" * 32) as path:
     print(path, flush=True)
     time.sleep(600)

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers import processes
+from pytest_tfperf.workers import process_end, processes
 from pytest_tfperf.workers.interpreters import Interpreter
-from pytest_tfperf.workers.processes import ForkServer, LocalProcess, start_process
+from pytest_tfperf.workers.processes import ForkServer, Process, start_process
 from pytest_tfperf.workers.wire import Listener
 from tests.helpers.patience import PATIENCE_SECONDS, wait_for
 from tests.helpers.pythons import fake_python, fake_server
@@ -65,15 +65,15 @@ class Workers:
         server = ForkServer(Interpreter(python), self._listener, self._folder / "server.log", silence_seconds)
         return self._end.enter_context(closing(server))
 
-    def forked(self, *, ends: bool, script: str = WORK) -> LocalProcess:
+    def forked(self, *, ends: bool, script: str = WORK) -> Process:
         return self.forked_from(self.server(fake_server(self._folder, script)), ends=ends)
 
-    def forked_from(self, server: ForkServer, *, ends: bool = False) -> LocalProcess:
+    def forked_from(self, server: ForkServer, *, ends: bool = False) -> Process:
         worker = server.fork(1)
         self._send_message(ends)
         return worker
 
-    def fresh(self, *, ends: bool) -> LocalProcess:
+    def fresh(self, *, ends: bool) -> Process:
         interpreter = Interpreter(fake_python(self._folder, FRESH))
         worker = start_process(interpreter, "worker", self._listener, self._folder / "worker.log", 1)
         self._end.callback(worker.end)
@@ -105,7 +105,7 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers
 def killed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Whose groups the driver kills; they live on."""
     found: list[int] = []
-    monkeypatch.setattr(processes, "kill_group", found.append)
+    monkeypatch.setattr(process_end, "kill_group", found.append)
     return found
 
 
@@ -115,7 +115,7 @@ START = pytest.mark.parametrize("start", [Workers.forked, Workers.fresh], ids=["
 @START
 @pytest.mark.parametrize(("ends", "status"), [(True, 3), (False, -signal.SIGKILL)])
 def test_a_worker_ends_with_its_own_status_or_is_killed_and_its_children_with_it(
-    workers: Workers, start: Callable[..., LocalProcess], ends: bool, status: int
+    workers: Workers, start: Callable[..., Process], ends: bool, status: int
 ) -> None:
     worker = start(workers, ends=ends)
     child = workers.child()
@@ -128,7 +128,7 @@ def test_a_worker_ends_with_its_own_status_or_is_killed_and_its_children_with_it
 
 @START
 def test_the_pid_of_a_worker_that_ended_is_not_killed(
-    workers: Workers, killed: list[int], start: Callable[..., LocalProcess]
+    workers: Workers, killed: list[int], start: Callable[..., Process]
 ) -> None:
     worker = start(workers, ends=True)
     workers.child()

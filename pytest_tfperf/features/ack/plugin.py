@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.acknowledgement import Acknowledgement
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.core.session_verdicts import SessionResult
     from pytest_tfperf.core.verdict import Verdict
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
+def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
     """Yield a line for each acknowledgement of a test that was judged against its baseline, or that is gone."""
-    judged = [(m, v) for m in record.alone for v in m.verdicts if m.is_decided and v.outcome is not None]
+    judged = [(m, v) for m in result.alone for v in m.verdicts if m.is_decided and v.outcome is not None]
     if not judged:  # as beside another side, which no acknowledgement is about
         return
     from pytest_tfperf.core.figure import RATE, shown_name
     from pytest_tfperf.reports.acknowledgement import acknowledged_test
 
-    folder = f" --baselines {quote(str(context.settings.baselines))}"
-    options = folder if "--tfperf-baselines" in context.settings.rerun.options else ""
+    folder = f" --baselines {quote(str(session.settings.baselines))}"
+    options = folder if "--tfperf-baselines" in session.settings.rerun.options else ""
     machines = {m.machine for m, _ in judged}  # a test may have other parameters on another machine
-    whole = [m for m, _ in judged if m.test not in record.not_measured]
-    for one in sorted((one for one in context.acknowledgements if one.machine in machines), key=lambda one: one.key):
+    whole = [m for m, _ in judged if m.test not in result.not_measured]
+    for one in sorted((one for one in session.acknowledgements if one.machine in machines), key=lambda one: one.key):
         figure = "" if one.figure == RATE else f" --figure {one.figure}"
-        test = acknowledged_test(one, context.acknowledgements)
+        test = acknowledged_test(one, session.acknowledgements)
         call = f" --call {quote(one.call)}" if test != one.test else ""
         command = f"tfperf ack {quote(one.test)}{call}{figure} --machine {quote(one.machine)}{options}"
         if calls := [(m, verdict) for m, verdict in judged if verdict.acknowledged == one]:
             yield _line(one, test, calls, command)
-        elif context.is_gone(one.test):
+        elif session.is_gone(one.test):
             yield f"stale: {test} is acknowledged, and no longer exists. Remove it: {command} --remove"
         elif any(one.is_of(m.machine, m.test, m.key) for m in whole):
             of_call, name = f", {one.call}," if one.call else "", shown_name(one.figure)

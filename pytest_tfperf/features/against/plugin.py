@@ -12,7 +12,7 @@ from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
 
 
 def _python(text: str) -> Path:
@@ -45,9 +45,9 @@ def prepare(settings: Settings) -> None:
             require_python(python)
 
 
-def other_side(context: SessionContext) -> OtherSide | None:
+def other_side(session: Session) -> OtherSide | None:
     """The same code under the Python of `--tfperf-against`, with its packages."""
-    python = context.settings.of(AGAINST)
+    python = session.settings.of(AGAINST)
     if python is None:
         return None
     from pytest_tfperf.bench.other_side import OtherSide, State

@@ -13,7 +13,7 @@ from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
 
 BASE: Final[Setting[str]] = Setting(
     name="base",
@@ -43,15 +43,15 @@ def prepare(settings: Settings) -> None:
         merge_base(require_repository(settings.root, BASE.spelled), base, BASE.spelled)
 
 
-def other_side(context: SessionContext) -> OtherSide | None:
+def other_side(session: Session) -> OtherSide | None:
     """The code of the merge base."""
-    settings = context.settings
+    settings = session.settings
     base = settings.of(BASE)
     if not base:
         return None
     from pytest_tfperf.features.base.side import base_side
 
-    return base_side(settings, context.selection, base, settings.of(LOCK), BASE.spelled, context.say, context.opened)
+    return base_side(settings, session.selection, base, settings.of(LOCK), BASE.spelled, session.say, session.opened)
 
 
 FEATURE: Final = Feature(settings=(BASE, LOCK), prepare=prepare, other_side=other_side)

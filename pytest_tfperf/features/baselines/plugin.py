@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Final
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.bench.session import Session
+    from pytest_tfperf.core.session_verdicts import SessionResult
     from pytest_tfperf.lines import Line
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> list[Line]:
+def session_ended(session: Session, result: SessionResult) -> list[Line]:
     """Name the command that records the rows which were IMPROVED in their latest sessions, this one among them."""
-    if not record.keeps_history:
+    if not result.keeps_history:
         return []
     from pytest_tfperf.core.session_verdicts import red_machines
     from pytest_tfperf.core.verdict import Against, Outcome
 
-    red = red_machines(record.verdicts)
-    verdicts = [verdict for m in record.alone if m.machine not in red for verdict in m.verdicts]
+    red = red_machines(result.verdicts)
+    verdicts = [verdict for m in result.alone if m.machine not in red for verdict in m.verdicts]
     improved_now = [v for v in verdicts if v.outcome is Outcome.IMPROVED and v.against is Against.BASELINE]
     # IMPROVED relative to the drift common to all tests only is no gain.
     better = [v.baseline for v in improved_now if v.figure.signs[0] * (v.change or 0.0) > 0]
@@ -31,9 +31,9 @@ def session_ended(context: SessionContext, record: SessionRecord) -> list[Line]:
     from pytest_tfperf.lines import command
     from pytest_tfperf.reports.numbers import counted
 
-    settings, known = context.settings, 0
-    with context.noting_history_faults():
-        known = len(improved(rows, context.history))
+    settings, known = session.settings, 0
+    with session.noting_history_faults():
+        known = len(improved(rows, session.history))
     # The command reads variables and the ini file itself.
     folders = {"dir": settings.dir, "baselines": settings.baselines}
     given = [name for name in folders if f"--tfperf-{name}" in settings.rerun.options]

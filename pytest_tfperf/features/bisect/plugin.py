@@ -14,8 +14,8 @@ from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
-    from pytest_tfperf.bench.session_context import SessionContext
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.bench.session import Session
+    from pytest_tfperf.core.session_verdicts import SessionResult
 
 STEP: Final[Setting[Path | None]] = Setting(
     name="bisect_step",
@@ -34,9 +34,9 @@ GIT_BISECT: Final[Setting[bool]] = Setting(
 )
 
 
-def other_side(context: SessionContext) -> OtherSide | None:
+def other_side(session: Session) -> OtherSide | None:
     """Return the good state, and the state that is compared with it, if the session is a step."""
-    path = context.settings.of(STEP)
+    path = session.settings.of(STEP)
     if path is None:
         return None
     from pytest_tfperf.bench.other_side import OtherSide
@@ -45,13 +45,13 @@ def other_side(context: SessionContext) -> OtherSide | None:
     return read(OtherSide, path)
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
+def session_ended(session: Session, result: SessionResult) -> list[str]:
     """Write the answer for `tfperf bisect`."""
-    path = context.settings.of(STEP)
+    path = session.settings.of(STEP)
     if path is not None:
         from pytest_tfperf.features.bisect.step import answer_file, answer_of, write
 
-        write(answer_file(path), answer_of(record))
+        write(answer_file(path), answer_of(result))
     return []
 
 
@@ -72,13 +72,13 @@ def _asked_by(variable: str | None) -> bool:
         return variable != parse.DEFAULT
 
 
-def exit_status(settings: Settings, record: Callable[[], SessionRecord], status: int) -> int | None:
+def exit_status(settings: Settings, result_of: Callable[[], SessionResult], status: int) -> int | None:
     """Return the status for `git bisect run`."""
     if not settings.of(GIT_BISECT):
         return None
     from pytest_tfperf.features.bisect.step import git_status
 
-    return git_status(record(), status)
+    return git_status(result_of(), status)
 
 
 FEATURE: Final = Feature(

@@ -12,7 +12,7 @@ from pytest_tfperf.bench.other_side import OtherSide
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_REGRESSED
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
-from pytest_tfperf.core.session_verdicts import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError, UserCodeFailed
 from pytest_tfperf.stores import files
@@ -24,8 +24,7 @@ STOP: Final = 130
 """The status after Ctrl-C, as a shell gives it; git ends the bisection from 128 on."""
 
 _ONLY_HERE: Final = (
-    "the test ran on the current code alone. Call `check` or `check_command` in it: only these run on other commits or "
-    "with other packages"
+    "the test ran on the current code alone. Call `check` in it: only this runs on other commits or with other packages"
 )
 
 T = TypeVar("T", OtherSide, "Answer")
@@ -66,7 +65,7 @@ class Answer:
         return {(result.test, str(result.workload), result.topology): result for result in self.comparisons}
 
 
-def answer_of(record: SessionRecord) -> Answer:
+def answer_of(record: SessionResult) -> Answer:
     """Return a session's answer: only comparisons of the two states, which a `throughput.compare` is not."""
     comparisons = tuple(result for result in record.results if result.other is not None and result.other.is_of_session)
     faults = {test: Fault(why=str(error), may_pass=_may_pass(error)) for test, error in record.not_measured.items()}
@@ -94,7 +93,7 @@ def write(path: Path, value: OtherSide | Answer) -> None:
     files.replace(path, json.dumps(plain(value)).encode())
 
 
-def git_status(record: SessionRecord, status: int) -> int:
+def git_status(record: SessionResult, status: int) -> int:
     """Return the status for a session that pytest would end with `status`.
 
     Bad is a confirmed regression that fails its test, or another test that failed. Good are tests that all passed a

@@ -11,7 +11,7 @@ from typing import Final
 
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict
+from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
 from pytest_tfperf.core.verdict import BAD_NEWS, MOVED
 from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.lines import code_block, plain, without_passwords
@@ -169,14 +169,14 @@ def _details(word: str, test: str, text: str) -> str:
 _MOST_ROWS: Final = 15
 
 
-def comment(record: SessionRecord, rerun: RerunCommand) -> str:
+def comment(result: SessionResult, rerun: RerunCommand) -> str:
     """Return the comment's Markdown: a few lines if nothing moved."""
     moved = sorted(
-        (m for m in record.results if m.is_decided and m.outcome in MOVED and any(_rows(m))),
+        (m for m in result.results if m.is_decided and m.outcome in MOVED and any(_rows(m))),
         key=lambda m: (ACT_FIRST.index(m.outcome), _change(m) or 0.0),
     )
     headline = session_headline(
-        record.results, record.verdicts, not_measured=record.not_measured, refused=record.refused
+        result.results, result.verdicts, not_measured=result.not_measured, refused=result.refused
     )
     blocks = [_bold(headline)]
     if moved:
@@ -184,8 +184,8 @@ def comment(record: SessionRecord, rerun: RerunCommand) -> str:
         blocks.append(f"| outcome | test | change | 95 % CI | by |\n| --- | --- | --- | --- | --- |\n{rows}")
     if len(moved) > _MOST_ROWS:
         blocks.append(f"and {len(moved) - _MOST_ROWS} more: the job's summary has all of them.")
-    blocks += [as_text(_short(remark)) for remark in record.remarks]
-    for word, test, error in islice(without_result(record.not_measured, record.refused), _MOST_ROWS):
+    blocks += [as_text(_short(remark)) for remark in result.remarks]
+    for word, test, error in islice(without_result(result.not_measured, result.refused), _MOST_ROWS):
         blocks.append(f"{word}: {as_text(_short(test))}: {as_text(_short(error.headline))}")
     if moved:
         command = _one_line(rerun.of(moved[0].test)).replace("`", "'")  # a code span notifies nobody

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
-from pytest_tfperf.core.session_verdicts import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Consequence, Outcome
 from pytest_tfperf.features.ci.markdown import FAILED, comment, markdown, without_result
-from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.lines import Line, LineKind, plain, printable, without_passwords
 from pytest_tfperf.reports.figures import figure_properties
 from pytest_tfperf.reports.measurement_table import outcome
@@ -23,7 +22,7 @@ _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
 
 
 def outputs(
-    settings: Settings, record: SessionRecord, markdown_file: Path | None, comment_file: Path | None
+    settings: Settings, record: SessionResult, markdown_file: Path | None, comment_file: Path | None
 ) -> Iterator[Line | str]:
     """Write all output that was asked for, and yield lines for the user.
 
@@ -51,7 +50,7 @@ def _failure(path: str | Path, title: str, error: OSError) -> str:
     return f"{path}: the {title} can't be written: {error.strerror}. Free space, or correct its permissions"
 
 
-def _github_summary(settings: Settings, record: SessionRecord) -> list[str]:
+def _github_summary(settings: Settings, record: SessionResult) -> list[str]:
     """Append the Markdown summary to the page of a GitHub job, and return lines for the user."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path and record.selection and not settings.collects_only:
@@ -63,14 +62,13 @@ def _github_summary(settings: Settings, record: SessionRecord) -> list[str]:
     return []
 
 
-def _github_annotations(settings: Settings, record: SessionRecord) -> list[Line]:
+def _github_annotations(settings: Settings, record: SessionResult) -> list[Line]:
     """Return workflow commands: GitHub reads them from the job's output and shows them beside source lines."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return []
 
     lines = []
-    for result in record.results:
-        follows = consequence(result, require_baseline=settings.require_baseline, strict=settings.strict)
+    for result, follows in zip(record.results, record.consequences, strict=True):
         if follows in _LEVELS and result.is_decided and result.test not in record.not_measured:
             text = plain(message(result, settings.rerun))
             title = f"{result.outcome}: {result.test}"
@@ -88,7 +86,7 @@ def _github_annotations(settings: Settings, record: SessionRecord) -> list[Line]
     return lines
 
 
-def _markdown(settings: Settings, record: SessionRecord) -> bytes:
+def _markdown(settings: Settings, record: SessionResult) -> bytes:
     text = markdown(
         record.results,
         verdicts=record.verdicts,
@@ -100,7 +98,7 @@ def _markdown(settings: Settings, record: SessionRecord) -> bytes:
     return text.encode(errors="backslashreplace")  # a test's id may hold half of a character
 
 
-def _source(settings: Settings, record: SessionRecord, test: str) -> tuple[str, int]:
+def _source(settings: Settings, record: SessionResult, test: str) -> tuple[str, int]:
     """Return a test's file, relative to the checkout, and its line."""
     selected = record.selection[test]
     root = os.environ.get("GITHUB_WORKSPACE") or str(settings.root)

@@ -13,9 +13,9 @@ from pytest_tfperf.features import Feature
 from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.core.session_verdicts import SessionResult
     from pytest_tfperf.lines import Line
 
 MARKDOWN: Final[Setting[Path | None]] = Setting(
@@ -52,12 +52,12 @@ def properties(results: Sequence[Measurement]) -> list[tuple[str, object]]:
     return [*outputs.properties(results)]
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[Line | str]:
+def session_ended(session: Session, result: SessionResult) -> Iterator[Line | str]:
     """Write all that was asked for."""
     from pytest_tfperf.features.ci.outputs import outputs
 
-    settings = context.settings
-    yield from outputs(settings, record, settings.of(MARKDOWN), settings.of(COMMENT))
+    settings = session.settings
+    yield from outputs(settings, result, settings.of(MARKDOWN), settings.of(COMMENT))
 
 
 FEATURE: Final = Feature(

@@ -122,7 +122,7 @@ class EngineProcess:
         if command:
             from pytest_tfperf.workers.interpreters import Interpreter  # pytest's start imports this file
 
-            with_parent = Interpreter(sys.executable).command("pytest_tfperf.workers.process_group")
+            with_parent = Interpreter(sys.executable).command("pytest_tfperf.workers.process_end")
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
                     [*with_parent, str(os.getpid()), *command],
@@ -182,7 +182,7 @@ class EngineProcess:
             self.exit_status(_END_SECONDS)
         self._engine.cancel()
         if self.exit_status(0) is None:
-            from pytest_tfperf.workers.process_group import kill_group
+            from pytest_tfperf.workers.process_end import kill_group
 
             kill_group(self._process.pid)
             self.exit_status(_END_SECONDS)

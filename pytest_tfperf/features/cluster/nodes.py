@@ -11,11 +11,12 @@ import psutil
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.cluster.engine import Engine
+from pytest_tfperf.features.cluster.plugin import Listen
 from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankListener
 from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.session_key import read_key
+from pytest_tfperf.workers.wire import read_key
 
 
 class ClusterNodes:
@@ -24,9 +25,7 @@ class ClusterNodes:
     Args:
         engine: starts the ranks.
         named: the launcher as the user gave it.
-        interface: the network interface that ranks call; "" for the interface that leads to other machines.
-        port: the port that they call; 0 for any free port.
-        key_file: the key of ranks that something else starts; None for a new key.
+        listen: where ranks call this machine.
         folder: the session's, for logs and a new key.
         silence_seconds: the most that a rank may take to call, and may send nothing.
     """
@@ -36,17 +35,13 @@ class ClusterNodes:
         engine: Engine,
         *,
         named: str,
-        interface: str,
-        port: int,
-        key_file: Path | None,
+        listen: Listen,
         folder: Path,
         silence_seconds: float,
     ) -> None:
         self._engine = engine
         self._named = named
-        self._interface = interface
-        self._port = port
-        self._key_file = key_file
+        self._listen = listen
         self._folder = folder
         self._silence_seconds = silence_seconds
 
@@ -62,13 +57,13 @@ class ClusterNodes:
 
     def require(self) -> None:
         """See `Nodes.require`."""
-        if not self._engine.starts_ranks and not (self._port and self._key_file):
+        if not self._engine.starts_ranks and not (self._listen.port and self._listen.key_file):
             raise TfperfError(
                 f"--tfperf-launcher={self._named}: ranks that something else starts must know the port and the key "
-                "before: set the ini values tfperf_port and tfperf_key_file"
+                "before: set the ini value tfperf_listen = INTERFACE:PORT key=FILE"
             )
-        if self._key_file is not None:
-            read_key(self._key_file)
+        if self._listen.key_file is not None:
+            read_key(self._listen.key_file)
         _ = self._address
         if not self._engine.starts_ranks:
             _ = self._rank_listener  # ranks that run already call from now on
@@ -97,12 +92,12 @@ class ClusterNodes:
     @cached_property
     def _address(self) -> str:
         """This machine's address for ranks on other nodes."""
-        return find_address(self._interface)
+        return find_address(self._listen.interface)
 
     @cached_property
     def _rank_listener(self) -> RankListener:
         """The listener for ranks; made for the first job with ranks."""
-        return RankListener(self._address, self._port, self._key_file, self._folder)
+        return RankListener(self._address, self._listen.port, self._listen.key_file, self._folder)
 
 
 def find_address(interface: str = "") -> str:
@@ -125,7 +120,7 @@ def find_address(interface: str = "") -> str:
         if address not in own_addresses:
             known = ", ".join(f"{name} {' '.join(addresses)}" for name, addresses in sorted(own.items()) if addresses)
             raise TfperfError(
-                f"tfperf_interface: this machine has no network interface {interface!r} with an IPv4 address; it has "
+                f"tfperf_listen: this machine has no network interface {interface!r} with an IPv4 address; it has "
                 f"{known}"
             )
         return address

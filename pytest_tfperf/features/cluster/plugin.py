@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,25 +30,39 @@ LAUNCHER: Final[Setting[str]] = Setting(
     metavar="'NAME [OPTIONS]'",
     excludes={"split_gpu": "ranks on several nodes can't share one GPU"},
 )
-INTERFACE: Final[Setting[str]] = Setting(
-    name="interface",
-    default="",
-    parse=str,
-    help="network interface, or address, at which ranks on other nodes call this machine",
-    is_option=False,
-)
-PORT: Final[Setting[int]] = Setting(
-    name="port",
-    default=0,
-    parse=parse.port,
-    help="port at which ranks on other nodes call this machine; 0 for any that is free",
-    is_option=False,
-)
-KEY_FILE: Final[Setting[Path | None]] = Setting(
-    name="key_file",
-    default=None,
-    parse=parse.file,
-    help="file with the key of ranks that --tfperf-launcher=external awaits",
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where ranks on other nodes call this machine.
+
+    Args:
+        interface: the network interface, or an address of it; "" for the interface that leads to other machines.
+        port: 0 for any free port.
+        key_file: the key of ranks that something else starts; None for a new key.
+    """
+
+    interface: str = ""
+    port: int = 0
+    key_file: Path | None = None
+
+
+_LISTEN: Final = re.compile(r"([^\s:=]*)(?::(\d{1,5}))?(?:(?:^|\s+)key=(.+))?")
+
+
+def _listen(text: str) -> Listen:
+    found = _LISTEN.fullmatch(text.strip())
+    if found is None or int(found[2] or 0) > 65535:
+        raise ValueError("must be INTERFACE:PORT key=FILE, as in eth0:7600 key=~/tfperf.key; each part may be left out")
+    return Listen(found[1], int(found[2] or 0), parse.file(found[3]) if found[3] else None)
+
+
+LISTEN: Final[Setting[Listen]] = Setting(
+    name="listen",
+    default=Listen(),
+    parse=_listen,
+    help="INTERFACE:PORT at which ranks on other nodes call this machine, and key=FILE with the key of ranks that "
+    "--tfperf-launcher=external awaits",
     is_option=False,
 )
 
@@ -58,15 +74,16 @@ def nodes(settings: Settings) -> Nodes | None:
         return None
     from pytest_tfperf.features.cluster.nodes import ClusterNodes
 
+    listen = settings.of(LISTEN)
+    if listen.key_file is not None:
+        listen = replace(listen, key_file=settings.root / listen.key_file)
     return ClusterNodes(
         engine,
         named=settings.of(LAUNCHER),
-        interface=settings.of(INTERFACE),
-        port=settings.of(PORT),
-        key_file=settings.of(KEY_FILE),
+        listen=listen,
         folder=settings.dir,
         silence_seconds=settings.timeout,
     )
 
 
-FEATURE: Final = Feature(settings=(LAUNCHER, INTERFACE, PORT, KEY_FILE), nodes=nodes)
+FEATURE: Final = Feature(settings=(LAUNCHER, LISTEN), nodes=nodes)

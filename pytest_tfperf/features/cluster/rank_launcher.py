@@ -24,10 +24,9 @@ from pytest_tfperf.features.cluster.engine import Engine, EngineProcess
 from pytest_tfperf.workers.failures import hint_of_full
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles, gpus_shown
-from pytest_tfperf.workers.processes import RemoteProcess
-from pytest_tfperf.workers.session_key import new_key_file, read_key
+from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, new_key_file, read_key
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
 _POLL_SECONDS = 0.2
@@ -154,10 +153,9 @@ class RankListener:
         try:
             self.listener = Listener(host, port, None if key_file is None else read_key(key_file))
         except OSError as error:
-            name = "tfperf_port" if port else "tfperf_interface"
             raise MeasurementError(
                 f"ranks can't call {host}:{port or 'any port'} of this machine: {error}",
-                next_step=f"Change the ini value {name}",
+                next_step="Change the ini value tfperf_listen",
             ) from None
         self.address, _, self._key = self.listener.address.rpartition(":")
         self._key_file, self._key_folder = key_file, key_folder.absolute()
@@ -260,13 +258,13 @@ class ClusterLauncher:
         except OSError as error:
             raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
         interpreter = self._interpreter
-        argv = interpreter.user_command(command.argv)
-        ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.environment)
+        argv = interpreter.user_command(command.words)
+        ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.env)
         variables = ["PYTHONPATH", *ours, *_settings()]
         return PreparedCommand(
             argv=self._engine.command(nodes, command.ranks_per_node, argv, variables),
             environment={**interpreter.environment(), **ours},
-            folder=interpreter.user_folder(command.folder),
+            folder=interpreter.user_folder(str(command.cwd)),
             log=log,
             silence_seconds=self._silence_seconds,
             facts=interpreter.facts(command),
@@ -290,7 +288,7 @@ class ClusterLauncher:
         # A rank on another machine makes its own scratch folder, which stays there if the rank is killed.
         scratch = self._files.new_scratch_folder() if call.is_here else None
         run = WorkerRun(
-            RemoteProcess(call.pid, partial(engine.exit_status_of, call.rank), call.is_here),
+            Process(call.pid, partial(engine.exit_status_of, call.rank), call.is_here, is_ended_here=False),
             log,
             scratch,
             python=self._interpreter.python,

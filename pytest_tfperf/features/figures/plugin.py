@@ -10,9 +10,9 @@ from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.figure import Figure
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.core.session_verdicts import SessionResult
 
 
 def _figures(text: str) -> tuple[Figure, ...]:
@@ -39,16 +39,16 @@ def figures(settings: Settings) -> tuple[Figure, ...]:
     return settings.of(ALSO)
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
+def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
     """Name the rows of figures that the session's tests do not ask for."""
-    if context.settings.smoke:
+    if session.settings.smoke:
         return
-    checked = [m for m in record.alone if m.verdict is not None]
+    checked = [m for m in result.alone if m.verdict is not None]
     for machine in dict.fromkeys(m.machine for m in checked):
         here = [m for m in checked if m.machine == machine]
         asked = {m.key._replace(figure=figure.figure.name) for m in here for figure in m.figures}
         measured = {m.key for m in here}
-        for key in context.baselines.figures(machine):
+        for key in session.baselines.figures(machine):
             if key._replace(figure="") in measured and key not in asked:
                 yield (
                     f"{machine}.csv: the baseline of {key.figure} of {key.workload} on {key.topology} is stale: no "

@@ -15,7 +15,7 @@ from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
-from pytest_tfperf.core.session_verdicts import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.errors import TfperfError, one_of, page
 from pytest_tfperf.features.notify.channels import channels
 
@@ -84,7 +84,7 @@ def _notify(arguments: argparse.Namespace) -> int:
         raise TfperfError(f"--session={session}: the history has no such session, or has dropped its details")
     machines = dict.fromkeys(m.machine for m in results)
     verdicts = [verdict for name in machines for verdict in history.verdicts(session=session, machine=name)]
-    events = session_events(SessionRecord(results=results, verdicts=verdicts), {}, FROM_ROOTDIR, results[-1].time)
+    events = session_events(SessionResult(results=results, verdicts=verdicts), {}, FROM_ROOTDIR, results[-1].time)
     return _tell(arguments, events, session=session)
 
 

@@ -14,9 +14,9 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.notification import Event
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.core.session_verdicts import SessionResult
     from pytest_tfperf.features.notify.channels import Channel
 
 
@@ -38,10 +38,10 @@ NOTIFY: Final[Setting[tuple[Channel, ...]]] = Setting(
 )
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
+def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
     """Tell each channel what it does not know yet."""
-    settings = context.settings
-    if not record.keeps_history or record.is_compared or settings.update_baselines:
+    settings = session.settings
+    if not result.keeps_history or result.is_compared or settings.update_baselines:
         return
     named = settings.of(NOTIFY)
     if not named:
@@ -53,36 +53,36 @@ def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[st
 
     now = datetime.now(UTC).isoformat(timespec="seconds")
     facts = session_events(
-        record,
-        _known(context, record),
+        result,
+        _known(session, result),
         settings.rerun,
         now,
         judges_drift=bool(settings.of_features.get("fail_on_drift")),
     )
 
     def end_of(event: Event) -> Event | None:
-        why = _why_gone(context, record, event)
+        why = _why_gone(session, result, event)
         return gone(event, why, now) if why else None
 
-    found, lines = deliveries(named, facts, settings.dir, session=context.id, gone=end_of)
+    found, lines = deliveries(named, facts, settings.dir, session=session.id, gone=end_of)
     yield from lines
     yield from tell(found, settings.dir, settings.root)
 
 
-def _known(context: SessionContext, record: SessionRecord) -> dict[str, str]:
+def _known(session: Session, result: SessionResult) -> dict[str, str]:
     """Return the machine of each test that could not be measured and that an earlier session measured."""
     known = {}
     with suppress(TfperfError):  # the summary says it where the history can't be read
-        for test in record.not_measured:
-            if any(session != context.id for session in context.history.values_of("session", test=test)):
-                known[test] = context.history.values_of("machine", test=test)[0]
+        for test in result.not_measured:
+            if any(other != session.id for other in session.history.values_of("session", test=test)):
+                known[test] = session.history.values_of("machine", test=test)[0]
     return known
 
 
 _LATELY: Final = timedelta(days=14)
 
 
-def _why_gone(context: SessionContext, record: SessionRecord, event: Event) -> str:
+def _why_gone(session: Session, result: SessionResult, event: Event) -> str:
     """Return why a test that channels were told of is not measured any more; "" where it may be.
 
     A test that is not selected, fails to be collected, is of another machine, of a branch that this one does not have,
@@ -91,12 +91,12 @@ def _why_gone(context: SessionContext, record: SessionRecord, event: Event) -> s
     from pytest_tfperf.core.past import moment
     from pytest_tfperf.revisions.git import DIRTY, is_ancestor
 
-    test, root = event.test, context.settings.root
-    if not test or event.machine not in {m.machine for m in record.results} or not context.is_gone(test):
+    test, root = event.test, session.settings.root
+    if not test or event.machine not in {m.machine for m in result.results} or not session.is_gone(test):
         return ""
     function, _, parameters = test.partition("[")
     lately = datetime.now(UTC) - moment(event.time) < _LATELY
-    if parameters and lately and any(other.startswith(f"{function}[") for other in context.selection.collected):
+    if parameters and lately and any(other.startswith(f"{function}[") for other in session.selection.collected):
         return ""  # an option or a variable may choose the parameters of a session
     commit = event.commit.removesuffix(DIRTY)
     if commit and not is_ancestor(root, commit):

@@ -30,7 +30,6 @@ from pytest_tfperf.features.page.past import (
     worst_of_each,
 )
 from pytest_tfperf.judging.lasting_changes import changes_of
-from pytest_tfperf.judging.trial import answer
 from pytest_tfperf.lines import printable
 from pytest_tfperf.reports.figures import figure_rows
 from pytest_tfperf.reports.interleaved import sides, why_of
@@ -38,8 +37,6 @@ from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.message import in_brief
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
-from pytest_tfperf.reports.trial import trial_fact
-from pytest_tfperf.stores import trial_file
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -64,7 +61,6 @@ class ReportSource:
         verdicts: on software and machine as a whole.
         not_measured: test -> error, for tests that could not be measured.
         refused: test -> error, for tests whose baseline was refused.
-        left_out: tests that `--tfperf-budget` had no time for.
         not_run: tests that were measured lately and did not run now, and why.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
@@ -83,7 +79,6 @@ class ReportSource:
     verdicts: Sequence[SessionVerdict] = ()
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
-    left_out: Sequence[str] = ()
     not_run: Mapping[str, str] = field(default_factory=dict)
     changes: Sequence[LastingChange] = ()
     rerun: RerunCommand = FROM_ROOTDIR
@@ -114,7 +109,6 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         source.verdicts,
         not_measured=source.not_measured,
         refused=source.refused,
-        left_out=source.left_out,
     )
     return {
         "schema": SCHEMA,
@@ -131,7 +125,6 @@ def _facts(source: ReportSource) -> dict[str, Any]:
             {"test": test, "effect": _effect(error), "why": str(error), "fact": error.headline}
             for test, error in sorted({**source.not_measured, **source.refused}.items())
         ],
-        "left_out": sorted(source.left_out),
         "not_run": _by_reason(source.not_run),
         "unread": source.unread,
         "trial": source.trial,
@@ -152,7 +145,7 @@ def _judged(source: ReportSource) -> dict[str, int]:
 
     An exit status of 0 alone says little: a test without a baseline passes, and so does one that is in doubt.
     """
-    words = dict.fromkeys((*source.not_measured, *source.refused, *source.left_out), "not_judged")
+    words = dict.fromkeys((*source.not_measured, *source.refused), "not_judged")
     for m in (*source.measurements, *source.interleaved):
         words[m.test] = min(words.get(m.test, _JUDGED[-1]), _word(m), key=_JUDGED.index)
     count = Counter(words.values())
@@ -318,11 +311,11 @@ def report_source(source: ReportSource, history: History, baselines: BaselineSto
 
 
 def _trial(history: History, machines: Collection[str]) -> str:
-    """Return the trial of the gate beside a history in a sentence, if it was of one of these machines; else ""."""
-    with suppress(TfperfError):  # doctor says why it can't be read
-        trial = None if history.database.path is None else trial_file.read(history.database.path.parent)
-        if trial is not None and trial.machine in machines:
-            return trial_fact(trial, answer(trial))
+    """Return what `tfperf trial` keeps beside a history in a sentence, if it was of one of these machines; else ""."""
+    if (path := history.database.path) is not None:
+        with suppress(OSError, ValueError, KeyError):  # the command itself says why it can't be read
+            trial = json.loads((path.parent / "trial" / "trial.json").read_bytes())
+            return str(trial["fact"]) if trial["machine"] in machines else ""
     return ""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,8 +13,8 @@ from pytest_tfperf.features import Feature
 from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.bench.session import Session
+    from pytest_tfperf.core.session_verdicts import SessionResult
 
 HTML: Final[Setting[Path | None]] = Setting(
     name="html",
@@ -48,34 +47,32 @@ def prepare(settings: Settings) -> None:
                 path.unlink(missing_ok=True)
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> Iterator[str]:
+def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
     """Write the report and the result; without measurements a report that is there stays."""
-    settings = context.settings
+    settings = session.settings
     html, json = settings.of(HTML), settings.of(JSON)
     if settings.collects_only:
         return
-    if html is not None and not record.results and not record.not_measured:
+    if html is not None and not result.results and not result.not_measured:
         yield f"report: nothing was measured, so {html} was not written"
         html = None
     if html is None and json is None:
         return
     # They import NumPy and Jinja2.
     from pytest_tfperf.features.page.facts import ReportSource, as_json, report_facts, report_source
-    from pytest_tfperf.judging.consequence import consequence
 
     source = ReportSource(
-        measurements=record.alone,
-        interleaved=record.interleaved,
-        verdicts=record.verdicts,
-        not_measured=record.not_measured,
-        refused=record.refused,
-        left_out=sorted(record.left_out),
-        not_run=record.not_run,
+        measurements=result.alone,
+        interleaved=result.interleaved,
+        verdicts=result.verdicts,
+        not_measured=result.not_measured,
+        refused=result.refused,
+        not_run=result.not_run,
         rerun=settings.rerun,
-        exit_status=record.exit_status,
-        effect=partial(consequence, require_baseline=settings.require_baseline, strict=settings.strict),
+        exit_status=result.exit_status,
+        effect=result.consequence_of,
     )
-    facts = report_facts(report_source(source, context.history, context.baselines))
+    facts = report_facts(report_source(source, session.history, session.baselines))
     if html is not None:
         from pytest_tfperf.features.page.render import page
 

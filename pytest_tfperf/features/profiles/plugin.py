@@ -24,7 +24,7 @@ from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.run_engine import RunEngine
-    from pytest_tfperf.bench.session_context import SessionContext
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.bench.task import Profiler, Task
     from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.measurement import Measurement
@@ -47,12 +47,12 @@ def check_stores(settings: Settings) -> None:
         TraceStore(folder).prepare()
 
 
-def profiler(context: SessionContext, engine: RunEngine) -> Profiler | None:
+def profiler(session: Session, engine: RunEngine) -> Profiler | None:
     """Make the profiler where a folder for traces was given."""
-    folder = context.settings.of(FOLDER)
+    folder = session.settings.of(FOLDER)
     if folder is None:
         return None
-    return TaskProfiler(engine, TraceStore(folder), context.settings.root, context.history.profile_of).profile
+    return TaskProfiler(engine, TraceStore(folder), session.settings.root, session.history.profile_of).profile
 
 
 _MOST_CHARACTERS = 100  # file systems allow 255 bytes
@@ -91,7 +91,7 @@ class TraceStore:
             OSError: they can't be written; what was written of them is removed.
             ValueError: one is no trace, or a longer one than workers send.
         """
-        from pytest_tfperf.core.bounded_decoding import unzipped
+        from pytest_tfperf.core.plain_json import unzipped
         from pytest_tfperf.core.profile import MOST_XSPACE_BYTES
 
         top = self.folder / file_name(test) / file_name(session)

@@ -11,8 +11,8 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.bench.session import Session
+    from pytest_tfperf.core.session_verdicts import SessionResult
 
 _ALL: Final = "all"
 
@@ -38,23 +38,21 @@ MOST_IN_A_SESSION: Final = 10_000
 """Measurements whose details a session drops, in a second or two, so that the first of a large history is not slow."""
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
+def session_ended(session: Session, result: SessionResult) -> list[str]:
     """Drop the details of some measurements that are old enough."""
-    days = context.settings.of(DETAILS_DAYS)
-    if not record.keeps_history or not record.results or math.isinf(days):
+    days = session.settings.of(DETAILS_DAYS)
+    if not result.keeps_history or not result.results or math.isinf(days):
         return []
     from pytest_tfperf.reports.numbers import counted
     from pytest_tfperf.stores.old_details import drop_details
 
-    database = context.history.database
-    dropped = drop_details(database, datetime.now(UTC) - timedelta(days=days), most=MOST_IN_A_SESSION)
-    if not dropped.measurements:
+    database = session.history.database
+    dropped, left = drop_details(database, datetime.now(UTC) - timedelta(days=days), most=MOST_IN_A_SESSION)
+    if not dropped:
         return []
-    rest = (
-        f"; {dropped.left:,} are left to the next sessions, or to tfperf history prune-details" if dropped.left else ""
-    )
+    rest = f"; {left:,} are left to the next sessions, or to tfperf history prune --details {days}d" if left else ""
     return [
-        f"history: dropped the details of {counted(dropped.measurements, 'measurement')} older than {days} days, whose "
+        f"history: dropped the details of {counted(dropped, 'measurement')} older than {days} days, whose "
         f"figures stay (tfperf_details_days){rest}"
     ]
 

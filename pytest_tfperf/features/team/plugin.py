@@ -14,8 +14,8 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.session_context import SessionContext
-    from pytest_tfperf.core.session_verdicts import SessionRecord
+    from pytest_tfperf.bench.session import Session
+    from pytest_tfperf.core.session_verdicts import SessionResult
 
 HISTORY_URL: Final[Setting[HistoryUrl | None]] = Setting(
     name="history_url",
@@ -31,15 +31,15 @@ SESSION_SECONDS: Final = 5.0
 """How long a session waits for its push."""
 
 
-def session_ended(context: SessionContext, record: SessionRecord) -> list[str]:
+def session_ended(session: Session, result: SessionResult) -> list[str]:
     """Send what earlier pushes did not deliver."""
-    url = context.settings.of(HISTORY_URL)
-    if not record.keeps_history:
+    url = session.settings.of(HISTORY_URL)
+    if not result.keeps_history:
         return []
     if url is None:
         is_empty = not os.environ.get(VARIABLE, parse.DEFAULT).strip()
         return [f"history not sent: {VARIABLE} is empty, as a secret is in jobs that may not have it"] * is_empty
-    said = push_new(context.settings.dir, url)
+    said = push_new(session.settings.dir, url)
     return [said] if said else []
 
 

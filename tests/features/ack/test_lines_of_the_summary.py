@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.session_verdicts import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.ack.plugin import session_ended
@@ -36,8 +36,8 @@ def lines(folder: Path, *results: Measurement, known: tuple[Acknowledgement, ...
     (folder / FILE).parent.mkdir(exist_ok=True)
     (folder / FILE).touch()
     acknowledgements.write(folder / "baselines", known)
-    context = SessionContext(settings=Settings(root=folder, baselines=folder / "baselines", **more))
-    return list(session_ended(context, SessionRecord(results=results)))
+    context = Session(settings=Settings(root=folder, baselines=folder / "baselines", **more))
+    return list(session_ended(context, SessionResult(results=results)))
 
 
 @pytest.mark.parametrize(

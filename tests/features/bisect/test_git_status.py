@@ -8,7 +8,7 @@ import pytest
 
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.selection import SelectedTest, Selection
-from pytest_tfperf.core.session_verdicts import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.bisect.step import SKIP, STOP, git_status
 from tests.helpers.inner import Project
@@ -17,8 +17,8 @@ from tests.helpers.measurements import baseline, interleaved, measurement, verdi
 PASSED, FAILED, INTERRUPTED, USAGE, NOT_MEASURED, MACHINE = 0, 1, 2, 4, 6, 7
 
 
-def record(*outcomes: Outcome, not_measured: int = 0, **more: Any) -> SessionRecord:
-    return SessionRecord(
+def record(*outcomes: Outcome, not_measured: int = 0, **more: Any) -> SessionResult:
+    return SessionResult(
         selection=Selection([SelectedTest(id="a.py::test")]),
         results=[interleaved(outcome) for outcome in outcomes],
         not_measured={f"a.py::test_{number}": "it died" for number in range(not_measured)},
@@ -26,10 +26,10 @@ def record(*outcomes: Outcome, not_measured: int = 0, **more: Any) -> SessionRec
     )
 
 
-def judged(outcome: Outcome, provenance: Provenance) -> SessionRecord:
+def judged(outcome: Outcome, provenance: Provenance) -> SessionResult:
     """A test that was judged against a row, or against earlier sessions."""
     found = measurement(verdict=verdict(outcome, baseline=baseline(provenance=provenance)))
-    return SessionRecord(selection=Selection([SelectedTest(id=found.test)]), results=[found])
+    return SessionResult(selection=Selection([SelectedTest(id=found.test)]), results=[found])
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def judged(outcome: Outcome, provenance: Provenance) -> SessionRecord:
         (record(Outcome.NO_BASELINE), PASSED, SKIP),
         (record(), PASSED, SKIP),
         (record(Outcome.PASS), MACHINE, SKIP),
-        (SessionRecord(), USAGE, SKIP),
-        (SessionRecord(), INTERRUPTED, SKIP),  # a file that can't be collected
+        (SessionResult(), USAGE, SKIP),
+        (SessionResult(), INTERRUPTED, SKIP),  # a file that can't be collected
         (record(Outcome.PASS), INTERRUPTED, STOP),
     ],
 )
-def test_only_verdicts_decide(found: SessionRecord, status: int, told: int) -> None:
+def test_only_verdicts_decide(found: SessionResult, status: int, told: int) -> None:
     assert git_status(found, status) == told
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.settings import Settings
@@ -29,11 +29,11 @@ from tests.helpers.measurements import KEY, acknowledged, baseline, measurement,
 
 TESTS = """
     import sys
-    from pytest_tfperf import Reads
+    from pytest_tfperf import Command, Reads
 
     def test_program(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
+        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
 """
 
 DAYS, SLOWER_FROM = 40, 30
@@ -172,7 +172,7 @@ def test_a_slowdown_within_the_tests_tolerance_fails_no_session(slower: Project)
 
 
 def test_a_figure_that_became_worse_for_good_is_one(tmp_path: Path) -> None:
-    context = SessionContext(settings=Settings(dir=tmp_path), id=f"day-{DAYS - 1}")
+    context = Session(settings=Settings(dir=tmp_path), id=f"day-{DAYS - 1}")
     for day in range(DAYS):
         memory = Verdict(
             figure=Figure("peak_memory"),

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.session_verdicts import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.features.ci.markdown import comment, markdown
@@ -25,7 +25,7 @@ RERUN = RerunCommand(" --tfperf-base=origin/main")
 
 def test_it_has_a_line_a_table_of_what_moved_and_the_command() -> None:
     slower, same = interleaved(test="a.py::slower"), interleaved(Outcome.PASS, 1.0, test="a.py::same")
-    assert comment(SessionRecord(results=[slower, same]), RERUN).splitlines() == [
+    assert comment(SessionResult(results=[slower, same]), RERUN).splitlines() == [
         "**1 of 2 throughput tests regressed; 1 passed.**",
         "",
         "| outcome | test | change | 95 % CI | by |",
@@ -37,23 +37,23 @@ def test_it_has_a_line_a_table_of_what_moved_and_the_command() -> None:
 
 
 def test_where_nothing_moved_it_is_one_line() -> None:
-    record = SessionRecord(results=[interleaved(Outcome.PASS, 1.0)])
+    record = SessionResult(results=[interleaved(Outcome.PASS, 1.0)])
     assert comment(record, RERUN) == "**1 of 1 throughput test passed.**\n"
 
 
 def test_it_begins_with_what_all_tests_have_in_common() -> None:
-    record = SessionRecord(results=[interleaved(Outcome.PASS, 1.0)], verdicts=[session_verdict(kind="software")])
+    record = SessionResult(results=[interleaved(Outcome.PASS, 1.0)], verdicts=[session_verdict(kind="software")])
     assert comment(record, RERUN).startswith("**Software REGRESSED ")
 
 
 def test_a_baseline_that_was_refused_is_said() -> None:
-    record = SessionRecord(refused={"a.py::test": TfperfError("too noisy")})
+    record = SessionResult(refused={"a.py::test": TfperfError("too noisy")})
     assert "REFUSED: a.py::test" in comment(record, RERUN)
 
 
 def test_what_was_not_compared_is_said() -> None:
     errors = {"a.py::test": TfperfError("it died"), "a.py::other": FailsHereOnly("the loss is NaN")}
-    record = SessionRecord(remarks=["test_new: measured, not compared: NEW"], not_measured=errors)
+    record = SessionResult(remarks=["test_new: measured, not compared: NEW"], not_measured=errors)
     text = comment(record, RERUN)
     assert "test\\_new: measured, not compared: NEW" in text
     assert "NOT MEASURED: a.py::test: it died" in text
@@ -62,7 +62,7 @@ def test_what_was_not_compared_is_said() -> None:
 
 
 def test_a_test_id_makes_no_table_link_or_html() -> None:
-    text = comment(SessionRecord(results=[interleaved(test="a.py::t[x|[y](z)<b>]")]), RERUN)
+    text = comment(SessionResult(results=[interleaved(test="a.py::t[x|[y](z)<b>]")]), RERUN)
     (row,) = [line for line in text.splitlines() if line.startswith("| REGRESSED")]
     assert (row.count("|"), "<b>" in row) == (6, False)
 
@@ -70,7 +70,7 @@ def test_a_test_id_makes_no_table_link_or_html() -> None:
 @pytest.mark.parametrize("text", ["@ada", "#12", "!7"])
 def test_nothing_in_a_test_id_notifies_a_person_or_refers_to_an_issue(text: str) -> None:
     one = interleaved(test=f"a.py::t[{text}]")
-    refused = SessionRecord(results=[one], refused={f"a.py::u[{text}]": TfperfError("too noisy")}, remarks=[text])
+    refused = SessionResult(results=[one], refused={f"a.py::u[{text}]": TfperfError("too noisy")}, remarks=[text])
     prose = [line for line in comment(refused, RERUN).splitlines() if not line.startswith("Again: `")]
     assert [line for line in prose if text in line] == []
     assert text not in re.sub(r"```text\n.*?\n```", "", markdown([one]), flags=re.DOTALL)
@@ -78,7 +78,7 @@ def test_nothing_in_a_test_id_notifies_a_person_or_refers_to_an_issue(text: str)
 
 def test_the_command_is_one_line_of_code_whatever_the_test_id_holds() -> None:
     one = interleaved(test="a.py::t[\n\n@ada`]")
-    assert comment(SessionRecord(results=[one]), RERUN).splitlines()[-1].count("`") == 2
+    assert comment(SessionResult(results=[one]), RERUN).splitlines()[-1].count("`") == 2
 
 
 # Who gets it

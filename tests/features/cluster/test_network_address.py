@@ -12,6 +12,7 @@ import pytest
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.cluster.nodes import find_address, link_name
+from pytest_tfperf.features.cluster.plugin import LISTEN, Listen
 
 INTERFACES = {
     "lo": ["127.0.0.1"],
@@ -74,7 +75,7 @@ def test_an_interface_is_given_by_name_address_or_host_name(machine: Named, inte
 @pytest.mark.parametrize("interface", ["eth7", "tun0", "10.9.9.9", "no-such-host.example"])
 def test_what_is_no_interface_of_this_machine_lists_those_that_are(interface: str) -> None:
     known = r"it has eth0 10\.0\.0\.5 10\.0\.0\.6, ib0 192\.168\.7\.5, lo 127\.0\.0\.1$"
-    with pytest.raises(TfperfError, match=f"tfperf_interface: .* no network interface '{interface}'.*{known}"):
+    with pytest.raises(TfperfError, match=f"tfperf_listen: .* no network interface '{interface}'.*{known}"):
         find_address(interface)
 
 
@@ -138,3 +139,16 @@ def test_the_speed_that_a_container_s_interface_makes_up_is_no_name(
 @pytest.mark.parametrize("address", ["10.9.9.9", ""])
 def test_an_address_of_no_interface_has_a_link_without_a_name(address: str) -> None:
     assert link_name(address) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "listen"),
+    [
+        ("eth0:7600 key=secrets/my key", Listen("eth0", 7600, Path("secrets/my key"))),
+        (":65535", Listen(port=65535)),
+        ("10.0.0.5", Listen("10.0.0.5")),
+        ("key=/run/key", Listen(key_file=Path("/run/key"))),
+    ],
+)
+def test_ranks_call_an_interface_a_port_and_have_a_key(text: str, listen: Listen) -> None:
+    assert LISTEN.parse(text) == listen

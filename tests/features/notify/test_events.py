@@ -15,7 +15,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
 from pytest_tfperf.core.selection import SelectedTest, Selection
-from pytest_tfperf.core.session_verdicts import SessionRecord
+from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.features.notify.events import session_events
@@ -34,7 +34,7 @@ LOSS = verdict(Outcome.REGRESSED, -0.13)
 
 
 def facts(*results: Measurement, known: dict[str, str] | None = None, drift: bool = False, **more: Any) -> list[Event]:
-    record = SessionRecord(results=results, **more)
+    record = SessionResult(results=results, **more)
     return session_events(record, known or {}, FROM_ROOTDIR, NOW, judges_drift=drift)
 
 

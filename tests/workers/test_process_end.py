@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from pytest_tfperf.workers import process_group
-from pytest_tfperf.workers.process_group import kill_marked
+from pytest_tfperf.workers import process_end
+from pytest_tfperf.workers.process_end import kill_marked
 
 
 @pytest.fixture(params=[os.pipe, pty.openpty])
@@ -28,7 +28,7 @@ def writing_end(request: pytest.FixtureRequest) -> Iterator[int]:
 def writer(writing_end: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A process that writes to it, and the only one that is looked at: a fault must not end all of this machine."""
     process = subprocess.Popen(["sleep", "60"], stdout=writing_end)
-    monkeypatch.setattr(process_group, "_pids", lambda: {process.pid})
+    monkeypatch.setattr(process_end, "_pids", lambda: {process.pid})
     yield process
     with suppress(ProcessLookupError):
         process.kill()
@@ -51,7 +51,7 @@ def test_who_writes_to_another_output_of_the_same_name_is_left_alone(
 
 
 def test_who_began_before_the_program_is_left_alone(writer: subprocess.Popen[bytes], writing_end: int) -> None:
-    after = process_group.started_at(writer.pid) + 1
+    after = process_end.started_at(writer.pid) + 1
     kill_marked("PYTEST_TFPERF_PROGRAM=of nobody", os.fstat(writing_end), since=after)
     writer.terminate()
     assert writer.wait(60) == -signal.SIGTERM

@@ -1,6 +1,7 @@
-"""The end of processes with their parent, of whole groups, and of orphans: a killed pytest leaves none behind.
+"""The end of processes with their parent, of groups, orphans and clients of MPS: a killed pytest leaves none behind.
 
 Run as a module with the parent's process id and a command: becomes that command, and gets SIGTERM when the parent dies.
+A program's supervisor imports this file and little else, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -83,6 +86,41 @@ def _is_same(descriptor: Path, output: os.stat_result) -> bool:
         return is_alike and os.path.samestat(descriptor.stat(), output)
     except OSError:  # it was closed
         return False
+
+
+# A client of CUDA's Multi-Process Service (MPS) that is killed while its work is on the GPU may leave the server, and
+# with it all other clients, in an undefined state (NVIDIA's "Multi-Process Service", on early termination). So a worker
+# gets time to end by itself, and before a signal the server is asked to end the client's contexts, which Volta and
+# later can do at any time.
+
+MPS_END_SECONDS = 10.0
+"""The most that a worker may take to finish its window and end by itself."""
+
+
+def mps_is_on(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether CUDA programs with these variables become clients of MPS: its daemon listens in this folder."""
+    return Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps", "control").exists()
+
+
+def end_mps_clients(session: int) -> None:
+    """End the contexts of all clients in a process session, if MPS is on; never raises.
+
+    In a container the daemon may know them by other pids; then nothing can be done.
+    """
+    if not mps_is_on():
+        return
+    with suppress(OSError, subprocess.SubprocessError):
+        for server in _numbers_of_mps("get_server_list"):
+            for client in _numbers_of_mps(f"get_client_list {server}"):
+                with suppress(OSError):
+                    if os.getsid(client) == session:
+                        _numbers_of_mps(f"terminate_client {server} {client}")
+
+
+def _numbers_of_mps(command: str) -> list[int]:
+    control = "nvidia-cuda-mps-control"
+    done = subprocess.run([control], input=command, capture_output=True, text=True, timeout=10.0, check=False)
+    return [int(word) for word in done.stdout.split() if word.isdecimal()]
 
 
 if __name__ == "__main__":

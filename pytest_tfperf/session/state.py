@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.bench.session_context import SessionContext
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import FailsHereOnly, FailsThere, NotCompared, TfperfError
 from pytest_tfperf.lines import Line
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue
     from pytest_tfperf.core.baseline import Key
-    from pytest_tfperf.core.command import Command, Subject
+    from pytest_tfperf.core.command import Command
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.selection import Choice
-    from pytest_tfperf.core.session_verdicts import SessionRecord, SessionVerdict, UnrecordedTests
-    from pytest_tfperf.core.workload import Workload
+    from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict, UnrecordedTests
+    from pytest_tfperf.core.verdict import Consequence
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.session.measuring import Measuring
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.workers.launcher import Nodes
 
 
-class Session:
+class SessionState:
     """The state that the plugin's hooks and fixtures share.
 
     Modules that measure, judge and record are imported when they are first used: a session that only collects is short.
@@ -56,13 +55,10 @@ class Session:
         is_compared: whether each check is a comparison with the session's other side.
         measured_alone: for each test, why the other side of its checks had nothing to compare with: once each, by its
             brief text.
-        workload_name: the name that a user's hook gives a workload, None for none.
         under_xdist: the number of throughput tests that pytest-xdist's workers got, which measure nothing: each is
             skipped, or an error for the nightly gate.
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
         acknowledged_calls: the first call that each acknowledgement was found for.
-        choice: the tests that there is time for; None for all.
-        left_out: the tests that there is no time for, and the seconds that each would take.
         unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
@@ -72,10 +68,10 @@ class Session:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.context = SessionContext(settings=settings, say=lambda text: self.say(text))
+        self.session = Session(settings=settings, say=lambda text: self.say(text))
         self.settings = settings
-        self.id = self.context.id
-        self.selection = self.context.selection
+        self.id = self.session.id
+        self.selection = self.session.selection
         self.owners = Owners(settings)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
@@ -86,10 +82,7 @@ class Session:
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.acknowledged_calls: dict[tuple[str, ...], Key] = {}
-        self.choice: Choice | None = None
-        self.left_out: dict[str, float] = {}
         self.unselected: dict[str, str] = {}
-        self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
         self.interrupted = ""
@@ -101,17 +94,17 @@ class Session:
     @property
     def baselines(self) -> BaselineStore:
         """The committed baselines."""
-        return self.context.baselines
+        return self.session.baselines
 
     @property
     def history(self) -> History:
         """The measurements of this session and of earlier ones."""
-        return self.context.history
+        return self.session.history
 
     @property
     def progress(self) -> ProgressLine:
         """The line that shows how a measurement progresses."""
-        return self.context.progress
+        return self.session.progress
 
     @cached_property
     def queue(self) -> RerunQueue:
@@ -132,7 +125,7 @@ class Session:
         """Takes and judges measurements; a session that only collects does not pay for it."""
         from pytest_tfperf.session.measuring import Measuring
 
-        return Measuring(self.context, self.nodes)
+        return Measuring(self.session, self.nodes)
 
     @cached_property
     def nodes(self) -> Nodes | None:
@@ -143,7 +136,7 @@ class Session:
         """
         hooks = features().hooks(self.settings, lambda feature: feature.nodes)
         made = first(make(self.settings) for make in hooks)
-        return None if made is None else self.context.opened.enter_context(closing(made))
+        return None if made is None else self.session.opened.enter_context(closing(made))
 
     def prepare(self) -> None:
         """Refuse now what would otherwise fail after hours of measuring.
@@ -159,7 +152,7 @@ class Session:
         if self.nodes is not None:
             self.nodes.require()
         if self.settings.update_baselines:
-            self.context.opened.enter_context(self.baselines.lock())
+            self.session.opened.enter_context(self.baselines.lock())
 
     def check_stores(self) -> None:
         """Refuse files that the selected tests will need and that can't be used.
@@ -181,14 +174,14 @@ class Session:
                 next_step="Give ids as `pytest --collect-only -q` prints them, one a line",
             )
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
-        self.history.prepare(self.context.say)
+        self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         for check in features().hooks(settings, lambda feature: feature.check_stores):
             check(settings)
         self.is_compared = self.measuring.launchers.other_side is not None
         if self.is_compared:
             return
-        _ = self.context.acknowledgements  # a file that can't be read is refused here
+        _ = self.session.acknowledgements  # a file that can't be read is refused here
         rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
         references = self.measuring.launchers.references
         if references is not None and not (settings.smoke or settings.update_baselines):
@@ -197,19 +190,6 @@ class Session:
             from pytest_tfperf.session.recording import before_recording
 
             self.remarks += before_recording(settings, references)
-
-    def name_of(self, subject: Subject, given: str = "") -> str:
-        """The name for tables and messages, from the test or from a user's hook; "" for the subject's id.
-
-        Raises:
-            TfperfError: the name is not one line of text.
-        """
-        from pytest_tfperf.core.workload import Workload
-
-        name = given or (self.workload_name(subject) if isinstance(subject, Workload) else None) or ""
-        if not isinstance(name, str) or not name.isprintable() or name != name.strip():
-            raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
-        return name
 
     @property
     def remark_lines(self) -> list[str]:
@@ -241,17 +221,10 @@ class Session:
             self.verdicts += self.measuring.judge.judge(self.results)
         return self._failing
 
-    def remarks_of_features(self, *, in_brief: bool, with_output: bool = False) -> list[Line | str]:
-        """Remarks of features, and tests without a proved comparison, for the header (in brief) or the summary.
-
-        The terminal's summary shows the output of what fails on the other side only.
-        """
-        hooks = features().hooks(self.settings, lambda feature: feature.remarks)
-        lines: list[Line | str] = [line for remark in hooks for line in remark(self.settings, self.left_out, in_brief)]
-        if in_brief:
-            return lines
+    def uncompared(self, *, with_output: bool = False) -> list[Line | str]:
+        """Tests without a proved comparison; the terminal's summary shows the output of what fails there only."""
         doubts = (f"{m.test}: {m.other.doubt}" for m in self.results if m.other is not None and m.other.doubt)
-        lines += dict.fromkeys(doubts)  # a test may measure one program several times
+        lines: list[Line | str] = [*dict.fromkeys(doubts)]  # a test may measure one program several times
         for test, reasons in self.measured_alone.items():
             for error in reasons.values():
                 why, *output = error.lines
@@ -260,20 +233,27 @@ class Session:
                 lines += [f"{test}: measured, not compared: {why}", *(output if with_output else [])]
         return [*lines, "NOTHING WAS COMPARED, so the session does not pass"] if self.compared_nothing else lines
 
-    @property
-    def record(self) -> SessionRecord:
-        """The session's results, verdicts and errors so far, for features."""
-        from pytest_tfperf.core.session_verdicts import SessionRecord
+    def consequence_of(self, result: Measurement) -> Consequence:
+        """The consequence of a result for its test, by this session's options."""
+        from pytest_tfperf.judging.consequence import consequence
 
-        return SessionRecord(
+        return consequence(result, require_baseline=self.settings.require_baseline, strict=self.settings.strict)
+
+    @property
+    def result(self) -> SessionResult:
+        """What the session has found so far."""
+        from pytest_tfperf.core.session_verdicts import SessionResult
+
+        results = self.results
+        return SessionResult(
             selection=self.selection,
-            results=self.results,
+            results=results,
+            consequences=[self.consequence_of(result) for result in results],
             verdicts=self.verdicts,
             not_measured=self.not_measured,
             refused=self.refused,
-            left_out=self.left_out,
             not_run=self.not_run,
-            remarks=[str(remark) for remark in self.remarks_of_features(in_brief=False)],
+            remarks=[str(remark) for remark in self.uncompared()],
             keeps_history=self.keeps_history,
             is_compared=self.is_compared,
             exit_status=self.status,
@@ -284,7 +264,7 @@ class Session:
         """The unselected tests that this machine measured lately and not in this session, and why; at its end."""
         if not (self.unselected and self.keeps_history):
             return {}
-        known = [test for test in self.unselected if test not in self.left_out and not self.queue.results_of(test)]
+        known = [test for test in self.unselected if not self.queue.results_of(test)]
         lately = self.measuring.earlier.measured_lately(known)
         return {test: self.unselected[test] for test in known if test in lately}
 
@@ -336,7 +316,7 @@ class Session:
         """
         ours = self._exit_status(status, failures)
         hooks = features().hooks(self.settings, lambda feature: feature.exit_status)
-        wanted = first(hook(self.settings, lambda: self.record, ours) for hook in hooks)
+        wanted = first(hook(self.settings, lambda: self.result, ours) for hook in hooks)
         self.status = ours if wanted is None else wanted
         return self.status
 
@@ -375,7 +355,7 @@ class Session:
             self.unrecorded = unrecorded_tests(measurements, Tolerance.of(settings.tolerance))
         if self.keeps_history:
             self.output_lines += filter(None, (self.history.moved_aside, str(self.history.unread)))
-        self.output_lines += features().session_ended(self.context, self.record)
+        self.output_lines += features().session_ended(self.session, self.result)
 
     def exited(self, status: int) -> None:
         """Let features correct their files where other plugins have changed the session's exit status since."""
@@ -392,4 +372,4 @@ class Session:
 
     def close(self) -> None:
         """End all workers and release the lock on the baselines."""
-        self.context.opened.close()
+        self.session.opened.close()

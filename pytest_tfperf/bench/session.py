@@ -26,7 +26,7 @@ def _new_id() -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionContext:
+class Session:
     """The settings, tests and stores of a session. Stores are opened when they are first used.
 
     Args:
