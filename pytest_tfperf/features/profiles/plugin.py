@@ -75,7 +75,7 @@ def write_traces(folder: Path, test: str, session: str, call: str, traces: Seque
         OSError: they can't be written; what was written of them is removed.
         ValueError: one is no trace, or a longer one than workers send.
     """
-    from pytest_tfperf.core.bounded_decoding import unzipped
+    from pytest_tfperf.core.plain_json import unzipped
     from pytest_tfperf.core.profile import MOST_XSPACE_BYTES
 
     top = folder / file_name(test) / file_name(session)
