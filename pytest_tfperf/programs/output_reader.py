@@ -162,8 +162,7 @@ class Reader:
             return SAY_HOW_MANY
         bars = "" if self._command.terminal else "; terminal=True if it draws a bar in a terminal only"
         return (
-            "give the unit that its lines name, or reads=Reads(pattern=...), field=... or parse=..., or examples=N for a "
-            "program that prints no rate"
+            "give reads=Reads(pattern=...), field=... or parse=..., or examples=N for a program that prints no rate"
             f"{bars}"
         )
 
