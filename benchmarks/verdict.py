@@ -656,7 +656,7 @@ def _recorded(
 
 
 def _wants_more(values: Sequence[float]) -> bool:
-    return len(values) < BASELINE_RUNS or wants(_values(values), BASELINE_RUNS) != NOTHING
+    return len(values) < BASELINE_RUNS or wants(_values(values)) != NOTHING
 
 
 def _row(key: Key, values: Sequence[float]) -> Baseline:

@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the hooks that name users' own models, pipelines and workloads."""
+    """Add the hooks that name users' own models and pipelines."""
     pluginmanager.add_hookspecs(hookspecs)
 
 
@@ -60,7 +60,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(catalogue.forget())
         _register_names(config)
         session = config.stash[SESSION] = SessionState(options.read_settings(config, features().settings))
-        session.workload_name = lambda workload: config.hook.pytest_tfperf_workload_name(workload=workload)
         if not xdist.is_xdist_worker(config):
             session.prepare()
 

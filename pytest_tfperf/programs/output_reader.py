@@ -77,7 +77,7 @@ class Reader:
         return bool(reads.pattern or reads.field or reads.parse)
 
     def _formats_of(self, command: Command, devices: int) -> Sequence[_Format]:
-        reads, unit = command.reads, command.unit
+        reads, unit = command.reads, command.counted
         if self._field is not None:
             return [_Format("field", self._field.read, form=lambda line: " ".join(sorted(counters_in(line))))]
         if reads.pattern:
@@ -150,7 +150,7 @@ class Reader:
             return f"no line has a rate that is plain: {self.unread[0][1]}"
         if self.saw_steps:
             return "it prints steps and no rate"
-        return f"no line has a rate in {command.unit}/s"
+        return f"no line has a rate in {command.unit}"
 
     def next_step(self) -> str:
         """The arguments that would let the lines be read."""

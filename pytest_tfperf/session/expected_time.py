@@ -13,7 +13,7 @@ from pytest_tfperf.bench.rerun_queue import runs_missing
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.confirmation import RUN_STAGES
-from pytest_tfperf.judging.new_baselines import CONTROLS
+from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
 from pytest_tfperf.judging.pairs import MIN_PAIRS, MOST_PAIRS
 from pytest_tfperf.judging.target import MOST_RUNS
 from pytest_tfperf.session.state import SessionState
@@ -67,14 +67,14 @@ def seconds_of_controls(session: SessionState) -> float:
         return 0.0
     guesses = {test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS for test in tests}
     of_runs = run_seconds(guesses, known_seconds(session), _spent(session))
-    return (settings.runs + 1) * CONTROLS * statistics.fmean(of_runs.values())
+    return (RUNS + 1) * CONTROLS * statistics.fmean(of_runs.values())
 
 
 def _least_runs(session: SessionState) -> int:
     """How many runs each test takes if nothing is in doubt."""
     if session.measuring.launchers.other_side is not None:
         return 2 * MIN_PAIRS
-    return session.settings.runs if session.settings.update_baselines else 1
+    return RUNS if session.settings.update_baselines else 1
 
 
 def _most_runs(session: SessionState) -> int:
@@ -82,7 +82,7 @@ def _most_runs(session: SessionState) -> int:
     if (other := session.measuring.launchers.other_side) is not None:
         return 2 * other.terms.effort.max_pairs
     if session.settings.update_baselines:
-        return 2 * session.settings.runs
+        return 2 * RUNS
     if session.measuring.has_rows:
         references = session.measuring.launchers.references
         return 1 + 2 * MOST_PAIRS if references is not None and references.serves_any else RUN_STAGES[-1]

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue
     from pytest_tfperf.core.baseline import Key
-    from pytest_tfperf.core.command import Command, Subject
+    from pytest_tfperf.core.command import Command
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict, UnrecordedTests
     from pytest_tfperf.core.verdict import Consequence
-    from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.session.measuring import Measuring
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -56,7 +55,6 @@ class SessionState:
         is_compared: whether each check is a comparison with the session's other side.
         measured_alone: for each test, why the other side of its checks had nothing to compare with: once each, by its
             brief text.
-        workload_name: the name that a user's hook gives a workload, None for none.
         under_xdist: the number of throughput tests that pytest-xdist's workers got, which measure nothing: each is
             skipped, or an error for the nightly gate.
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
@@ -85,7 +83,6 @@ class SessionState:
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.acknowledged_calls: dict[tuple[str, ...], Key] = {}
         self.unselected: dict[str, str] = {}
-        self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
         self.interrupted = ""
@@ -177,7 +174,7 @@ class SessionState:
                 next_step="Give ids as `pytest --collect-only -q` prints them, one a line",
             )
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
-        self.history.prepare(self.session.say)
+        self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         for check in features().hooks(settings, lambda feature: feature.check_stores):
             check(settings)
@@ -193,19 +190,6 @@ class SessionState:
             from pytest_tfperf.session.recording import before_recording
 
             self.remarks += before_recording(settings, references)
-
-    def name_of(self, subject: Subject, given: str = "") -> str:
-        """The name for tables and messages, from the test or from a user's hook; "" for the subject's id.
-
-        Raises:
-            TfperfError: the name is not one line of text.
-        """
-        from pytest_tfperf.core.workload import Workload
-
-        name = given or (self.workload_name(subject) if isinstance(subject, Workload) else None) or ""
-        if not isinstance(name, str) or not name.isprintable() or name != name.strip():
-            raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
-        return name
 
     @property
     def remark_lines(self) -> list[str]:

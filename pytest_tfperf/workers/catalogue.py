@@ -205,7 +205,7 @@ def _fault(workload: Workload, topology: Topology) -> str:
     if nodes > 1 and workload.trainer is Trainer.KERAS:
         return f"model.fit trains on one node, and this test takes {nodes}; use trainer='loop'"
     if devices.split and update is VariableUpdate.HOROVOD and devices.count > 1:
-        return "Horovod starts a process for each GPU, and here one GPU is split; leave out --tfperf-split-gpu"
+        return "Horovod starts a process for each GPU, and here one GPU is split; leave out tfperf_split_gpu"
     cpus = f"{devices.count} virtual CPU devices" if devices.count > 1 else "the CPU"
     others = [repr(choice.value) for choice in ALL_REDUCES.get(update, ()) if choice != "nccl"]
     without_nccl = f"all_reduce={' or '.join(others)}"
@@ -214,7 +214,7 @@ def _fault(workload: Workload, topology: Topology) -> str:
     if by_nccl and devices.split and devices.count > 1:
         return (
             "all_reduce='nccl' needs a GPU for each replica, and here one GPU is split; "
-            f"leave out --tfperf-split-gpu, or use {without_nccl}"
+            f"leave out tfperf_split_gpu, or use {without_nccl}"
         )
     if workload.all_reduce is AllReduce.HIERARCHICAL and devices.count > 1 and devices.count % 2:
         # TensorFlow's cross_device_utils sums two halves of n // 2 replicas each, and silently drops the last one.

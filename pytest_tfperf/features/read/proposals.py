@@ -81,7 +81,7 @@ class Proposal:
     """A way to read lines.
 
     Args:
-        reads: as `check_command` takes it.
+        reads: as a `Command` takes it.
         unit: what its rate counts.
         counts: what the numbers count or time, such as "step"; "" for a rate that the program prints.
     """
@@ -163,7 +163,7 @@ def tried(command: Command, printed: Printed, devices: int, *, unit_is_given: bo
     for proposal in islice(proposals(printed.lines()), _MOST_TRIED):
         if proposal.counts in kept:
             continue
-        reads, unit, examples = proposal.reads, proposal.unit, command.reads.examples_per_step
+        reads, unit, examples = proposal.reads, f"{proposal.unit}/s", command.reads.examples_per_step
         if proposal.counts and examples is not None:
             reads, unit = replace(reads, examples_per_step=examples), command.unit
         elif unit_is_given and not proposal.counts:
