@@ -14,7 +14,6 @@ from pytest_tfperf.session.owners import keep_owned
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.selecting import (
     collected_whole,
-    keep_chosen,
     keep_failed,
     note_deselected,
     note_skipped,
@@ -35,7 +34,6 @@ _MARKERS = (
     "cpu: a performance test that runs on virtual CPU devices (with `gpu` too: on GPUs where there are some)",
     "multinode: a performance test that needs several machines",
     "slow: takes minutes rather than seconds",
-    "important: measured before others where --tfperf-budget leaves tests out",
     "owner(name): the person or team that a performance test belongs to",
 )
 
@@ -50,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the hooks that name users' own models, pipelines and workloads."""
+    """Add the hooks that name users' own models and pipelines."""
     pluginmanager.add_hookspecs(hookspecs)
 
 
@@ -62,7 +60,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(catalogue.forget())
         _register_names(config)
         session = config.stash[SESSION] = SessionState(options.read_settings(config, features().settings))
-        session.workload_name = lambda workload: config.hook.pytest_tfperf_workload_name(workload=workload)
         if not xdist.is_xdist_worker(config):
             session.prepare()
 
@@ -127,7 +124,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not xdist.is_xdist_worker(session.config):
         with usage_errors.as_usage_error(), terminal.progress_by_the_clock(state):
             state.check_stores()
-            keep_chosen(session, state)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:

@@ -6,7 +6,7 @@ A folder's `plugin.py` says with `FEATURE` how it takes part in a session, and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.task import Profiler
     from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.selection import Choice
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
     from pytest_tfperf.core.setting import Setting
     from pytest_tfperf.core.settings import Settings
@@ -42,14 +41,12 @@ class Feature:
         comes_first: ask this feature before the others.
         prepare: before collection, refuse what would otherwise fail after hours. Raises TfperfError.
         check_stores: after collection, refuse files that can't be used. Raises TfperfError.
-        select: choose the tests to run and their order, from the expected seconds of each and those that failed last.
         nodes: the launcher of tests on several nodes; None: processes of this machine stand for nodes.
         references: the reference environments of baselines, from a function that makes a Python's launcher.
         other_side: the other side of each check, in place of baselines. Raises TfperfError where it can't be had.
         figures: the figures that each check is judged by beside its throughput, where its test names none.
         profiler: the profiler of confirmed regressions and new baselines; the engine takes its runs.
         session_verdicts: further verdicts on these machines, when all tests have run. Raises TfperfError.
-        remarks: lines for the session's header (in brief) or summary, from the seconds of the tests left out.
         properties: the JUnit properties of a test's decided results.
         exit_status: the status that pytest ends with in place of the given one.
         usage_status: the status in place of 4 where pytest ends before it has settings, from its command line; always
@@ -63,14 +60,12 @@ class Feature:
     comes_first: bool = False
     prepare: Callable[[Settings], None] | None = None
     check_stores: Callable[[Settings], None] | None = None
-    select: Callable[[Session, Mapping[str, float], Collection[str]], Choice | None] | None = None
     nodes: Callable[[Settings], Nodes | None] | None = None
     references: Callable[[Settings, Callable[[Interpreter], Launcher]], ReferenceEnvironments] | None = None
     other_side: Callable[[Session], OtherSide | None] | None = None
     figures: Callable[[Settings], Sequence[Figure]] | None = None
     profiler: Callable[[Session, RunEngine], Profiler | None] | None = None
     session_verdicts: Callable[[Session, Sequence[str]], Iterable[SessionVerdict]] | None = None
-    remarks: Callable[[Settings, Mapping[str, float], bool], Sequence[str]] | None = None
     properties: Callable[[Sequence[Measurement]], Sequence[tuple[str, object]]] | None = None
     exit_status: Callable[[Settings, Callable[[], SessionResult], int], int | None] | None = None
     usage_status: Callable[[Sequence[str]], int | None] | None = None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations, islice
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -109,17 +108,6 @@ def lost_gpus(machine: Topology) -> list[str]:
     """Return the line on GPUs that no longer answer; nothing without any."""
     judged = f"Tests on the others are judged by the baselines of {machine.machine} (others: --tfperf-machine=NAME)"
     return [". ".join([*machine.lost, judged])] if machine.lost else []
-
-
-def renamed(machines: Iterable[tuple[str, str]], folder: Path) -> list[str]:
-    """Return a line for each file of baselines that has a machine's earlier name; nothing without any."""
-    return [
-        f"{folder / f'{before}.csv'} does not count: this machine's name is now {now}, with family and model of the "
-        "CPU, because the brand alone stands for several generations. Next: if the rows were recorded on this CPU, "
-        f"rename the file to {now}.csv (and the machine in acknowledged.toml), or else record anew; "
-        f"--tfperf-machine={before} keeps the name and its history"
-        for before, now in machines
-    ]
 
 
 def other_matmul_rate(change_of_rate: float | None) -> list[str]:

@@ -64,7 +64,7 @@ class CallRunner:
         """One more run towards a baseline, after those of the controls where it begins a round."""
         measuring = self._state.measuring
         measuring.controls.before_run(task, len(earlier.runs) if earlier else 0)
-        return measuring.bench.record(task, self._state.settings.runs, earlier)
+        return measuring.bench.record(task, earlier)
 
     def measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
         """Measure, and judge nothing."""
@@ -136,8 +136,8 @@ class CallRunner:
                 )
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
-        shown = self._state.name_of(subject, name)
-        return self._state.measuring.task(self._test, self.made, subject, on, accepted, plan, shown)
+        _require_one_line(name, subject)
+        return self._state.measuring.task(self._test, self.made, subject, on, accepted, plan, name)
 
     def _slowed(self, subject: Subject) -> Side:
         """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
@@ -164,7 +164,7 @@ class CallRunner:
         state = self._state
         terms = other.terms if other else Terms()
         a_facts, b_facts = (other.a.facts, other.b.facts) if other else ({}, {})
-        a_name, b_name = (state.name_of(side.workload, name) for side in (a, b))
+        _require_one_line(name, b.workload)
 
         def take(_: Measurement | None) -> Measurement:
             found = compare(
@@ -183,8 +183,8 @@ class CallRunner:
             )
             assert found.other is not None, "two sides were measured"
             a_environment = {**found.other.environment, **a_facts}
-            side = replace(found.other, name=a_name, environment=a_environment, is_of_session=other is not None)
-            return replace(found, other=side, name=b_name, environment={**found.environment, **b_facts})
+            side = replace(found.other, name=name, environment=a_environment, is_of_session=other is not None)
+            return replace(found, other=side, name=name, environment={**found.environment, **b_facts})
 
         return self._result(asked_for(on.shape, on.machine, a.workload, b.workload), take)
 
@@ -214,3 +214,8 @@ class CallRunner:
                 earlier=earlier,
             )
         )
+
+
+def _require_one_line(name: object, subject: Subject) -> None:
+    if not isinstance(name, str) or not name.isprintable() or name != name.strip():
+        raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")

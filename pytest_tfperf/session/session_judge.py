@@ -73,7 +73,7 @@ class SessionJudge:
             measured = [m for m in measurements if m.machine == name]
             for verdict in session_verdicts(machine, self._engine, measured, turn=machine.sessions_before):
                 if verdict is not None:
-                    yield SessionVerdict.of(verdict, name, measured)
+                    yield verdict.on(name, measured)
 
     def _verdicts_of_features(self) -> list[SessionVerdict]:
         hooks = features().hooks(self._context.settings, lambda feature: feature.session_verdicts)

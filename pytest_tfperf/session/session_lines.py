@@ -15,7 +15,7 @@ from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.breakdown import matmul_change
 from pytest_tfperf.judging.common_drift import MIN_TESTS
-from pytest_tfperf.judging.new_baselines import CONTROLS
+from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
 from pytest_tfperf.reports import summary
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import Shown
@@ -49,7 +49,7 @@ def header(session: SessionState) -> list[str]:
         (least + of_controls, most + of_controls),
         sum(test not in known for test in tests),
         most_seconds=most_seconds(session) + of_controls,
-        recording=settings.runs if settings.update_baselines else 0,
+        recording=RUNS if settings.update_baselines else 0,
         controls=CONTROLS if of_controls else 0,
         baselines=settings.shown_baselines,
         smoke=settings.smoke,
@@ -57,8 +57,7 @@ def header(session: SessionState) -> list[str]:
         slowed=[test for test in settings.inject_slowdown_tests if test in selection],
         against=other.announcement if (other := measuring.launchers.other_side) else (),
     )
-    of_machine = _of_machine(session)
-    said = [f"tfperf: {line}" for line in [*of_machine, *session.remarks_of_features(in_brief=True)]]
+    said = [f"tfperf: {line}" for line in summary.lost_gpus(session.measuring.machine.topology)]
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
@@ -108,18 +107,13 @@ def closing(session: SessionState, *, skips: bool, width: int | None = None) -> 
             f"{test}: its reference environment failed, so that only fresh runs could confirm a slowdown: {why}"
             for test, why in session.measuring.judge.reference_failures
         ),
-        *(_of_machine(session) if session.measuring.machine.is_discovered else ()),
+        *(summary.lost_gpus(session.measuring.machine.topology) if session.measuring.machine.is_discovered else ()),
         *summary.other_matmul_rate(matmul_change(measurements)),
         *(f"ranks: {refusal}" for refusal in (session.nodes.refusals if session.nodes else ())),
-        *session.remarks_of_features(in_brief=False, with_output=True),
+        *session.uncompared(with_output=True),
         *skipped,
         *(summary.not_run(session.not_run) if session.settings.require_baseline else ()),
     ]
-
-
-def _of_machine(session: SessionState) -> list[str]:
-    machine, baselines = session.measuring.machine, session.session.baselines
-    return [*summary.lost_gpus(machine.topology), *summary.renamed(machine.renamed, baselines.folder)]
 
 
 def _interrupted(session: SessionState) -> list[str]:
@@ -231,8 +225,8 @@ def _ended_by_time(measurements: Sequence[Measurement]) -> list[str]:
     least = min(windows, key=windows.__getitem__)
     return [
         f"{counted(len(windows), 'test')} ended by time, before all steps: {least} after "
-        f"{counted(windows[least], 'window')}. Where its interval is too wide, give the test more steps (steps= or "
-        "readings=), or all tests more time: -o tfperf_max_time=SECONDS"
+        f"{counted(windows[least], 'window')}. Where its interval is too wide, give the test more steps (steps=), "
+        "or all tests more time: -o tfperf_max_time=SECONDS"
     ]
 
 
@@ -249,5 +243,5 @@ def _unrecorded(session: SessionState, measurements: Sequence[Measurement]) -> S
         measured_before=sum(m.test in timed for m in measurements if m.outcome is Outcome.NO_BASELINE),
         baselines=settings.shown_baselines,
         command=settings.rerun.recording,
-        seconds=settings.runs * math.fsum(span[0] for span in spans_of_each_run(session).values() if span),
+        seconds=RUNS * math.fsum(span[0] for span in spans_of_each_run(session).values() if span),
     )

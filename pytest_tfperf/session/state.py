@@ -23,12 +23,10 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue
     from pytest_tfperf.core.baseline import Key
-    from pytest_tfperf.core.command import Command, Subject
+    from pytest_tfperf.core.command import Command
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.selection import Choice
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict, UnrecordedTests
     from pytest_tfperf.core.verdict import Consequence
-    from pytest_tfperf.core.workload import Workload
     from pytest_tfperf.reports.progress_line import ProgressLine
     from pytest_tfperf.session.measuring import Measuring
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -57,13 +55,10 @@ class SessionState:
         is_compared: whether each check is a comparison with the session's other side.
         measured_alone: for each test, why the other side of its checks had nothing to compare with: once each, by its
             brief text.
-        workload_name: the name that a user's hook gives a workload, None for none.
         under_xdist: the number of throughput tests that pytest-xdist's workers got, which measure nothing: each is
             skipped, or an error for the nightly gate.
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
         acknowledged_calls: the first call that each acknowledgement was found for.
-        choice: the tests that there is time for; None for all.
-        left_out: the tests that there is no time for, and the seconds that each would take.
         unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
@@ -87,10 +82,7 @@ class SessionState:
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.acknowledged_calls: dict[tuple[str, ...], Key] = {}
-        self.choice: Choice | None = None
-        self.left_out: dict[str, float] = {}
         self.unselected: dict[str, str] = {}
-        self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None
         self.interrupted = ""
@@ -182,7 +174,7 @@ class SessionState:
                 next_step="Give ids as `pytest --collect-only -q` prints them, one a line",
             )
         self.remarks += [why] if (why := refusal_of(settings.root)) else []
-        self.history.prepare(self.session.say)
+        self.history.prepare()
         self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
         for check in features().hooks(settings, lambda feature: feature.check_stores):
             check(settings)
@@ -198,19 +190,6 @@ class SessionState:
             from pytest_tfperf.session.recording import before_recording
 
             self.remarks += before_recording(settings, references)
-
-    def name_of(self, subject: Subject, given: str = "") -> str:
-        """The name for tables and messages, from the test or from a user's hook; "" for the subject's id.
-
-        Raises:
-            TfperfError: the name is not one line of text.
-        """
-        from pytest_tfperf.core.workload import Workload
-
-        name = given or (self.workload_name(subject) if isinstance(subject, Workload) else None) or ""
-        if not isinstance(name, str) or not name.isprintable() or name != name.strip():
-            raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
-        return name
 
     @property
     def remark_lines(self) -> list[str]:
@@ -242,17 +221,10 @@ class SessionState:
             self.verdicts += self.measuring.judge.judge(self.results)
         return self._failing
 
-    def remarks_of_features(self, *, in_brief: bool, with_output: bool = False) -> list[Line | str]:
-        """Remarks of features, and tests without a proved comparison, for the header (in brief) or the summary.
-
-        The terminal's summary shows the output of what fails on the other side only.
-        """
-        hooks = features().hooks(self.settings, lambda feature: feature.remarks)
-        lines: list[Line | str] = [line for remark in hooks for line in remark(self.settings, self.left_out, in_brief)]
-        if in_brief:
-            return lines
+    def uncompared(self, *, with_output: bool = False) -> list[Line | str]:
+        """Tests without a proved comparison; the terminal's summary shows the output of what fails there only."""
         doubts = (f"{m.test}: {m.other.doubt}" for m in self.results if m.other is not None and m.other.doubt)
-        lines += dict.fromkeys(doubts)  # a test may measure one program several times
+        lines: list[Line | str] = [*dict.fromkeys(doubts)]  # a test may measure one program several times
         for test, reasons in self.measured_alone.items():
             for error in reasons.values():
                 why, *output = error.lines
@@ -280,9 +252,8 @@ class SessionState:
             verdicts=self.verdicts,
             not_measured=self.not_measured,
             refused=self.refused,
-            left_out=self.left_out,
             not_run=self.not_run,
-            remarks=[str(remark) for remark in self.remarks_of_features(in_brief=False)],
+            remarks=[str(remark) for remark in self.uncompared()],
             keeps_history=self.keeps_history,
             is_compared=self.is_compared,
             exit_status=self.status,
@@ -293,7 +264,7 @@ class SessionState:
         """The unselected tests that this machine measured lately and not in this session, and why; at its end."""
         if not (self.unselected and self.keeps_history):
             return {}
-        known = [test for test in self.unselected if test not in self.left_out and not self.queue.results_of(test)]
+        known = [test for test in self.unselected if not self.queue.results_of(test)]
         lately = self.measuring.earlier.measured_lately(known)
         return {test: self.unselected[test] for test in known if test in lately}
 

@@ -67,14 +67,6 @@ class ThisMachine:
         return sorted({self.topology_for(cpu=cpu, gpu=gpu).machine for cpu, gpu in self._selection.marks})
 
     @property
-    def renamed(self) -> list[tuple[str, str]]:
-        """The earlier and the present name of each machine whose rows are still in the file of the earlier name."""
-        rows = {path.stem for path in self._context.baselines.folder.glob("*.csv")}
-        used = (self.topology_for(cpu=cpu, gpu=gpu) for cpu, gpu in self._selection.marks)
-        names = {(topology.machine_before, topology.machine) for topology in used}
-        return [(before, now) for before, now in sorted(names) if before in rows and now not in rows]
-
-    @property
     def names_of_all(self) -> set[str]:
         """The machines of this host, whichever tests are selected."""
         return {self.topology_for(cpu=cpu, gpu=not cpu).machine for cpu in (True, False)}

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import secrets
-from contextlib import suppress
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from sqlalchemy import Table, delete, insert
 
+from pytest_tfperf.core.history_url import place_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.lines import shortened
+from pytest_tfperf.lines import one_line, shortened
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.earlier_rows import EarlierRows
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
 from pytest_tfperf.stores.history_rows import (
     DROPPED,
+    UnreadRows,
     figure_rows,
     figures_in,
     measurement_row,
@@ -30,7 +33,6 @@ from pytest_tfperf.stores.history_rows import (
     whole_verdict,
 )
 from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, VERDICTS
-from pytest_tfperf.stores.unread_rows import UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -53,7 +55,6 @@ _TRIAL: Final = "trial"  # a row that is deleted again: rewriting an existing ro
 _AT_ONCE: Final = 200  # whole measurements that are in memory together
 _ROWS_AT_ONCE: Final = 5000
 _SESSIONS_AT_ONCE: Final = 500  # rows, of which most are of one session
-_LARGE: Final = 100_000_000  # bytes
 COLUMNS: Final = (
     *("session", "time", "test", "machine", "workload", "topology"),
     *("unit", "examples_per_sec", "outcome", "runs", "seconds", "name", "is_slowed_on_purpose"),
@@ -61,11 +62,47 @@ COLUMNS: Final = (
 """The fields of a measurement for other programs, as `tfperf history --csv` prints them."""
 
 
+def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pandas.DataFrame:
+    """Load a history: a row for each measurement, then a row for each further figure, both in order of time.
+
+    Columns: `COLUMNS`, with `time` as times in UTC; `figure`, "" for the throughput; and `value`, the
+    figure's in its unit or the throughput. Figures have no `examples_per_sec`. Rows that can't be read are left out,
+    with a warning.
+
+    Args:
+        place: the folder of a history, as in `--tfperf-dir`, or the URL of a team's server.
+        wanted: only this session, test, machine or commit, or only since or until a time.
+
+    Raises:
+        TfperfError: there is no history, it can't be read, or pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise TfperfError("load_history needs pandas, which is not installed", next_step="pip install pandas") from None
+
+    history = History(place_of(place))
+    rates, figures = history.frame(**wanted), history.figure_results(**wanted)
+    rows = [
+        {name: getattr(result, name) for name in rates.columns if name != "examples_per_sec"}
+        | {"examples_per_sec": math.nan, "outcome": result.outcome_word or None}
+        | {"figure": result.key.figure, "value": result.value}
+        for result in figures
+    ]
+    frame = rates.assign(figure="", value=rates["examples_per_sec"])
+    if rows:
+        frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
+    if unread := str(history.unread):
+        warnings.warn(one_line(unread), stacklevel=2)
+    return frame.assign(time=pd.to_datetime(frame["time"], utc=True, format="ISO8601", errors="coerce"))
+
+
 class History:
     """A history, opened anew for each call.
 
-    Every method that reads or writes raises TfperfError where the file or the server cannot be used. A row that is
-    damaged, or that a newer version wrote in a format unknown here, is left out and noted in `unread`.
+    Every method that reads or writes raises TfperfError where the file or the server cannot be used, and, but for
+    `profile_of`, `earlier`, `values_of` and `times_of`, where there is no history yet. A row that is damaged, or that a
+    newer version wrote in a format unknown here, is left out and noted in `unread`.
 
     Args:
         place: the SQLite file, whose folder is made where missing; or the URL of a team's server.
@@ -81,15 +118,8 @@ class History:
         self.moved_aside = ""
         self.unread = UnreadRows(self._test_of)
 
-    def prepare(self, say: Callable[[str], None] = lambda _: None) -> None:
-        """Make the file and write to it, so that a fault shows before the first measurement.
-
-        Args:
-            say: shows a line at once, where a large file of an earlier version gets what it lacks.
-        """
-        with suppress(TfperfError):  # the write below says it, or moves a damaged file aside
-            if self.database.size > _LARGE and self.database.is_incomplete:
-                say(f"{self.database}: adding this version's indexes, once; it takes a few seconds for each GB")
+    def prepare(self) -> None:
+        """Make the file and write to it, so that a fault shows before the first measurement."""
 
         def write_and_take_back(connection: Connection) -> None:
             connection.execute(HISTORY.insert().values(version=0, id=_TRIAL))
@@ -104,8 +134,8 @@ class History:
             measurement: decided or not; an undecided measurement counts for no later verdict.
             replaces: id of the same test's measurement before its latest run, which is replaced.
         """
-        row, figures = measurement_row(measurement), figure_rows(measurement)
-        return self._add(MEASUREMENTS, row, measurement.time, replaces, figures)
+        figures = figure_rows(measurement)
+        return self._add(MEASUREMENTS, measurement_row(measurement), measurement.time, replaces, figures)
 
     def append_verdict(self, verdict: SessionVerdict, *, session: str, time: str) -> None:
         """Add a verdict on a whole session; it is on disk when this returns."""
@@ -140,28 +170,16 @@ class History:
         return None
 
     def measurements(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
-        """Return whole measurements, by default all, in the order in which they were made.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return whole measurements, by default all, in the order in which they were made."""
         return self._wholes(MEASUREMENTS, queries.wholes(MEASUREMENTS, wanted), whole_measurement)
 
     def measurements_of(self, ids: Collection[str]) -> list[Measurement]:
-        """Return whole measurements by their ids, latest first; those that can't be read are left out.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return whole measurements by their ids, latest first; those that can't be read are left out."""
         wholes = queries.wholes(MEASUREMENTS, {}).where(MEASUREMENTS.c.id.in_(ids))
         return list(self._wholes(MEASUREMENTS, wholes, whole_measurement))[::-1]
 
     def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
-        """Return whole measurements beside another side, in order, without those whose details were dropped.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return whole measurements beside another side, in order, without those whose details were dropped."""
         kept = queries.wholes(MEASUREMENTS, {**wanted, "is_interleaved": True}, with_details=True)
         return self._wholes(MEASUREMENTS, kept, whole_measurement)
 
@@ -171,9 +189,6 @@ class History:
         Args:
             machine: the only machine; None for all.
             alone_only: whether sessions that only measured beside another side are left out.
-
-        Raises:
-            TfperfError: also where there is no history yet.
         """
         query = queries.sessions(machine, alone_only=alone_only)
         known = set[tuple[str, str]]()
@@ -183,11 +198,7 @@ class History:
                 yield session, name
 
     def has(self, **wanted: Unpack[Filters]) -> bool:
-        """Whether there is any such measurement.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Whether there is any such measurement."""
         self.database.require()
         return any(self._rows(queries.any_of(wanted)))
 
@@ -201,47 +212,28 @@ class History:
         return str(first), str(last)
 
     def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
-        """Return the verdicts on a session as a whole.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return the verdicts on a session as a whole."""
         self.database.require()
         return list(
             self._wholes(VERDICTS, queries.wholes(VERDICTS, {"session": session, "machine": machine}), whole_verdict)
         )
 
     def results(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
-        """Yield results of throughputs, by default all without another side, in the order in which they were made.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Yield results of throughputs, by default all without another side, in the order in which they were made."""
         yield from self._results(queries.results(wanted))
 
     def points(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
-        """Yield `results` without interval, runs, seconds, baseline and place, in a third of the time.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Yield `results` without interval, runs, seconds, baseline and place, in a third of the time."""
         yield from self._results(queries.results(wanted, queries.POINT), queries.POINT)
 
     def latest(self, **wanted: Unpack[Filters]) -> list[PastResult]:
-        """Return the last result of each machine's test, workload and topology, in the order of `results`.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return the last result of each machine's test, workload and topology, in the order of `results`."""
         return list(self._results(queries.latest(wanted)))
 
     def figure_results(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
         """Yield results of further figures, by default all without another side, in the order in which they were made.
 
         Each has the `Figure` of its test's latest measurement.
-
-        Raises:
-            TfperfError: also where there is no history yet.
         """
         self.database.require()
         last = {tuple(series): id for *series, id in self._rows(queries.latest_figures(wanted))}
@@ -262,9 +254,6 @@ class History:
         """Yield measurements as `COLUMNS`, by default all without another side, in the order in which they were made.
 
         The outcome is the test's, the worst of its throughput's and its figures', or None.
-
-        Raises:
-            TfperfError: also where there is no history yet.
         """
         for result in self.results(**wanted):
             row = {name: getattr(result, "value" if name == "examples_per_sec" else name) for name in COLUMNS}
@@ -289,7 +278,7 @@ class History:
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
         """Yield a query's rows; none where there is no history yet."""
         if self.database.exists:
-            with self.database.reading() as connection:
+            with self.database.opened() as connection:
                 yield from connection.execute(query)
 
     def _portions(self, query: Select[Any], table: Table, at_once: int, *, newest_first: bool = False) -> Iterator[Any]:
@@ -301,7 +290,7 @@ class History:
         rows: Sequence[Any] = ()
         while not rows or len(rows) == at_once:
             part = queries.portion(query, table, rows[-1] if rows else None, at_once, newest_first=newest_first)
-            with self.database.reading() as connection:
+            with self.database.opened() as connection:
                 rows = connection.execute(part).all()
             if not rows:
                 return
@@ -342,7 +331,7 @@ class History:
     def _write(self, action: Callable[[Connection], _Result]) -> _Result:
         """Run an action in a transaction; a damaged file is moved aside, and a new one made."""
         try:
-            with self.database.writing() as connection:
+            with self.database.opened(writes=True) as connection:
                 return action(connection)
         except DamagedHistory:
             if aside := self.database.move_aside():
@@ -350,5 +339,5 @@ class History:
                     f"{self.database} was damaged. It is now {aside.name}, and a new history has begun, "
                     "without the earlier sessions"
                 )
-        with self.database.writing() as connection:
+        with self.database.opened(writes=True) as connection:
             return action(connection)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.trial import Trial
 from pytest_tfperf.errors import TfperfError
@@ -32,7 +32,7 @@ def read(folder: Path) -> Trial | None:
     """
     path = trial_file(folder)
     try:
-        document = bounded_decoding.from_json(path.read_bytes())
+        document = plain_json.from_json(path.read_bytes())
         require_version(document.get("version"), path, newest=VERSION)
         return build(Trial, document.get("trial"), str(path), newer=True)
     except NewerFormat:

@@ -80,7 +80,6 @@ def report_facts(
         result.verdicts,
         not_measured=result.not_measured,
         refused=result.refused,
-        left_out=result.left_out,
     )
     errors = {**result.not_measured, **result.refused}
     facts: dict[str, Any] = {
@@ -103,7 +102,6 @@ def report_facts(
             }
             for test, error in sorted(errors.items())
         ],
-        "left_out": sorted(result.left_out),
         "not_run": [
             {"why": reason, "tests": sorted(test for test, why in result.not_run.items() if why == reason)}
             for reason in sorted(set(result.not_run.values()))
@@ -129,7 +127,7 @@ def _judged_tests(result: SessionResult) -> dict[str, int]:
 
     An exit status of 0 alone says little: a test without a baseline passes, and so does one that is in doubt.
     """
-    words = dict.fromkeys((*result.not_measured, *result.refused, *result.left_out), "not_judged")
+    words = dict.fromkeys((*result.not_measured, *result.refused), "not_judged")
     for m in result.results:
         words[m.test] = min(words.get(m.test, _CALLS[-1]), _word(m), key=_CALLS.index)
     count = Counter(words.values())

@@ -89,15 +89,15 @@ def test_two(throughput, on):
 # It compares two programs of this side, so it says nothing of the base.
 OWN_COMPARISON = """
 def test_own_comparison(throughput, on):
-    loop = [sys.executable, "loop.py"]
-    throughput.compare_command(loop, loop, names=("old", "new"), on=on, tolerance=0.05)
+    old, new = (Command([sys.executable, "loop.py"], name=name) for name in ("old", "new"))
+    throughput.compare(old, new, on=on, tolerance=0.05)
 """
 
 # `echo` is not of this repository, and where it runs is not either.
 ELSEWHERE = """
 def test_elsewhere(throughput, on, tmp_path):
     loop = "for i in 1 2 3 4 5 6; do sleep 0.2; echo step $i throughput: 5 examples/s; done"
-    throughput.check_command(["/bin/sh", "-c", loop], name="elsewhere", on=on, cwd=tmp_path)
+    throughput.check(Command(["/bin/sh", "-c", loop], name="elsewhere", cwd=tmp_path), on=on)
 """
 
 
@@ -338,19 +338,6 @@ def test_the_base_runs_with_the_packages_of_its_lock(repository: Repository, tmp
     session = repository.project.run(*BASE, "--tfperf-base-lock=packages.lock")
     assert dict(session.cases["test_loop"].properties)["tfperf_outcome"] == "IMPROVED", session.text
     assert "the base runs with packages of its own: " in session.text
-
-
-# Time
-
-
-def test_a_budget_leaves_out_what_does_not_fit(repository: Repository) -> None:
-    two = TESTS + TESTS[TESTS.index("def test_loop") :].replace("test_loop", "test_again").replace(
-        '"loop.py")', '"loop.py", name="again")'
-    )
-    repository.project.tests(two, "perf_tests/test_it.py")
-    session = repository.project.run(*BASE, "--tfperf-budget=40s")
-    assert "--tfperf-budget of 40 s leaves out 1 test" in session.text
-    assert list(session.kinds.values()) == ["passed"], session.text
 
 
 def test_a_test_in_a_folder_that_the_base_lacks_is_new_and_the_others_are_compared(repository: Repository) -> None:
