@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections import Counter, defaultdict, deque
@@ -21,10 +22,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import rounded
 from pytest_tfperf.judging.change_points import LEVEL
 from pytest_tfperf.judging.lasting_changes import changes_of
-from pytest_tfperf.judging.trial import answer
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
-from pytest_tfperf.reports.trial import trial_fact
-from pytest_tfperf.stores import trial_file
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
@@ -155,11 +153,11 @@ def read_past(history: History, result: SessionResult) -> Past:
 
 
 def _trial(history: History, machines: Collection[str]) -> str:
-    """Return the trial of the gate beside a history in a sentence, if it was of one of these machines; else ""."""
-    with suppress(TfperfError):  # doctor says why it can't be read
-        trial = None if history.database.path is None else trial_file.read(history.database.path.parent)
-        if trial is not None and trial.machine in machines:
-            return trial_fact(trial, answer(trial))
+    """Return what `tfperf trial` keeps beside a history in a sentence, if it was of one of these machines; else ""."""
+    if (path := history.database.path) is not None:
+        with suppress(OSError, ValueError, KeyError):  # the command itself says why it can't be read
+            trial = json.loads((path.parent / "trial" / "trial.json").read_bytes())
+            return str(trial["fact"]) if trial["machine"] in machines else ""
     return ""
 
 
