@@ -235,10 +235,7 @@ def _without_result(result: SessionResult) -> Iterator[tuple[str, str, TfperfErr
 
 
 def _headline(result: SessionResult) -> str:
-    clauses = session_headline(
-        result.results, result.verdicts, not_measured=result.not_measured, refused=result.refused
-    )
-    return f"**{as_text('; '.join(clauses))}.**"
+    return f"**{as_text('; '.join(session_headline(result)))}.**"
 
 
 def _one_line(text: str) -> str:
