@@ -32,8 +32,7 @@ def add_to(commands: Commands) -> None:
         commands,
         "notify",
         _notify,
-        "tell the channels of tfperf_notify what they do not know yet of a session, as the session itself does, or which "
-        "machines nobody measures",
+        "tell the channels of tfperf_notify what they do not know yet of a session, or which machines nobody measures",
         examples=(
             "tfperf notify --dry-run",
             "TFPERF_NOTIFY='slack $SLACK_URL' tfperf notify --session latest",
