@@ -11,11 +11,11 @@ from typing import Final
 from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Acknowledgement, Standing
 from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.notification import Event, EventKind, Topic
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionResult, VerdictOn, red_machines
 from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
+from pytest_tfperf.features.notify.news import Event, EventKind, Topic
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.reports.acknowledgement import loss
 from pytest_tfperf.reports.numbers import counted, duration
@@ -30,7 +30,7 @@ _HEARTBEAT: Final = "heartbeat"
 def session_events(
     record: SessionResult, known: Mapping[str, str], rerun: RerunCommand, now: str, *, judges_drift: bool = False
 ) -> list[Event]:
-    """Return the facts of a session, one of a topic, as `judging.notifying.untold` takes them.
+    """Return the facts of a session, one of a topic, as `news.untold` takes them.
 
     What is undecided, too noisy, or without a recorded baseline changes nothing; nor does the throughput of a single
     test on a machine that is slower as a whole, nor a session that is slowed on purpose.
