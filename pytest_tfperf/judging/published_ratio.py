@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.topology import Topology
@@ -11,13 +11,6 @@ from pytest_tfperf.errors import BaselineError
 
 ALIKE = 1.5
 """A GPU is like a document's if the FP32 rate of neither is more than this many times that of the other."""
-
-
-class PublishedRows(Protocol):
-    """The published rows of all machines."""
-
-    def published_like(self, key: Key) -> list[Baseline]:
-        """Return the published rows of this workload and topology."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +47,7 @@ class PublishedRatio:
         )
 
 
-def published_ratio(rows: PublishedRows, a: Key, b: Key) -> PublishedRatio:
+def published_ratio(published: Sequence[Baseline], a: Key, b: Key) -> PublishedRatio:
     """Return the lowest ratio of two published figures; the lowest, because it has to hold on other machines.
 
     Both figures are of one machine, or if no machine has both, of two machines with the same GPU in one document, as
@@ -65,9 +58,9 @@ def published_ratio(rows: PublishedRows, a: Key, b: Key) -> PublishedRatio:
     """
     pairs = [
         PublishedRatio(of_a, of_b)
-        for of_a in rows.published_like(a)
-        for of_b in rows.published_like(b)
-        if (_document(of_a), of_a.gpu) == (_document(of_b), of_b.gpu)
+        for of_a in published
+        for of_b in published
+        if (of_a.key, of_b.key) == (a, b) and (_document(of_a), of_a.gpu) == (_document(of_b), of_b.gpu)
     ]
     ratios = [pair for pair in pairs if pair.a.machine == pair.b.machine] or pairs
     if not ratios:

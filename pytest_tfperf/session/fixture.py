@@ -154,7 +154,7 @@ class ThroughputFixture:
             terms = replace(terms, tolerance=Tolerance(), at_least=_ratio(at_least, tolerance))
             return self._calls.compare(left, right, plan, terms, judged=True)
         accepted = Tolerance.of(0.1 if tolerance is None else tolerance)
-        published = published_ratio(self._state.baselines, Key(a.id, on.shape), Key(b.id, b_on.shape))
+        published = published_ratio(self._state.baselines.published(), Key(a.id, on.shape), Key(b.id, b_on.shape))
         least = published.value * (1 + (-1.0 if accepted.lower is None else accepted.lower))
         terms = replace(terms, tolerance=accepted, at_least=least)
         left, right = replace(left, document=published.a), replace(right, document=published.b)

@@ -21,19 +21,9 @@ def row(machine: str, key: Key, value: float, **more: Any) -> Baseline:
     return Baseline(machine=machine, key=key, value=value, **given)
 
 
-class Rows:
-    """A store of published rows."""
-
-    def __init__(self, *rows: Baseline) -> None:
-        self._rows = rows
-
-    def published_like(self, key: Key) -> list[Baseline]:
-        return [row for row in self._rows if row.key == key]
-
-
 def test_the_lowest_ratio_of_several_machines_counts() -> None:
     rows = [row("a", EIGHT, 700), row("a", ONE, 100), row("b", EIGHT, 60), row("b", ONE, 10), row("c", ONE, 1)]
-    assert published_ratio(Rows(*rows), ONE, EIGHT).value == 6
+    assert published_ratio(rows, ONE, EIGHT).value == 6
 
 
 AZURE = {"source": "azure.md, row 1"}
@@ -41,12 +31,12 @@ AZURE = {"source": "azure.md, row 1"}
 
 def test_machines_of_one_document_with_the_same_gpu_serve_where_none_has_both_figures() -> None:
     rows = [row("nc12", EIGHT, 190, **AZURE), row("nc6", ONE, 100, source="azure.md, row 2")]
-    assert published_ratio(Rows(*rows), ONE, EIGHT).value == 1.9
+    assert published_ratio(rows, ONE, EIGHT).value == 1.9
 
 
 def test_a_machine_that_has_both_figures_goes_before_pairs_of_machines() -> None:
     rows = [row("a", EIGHT, 700, **AZURE), row("a", ONE, 100, **AZURE), row("b", ONE, 350, **AZURE)]
-    assert published_ratio(Rows(*rows), ONE, EIGHT).value == 7
+    assert published_ratio(rows, ONE, EIGHT).value == 7
 
 
 @pytest.mark.parametrize(
@@ -60,7 +50,7 @@ def test_a_machine_that_has_both_figures_goes_before_pairs_of_machines() -> None
 )
 def test_only_two_published_figures_of_one_document_and_gpu_make_a_ratio(rows: list[Baseline]) -> None:
     with pytest.raises(BaselineError, match=r"no document gives both .* on 1x8 and .* on 1x1.*at_least=3\.6"):
-        published_ratio(Rows(*rows), ONE, EIGHT)
+        published_ratio(rows, ONE, EIGHT)
 
 
 # Whom a ratio binds

@@ -12,7 +12,7 @@ TEXT = (ROOT / "SECURITY.md").read_text()
 # A file that starts programs or opens connections, and what SECURITY.md says of it. Of a new one it must say something.
 STARTS = {
     "console/pytest_process.py": "| pytest | `tfperf trial`, `tfperf bisect` |",
-    "features/cluster/engine.py": "mpirun, `srun`",
+    "features/cluster/rank_launcher.py": "mpirun, `srun`",
     "features/cluster/engines/ray.py": "Ray",
     "features/cluster/engines/slurm.py": "`scancel`",
     "features/datasets.py": "`tfperf make-imagenet`",
@@ -23,8 +23,7 @@ STARTS = {
     "programs/command_run.py": "the program of a `Command`",
     "programs/supervisor.py": "supervisors of programs",
     "revisions/git.py": "| git | ",
-    "revisions/pythons.py": "the other side's Python",
-    "revisions/virtual_environment.py": "uv or pip",
+    "revisions/pythons.py": "uv or pip",
     "training/rank.py": "ranks",
     "training/server.py": "workers",
     "workers/interpreters.py": "workers",
