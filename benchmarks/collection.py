@@ -40,7 +40,7 @@ _CONFTEST = """
 import pytest
 
 def pytest_configure(config):
-    for marker in ("gpu", "cpu", "multinode", "slow", "important"):
+    for marker in ("gpu", "cpu", "multinode", "slow"):
         config.addinivalue_line("markers", marker)
 
 def pytest_make_parametrize_id(val):

@@ -14,7 +14,6 @@ from pytest_tfperf.session.owners import keep_owned
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.selecting import (
     collected_whole,
-    keep_chosen,
     keep_failed,
     note_deselected,
     note_skipped,
@@ -35,7 +34,6 @@ _MARKERS = (
     "cpu: a performance test that runs on virtual CPU devices (with `gpu` too: on GPUs where there are some)",
     "multinode: a performance test that needs several machines",
     "slow: takes minutes rather than seconds",
-    "important: measured before others where --tfperf-budget leaves tests out",
     "owner(name): the person or team that a performance test belongs to",
 )
 
@@ -127,7 +125,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if not xdist.is_xdist_worker(session.config):
         with usage_errors.as_usage_error(), terminal.progress_by_the_clock(state):
             state.check_stores()
-            keep_chosen(session, state)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:

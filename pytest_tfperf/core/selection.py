@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_tfperf.errors import TfperfError
@@ -17,7 +17,6 @@ class SelectedTest:
         cpu: whether it is marked `cpu`.
         gpu: whether it is marked `gpu`.
         reads_data: whether one of its parameters is a pipeline that reads a data set.
-        is_important: whether it is marked `important`.
         file, line: its source location, relative to rootdir and from 1; "" and 0 where that is not known.
         faults: the errors of its parameters; empty where it can run.
         owner: as in a `Measurement`.
@@ -27,7 +26,6 @@ class SelectedTest:
     cpu: bool = False
     gpu: bool = False
     reads_data: bool = False
-    is_important: bool = False
     file: str = ""
     line: int = 0
     faults: tuple[TfperfError, ...] = ()
@@ -81,22 +79,3 @@ class Selection:
             for test in self.tests
             if not test.faults and (has_data or not test.reads_data) and (has_gpus or test.cpu or not test.gpu)
         ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The tests that a session has time for.
-
-    Args:
-        run: their node ids, in the order in which they run.
-        left_out: the other tests, with the seconds that each would take.
-        limit_seconds: the most time that the session may take.
-        option: the option that sets this limit.
-        remarks: reasons why the choice is not better, as lines for the user.
-    """
-
-    run: tuple[str, ...]
-    left_out: Mapping[str, float]
-    limit_seconds: float
-    option: str
-    remarks: tuple[str, ...] = ()

@@ -206,7 +206,6 @@ class SessionResult:
         verdicts: on software and machine as a whole.
         not_measured: the error of each test that could not be measured; `FailsHereOnly` fails its test.
         refused: the error of each test that was measured, but refused as a baseline.
-        left_out: tests that there was no time for, and the seconds that each would take.
         not_run: tests that this machine measured lately and that were collected, but deselected or skipped, and why.
         remarks: further lines of the summary.
         keeps_history: whether its measurements were added to the history.
@@ -219,7 +218,6 @@ class SessionResult:
     verdicts: Sequence[SessionVerdict] = ()
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
-    left_out: Mapping[str, float] = field(default_factory=dict)
     not_run: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     keeps_history: bool = False

@@ -77,7 +77,6 @@ def session_headline(
     *,
     not_measured: Mapping[str, TfperfError] = MappingProxyType({}),
     refused: Collection[str] = (),
-    left_out: Collection[str] = (),
 ) -> list[str]:
     """Return the clauses of a sentence: "Machine REGRESSED (...)", "2 of 49 throughput tests passed".
 
@@ -89,7 +88,6 @@ def session_headline(
         verdicts: on software and machine as a whole. They come first: all tests may pass in a session that fails.
         not_measured: test -> error, for tests that could not be measured, whatever their earlier results.
         refused: tests whose baseline was refused.
-        left_out: tests that `--tfperf-budget` had no time for.
     """
     worst = dict.fromkeys(refused, (_ERROR_RANK, _REFUSED))
     for test, error in not_measured.items():
@@ -99,7 +97,7 @@ def session_headline(
         ranked = result_rank(result), _verb(result)
         worst[result.test] = min(worst.get(result.test, ranked), ranked)
     clauses = [*_clauses(verdicts), *_counts(list(worst.values()))]
-    return _in_one_sentence([*clauses, f"{len(left_out)} left out by --tfperf-budget"] if left_out else clauses)
+    return _in_one_sentence(clauses)
 
 
 def date_of(change: LastingChange) -> str:

@@ -22,7 +22,7 @@ Span = tuple[float, float]
 """The least and the most seconds that something may take."""
 
 # A run of a test that was never timed: of a small program, and of half a minute each of warm-up and timed steps with as
-# much of the rest. A budget needs one number: mostly the start, compilation, and the step's profile.
+# much of the rest. Controls need one number: mostly the start, compilation, and the step's profile.
 _GUESSED: Span = (1.0, 120.0)
 _GUESSED_SECONDS = 15.0
 _GUESSED_SECONDS_ON_CPU = 5.0
@@ -30,18 +30,6 @@ _ALIKE = 2.0  # times: how far apart the tests of one function are taken to be
 # Further runs of a test, before there is a history of confirmations: a test in twenty wants two.
 _PRIOR_RUNS, _PRIOR_MEASUREMENTS = 0.1, 20
 _SMOKE: Span = (1.0, 30.0)  # a worker, a compilation, a window
-
-
-def expected_seconds(session: SessionState) -> dict[str, float]:
-    """Seconds that each test that can run here will probably take, with its confirmation."""
-    settings = session.settings
-    runs = settings.runs if settings.update_baselines else _least_runs(session) + _confirmations(session)
-    guesses = {
-        test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS
-        for test in session.measuring.machine.runnable
-    }
-    of_runs = run_seconds(guesses, known_seconds(session), _spent(session))
-    return {test: runs * seconds for test, seconds in of_runs.items()}
 
 
 def announced_seconds(session: SessionState) -> Span:
@@ -74,10 +62,12 @@ def seconds_of_controls(session: SessionState) -> float:
 
     0 where none is taken: other sessions, many tests, and a machine without rows.
     """
-    each, settings = expected_seconds(session), session.settings
-    if not (settings.update_baselines and 0 < len(each) < MIN_TESTS and session.measuring.has_rows):
+    tests, settings = session.measuring.machine.runnable, session.settings
+    if not (settings.update_baselines and 0 < len(tests) < MIN_TESTS and session.measuring.has_rows):
         return 0.0
-    return (settings.runs + 1) * CONTROLS * statistics.fmean(each.values()) / settings.runs
+    guesses = {test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS for test in tests}
+    of_runs = run_seconds(guesses, known_seconds(session), _spent(session))
+    return (settings.runs + 1) * CONTROLS * statistics.fmean(of_runs.values())
 
 
 def _least_runs(session: SessionState) -> int:
@@ -103,19 +93,6 @@ def _limit_of_a_test(session: SessionState) -> float:
     """The seconds after which a comparison begins no further pair; others have no limit."""
     other = session.measuring.launchers.other_side
     return math.inf if other is None else other.terms.effort.max_seconds
-
-
-def has_time_for(session: SessionState, test: str) -> bool:
-    """Whether a test may begin where the time is limited; the first test may, and a test that runs again.
-
-    A selected test may no longer fit if the estimates were wrong or the machine is slower today.
-    """
-    queue = session.queue
-    results = list(queue.results)
-    if session.choice is None or not results or queue.has_begun(test):
-        return True
-    wanted = math.fsum(runs_missing(result) * seconds_of_a_run(result) for result in results)
-    return session.elapsed_seconds + wanted + expected_seconds(session).get(test, 0.0) <= session.choice.limit_seconds
 
 
 def seconds_left(session: SessionState) -> Span | None:

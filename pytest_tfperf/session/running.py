@@ -92,7 +92,6 @@ def make_fixture(request: pytest.FixtureRequest) -> ThroughputFixture:
     """
     require_linux()
     # A session that only collects needs nothing that measures.
-    from pytest_tfperf.session.expected_time import expected_seconds, has_time_for
     from pytest_tfperf.session.fixture import ThroughputFixture
     from pytest_tfperf.session.session_lines import why_again
 
@@ -106,9 +105,6 @@ def make_fixture(request: pytest.FixtureRequest) -> ThroughputFixture:
     if faults := session.selection.faulty.get(test):
         first, *others = faults
         raise first.of_type(WorkloadError).and_below(*map(str, others))
-    if not has_time_for(session, test):
-        session.left_out[test] = expected_seconds(session)[test]
-        pytest.skip(f"left out by {session.choice.option}" if session.choice else "left out")
     session.progress.test, session.progress.why = test, why_again(session, test)
     fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)
     return fixture

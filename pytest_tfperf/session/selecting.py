@@ -15,7 +15,6 @@ from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.state import SessionState
 from pytest_tfperf.session.xdist import is_xdist_worker
@@ -57,7 +56,6 @@ def selected_tests(
             cpu=item.get_closest_marker("cpu") is not None,
             gpu=item.get_closest_marker("gpu") is not None,
             reads_data=_reads_data(item, input_pipeline),
-            is_important=item.get_closest_marker("important") is not None,
             file=item.location[0],
             line=(item.location[1] or 0) + 1,
             faults=tuple(faults(_parameters(item))),
@@ -89,39 +87,6 @@ def keep_failed(config: pytest.Config, items: list[pytest.Item], state: SessionS
         )
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in failed])
     items[:] = kept
-
-
-def keep_chosen(session: pytest.Session, state: SessionState) -> None:
-    """Where a feature chooses tests, deselect those that there is no time for, and put the others in its order.
-
-    Tests that measure nothing keep their places; tests that can't run here take no time, and stay.
-    """
-    tests = [item for item in session.items if selected(item)]
-    if state.settings.collects_only or not tests:
-        return
-    hooks = features().hooks(state.settings, lambda feature: feature.select)
-    if not hooks:
-        return
-    from pytest_tfperf.session.expected_time import expected_seconds  # imports what measures
-
-    cache = getattr(session.config, "cache", None)
-    failed = cache.get("cache/lastfailed", {}) if cache else ()
-    choice = first(select(state.session, expected_seconds(state), failed) for select in hooks)
-    if choice is None:
-        return
-    state.choice = choice
-    state.remarks += choice.remarks
-    state.left_out |= choice.left_out
-    order = {test: number for number, test in enumerate(choice.run)}
-    kept = sorted(
-        (item for item in tests if item.nodeid not in state.left_out), key=lambda item: order.get(item.nodeid, -1)
-    )
-    ours = iter(kept)
-    dropped = [item for item in tests if item.nodeid in state.left_out]
-    session.config.hook.pytest_deselected(items=dropped)
-    places = [item for item in session.items if item not in dropped]
-    session.items[:] = [next(ours) if selected(item) else item for item in places]
-    state.selection.replace([state.selection[item.nodeid] for item in kept])
 
 
 def _parameters(item: pytest.Item) -> Mapping[str, Any]:

@@ -57,8 +57,7 @@ def header(session: SessionState) -> list[str]:
         slowed=[test for test in settings.inject_slowdown_tests if test in selection],
         against=other.announcement if (other := measuring.launchers.other_side) else (),
     )
-    of_machine = _of_machine(session)
-    said = [f"tfperf: {line}" for line in [*of_machine, *session.remarks_of_features(in_brief=True)]]
+    said = [f"tfperf: {line}" for line in _of_machine(session)]
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
@@ -111,7 +110,7 @@ def closing(session: SessionState, *, skips: bool, width: int | None = None) -> 
         *(_of_machine(session) if session.measuring.machine.is_discovered else ()),
         *summary.other_matmul_rate(matmul_change(measurements)),
         *(f"ranks: {refusal}" for refusal in (session.nodes.refusals if session.nodes else ())),
-        *session.remarks_of_features(in_brief=False, with_output=True),
+        *session.uncompared(with_output=True),
         *skipped,
         *(summary.not_run(session.not_run) if session.settings.require_baseline else ()),
     ]

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.core.baseline import Key
     from pytest_tfperf.core.command import Command, Subject
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.selection import Choice
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict, UnrecordedTests
     from pytest_tfperf.core.verdict import Consequence
     from pytest_tfperf.core.workload import Workload
@@ -62,8 +61,6 @@ class SessionState:
             skipped, or an error for the nightly gate.
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
         acknowledged_calls: the first call that each acknowledgement was found for.
-        choice: the tests that there is time for; None for all.
-        left_out: the tests that there is no time for, and the seconds that each would take.
         unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
@@ -87,8 +84,6 @@ class SessionState:
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
         self.acknowledged_calls: dict[tuple[str, ...], Key] = {}
-        self.choice: Choice | None = None
-        self.left_out: dict[str, float] = {}
         self.unselected: dict[str, str] = {}
         self.workload_name: Callable[[Workload], object] = lambda _: None
         self.verdicts: list[SessionVerdict] = []
@@ -242,17 +237,10 @@ class SessionState:
             self.verdicts += self.measuring.judge.judge(self.results)
         return self._failing
 
-    def remarks_of_features(self, *, in_brief: bool, with_output: bool = False) -> list[Line | str]:
-        """Remarks of features, and tests without a proved comparison, for the header (in brief) or the summary.
-
-        The terminal's summary shows the output of what fails on the other side only.
-        """
-        hooks = features().hooks(self.settings, lambda feature: feature.remarks)
-        lines: list[Line | str] = [line for remark in hooks for line in remark(self.settings, self.left_out, in_brief)]
-        if in_brief:
-            return lines
+    def uncompared(self, *, with_output: bool = False) -> list[Line | str]:
+        """Tests without a proved comparison; the terminal's summary shows the output of what fails there only."""
         doubts = (f"{m.test}: {m.other.doubt}" for m in self.results if m.other is not None and m.other.doubt)
-        lines += dict.fromkeys(doubts)  # a test may measure one program several times
+        lines: list[Line | str] = [*dict.fromkeys(doubts)]  # a test may measure one program several times
         for test, reasons in self.measured_alone.items():
             for error in reasons.values():
                 why, *output = error.lines
@@ -280,9 +268,8 @@ class SessionState:
             verdicts=self.verdicts,
             not_measured=self.not_measured,
             refused=self.refused,
-            left_out=self.left_out,
             not_run=self.not_run,
-            remarks=[str(remark) for remark in self.remarks_of_features(in_brief=False)],
+            remarks=[str(remark) for remark in self.uncompared()],
             keeps_history=self.keeps_history,
             is_compared=self.is_compared,
             exit_status=self.status,
@@ -293,7 +280,7 @@ class SessionState:
         """The unselected tests that this machine measured lately and not in this session, and why; at its end."""
         if not (self.unselected and self.keeps_history):
             return {}
-        known = [test for test in self.unselected if test not in self.left_out and not self.queue.results_of(test)]
+        known = [test for test in self.unselected if not self.queue.results_of(test)]
         lately = self.measuring.earlier.measured_lately(known)
         return {test: self.unselected[test] for test in known if test in lately}
 

@@ -75,17 +75,6 @@ class EarlierRows:
             last = {test: connection.execute(queries.SECONDS_OF, _of_test(test, beside=True)).first() for test in known}
             return {test: row.seconds / max(row.workers, 1) for test, row in last.items() if row is not None}
 
-    def last_sessions(self, tests: Iterable[str]) -> set[str]:
-        """Return the last session of each test without an injected slowdown; unknown tests have none."""
-        sessions = set()
-        with self._database.reading_if_exists() as connection:
-            for test in tests if connection else ():
-                both = (
-                    connection.execute(queries.LAST_SESSION, _of_test(test, beside=b)).first() for b in (False, True)
-                )
-                sessions |= {row.session for row in sorted(filter(None, both))[-1:]}
-        return sessions
-
     def confirmation_runs(self, machines: Collection[str]) -> tuple[int, int]:
         """Return how many confirmation runs the machines' latest measurements took, and the number of measurements.
 

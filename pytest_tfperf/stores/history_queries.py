@@ -303,14 +303,6 @@ _LATEST_OF_TEST: Final = _TEST, _M.is_interleaved == bindparam("is_interleaved")
 SECONDS_OF: Final = select(_M.session, _M.seconds, _M.workers).where(*_LATEST_OF_TEST).order_by(_M.made.desc())
 """Session, seconds and workers of the measurements of `test`, beside another side or not, latest first."""
 
-LAST_SESSION: Final = (
-    select(_M.made, _M.session)
-    .where(*_LATEST_OF_TEST, _M.is_slowed_on_purpose == false())
-    .order_by(_M.made.desc())
-    .limit(1)
-)
-"""`made` and session of the last measurement of `test` without an injected slowdown, beside another side or not."""
-
 MEASURED_SINCE: Final = (
     select(_M.machine)
     .where(*_LATEST_OF_TEST, _M.made >= bindparam("since"), _M.time >= bindparam("time"))

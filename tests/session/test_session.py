@@ -11,12 +11,12 @@ import pytest
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
 from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.profile import Input, OpTime, Profile
-from pytest_tfperf.core.selection import Choice, SelectedTest, Selection
+from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.settings import Settings, Update
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError, WorkloadError
-from pytest_tfperf.session.expected_time import has_time_for, seconds_left
+from pytest_tfperf.session.expected_time import seconds_left
 from pytest_tfperf.session.outcomes import missing_as_error
 from pytest_tfperf.session.session_lines import closing, header
 from pytest_tfperf.session.state import SessionState
@@ -309,7 +309,7 @@ def test_a_session_that_compared_nothing_makes_no_launcher_for_its_summary(
     monkeypatch.setattr("pytest_tfperf.session.measuring.LocalLauncher", None)
     made = session(tmp_path, against=Path("python"))
     made.is_compared = True
-    assert made.remarks_of_features(in_brief=False) == ["NOTHING WAS COMPARED, so the session does not pass"]
+    assert made.uncompared() == ["NOTHING WAS COMPARED, so the session does not pass"]
 
 
 def without_baseline(folder: Path, **settings: Any) -> list[str]:
@@ -331,35 +331,6 @@ def test_a_refused_baseline_ends_as_what_could_not_be_recorded(tmp_path: Path) -
     made.refused["for_cpus"] = TfperfError("too noisy for a baseline")
     assert made.exit_status(1, failures=1) == 6
     assert made.exit_status(1, failures=2) == 1
-
-
-# A budget
-
-
-def in_the_middle(folder: Path, monkeypatch: pytest.MonkeyPatch, *, elapsed: float) -> SessionState:
-    """A session that measured `for_cpus` for ten seconds, and has 60 seconds in all."""
-    made = session(folder)
-    made.choice = Choice(run=(), left_out={}, limit_seconds=60.0, option="--tfperf-budget")
-    made.queue.keep("for_cpus", 0, measurement(test="for_cpus", seconds=10.0))
-    monkeypatch.setattr(SessionState, "elapsed_seconds", elapsed)
-    return made
-
-
-@pytest.mark.parametrize(("elapsed", "fits"), [(45.0, True), (55.0, False)])
-def test_a_test_begins_only_if_it_will_end_within_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elapsed: float, fits: bool
-) -> None:
-    assert has_time_for(in_the_middle(tmp_path, monkeypatch, elapsed=elapsed), "for_both") is fits
-
-
-def test_a_test_that_is_confirmed_may_exceed_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert has_time_for(in_the_middle(tmp_path, monkeypatch, elapsed=1e6), "for_cpus")
-
-
-def test_the_first_test_begins_whatever_the_budget(tmp_path: Path) -> None:
-    made = session(tmp_path)
-    made.choice = Choice(run=(), left_out={}, limit_seconds=0.001, option="--tfperf-budget")
-    assert has_time_for(made, "for_cpus")
 
 
 # Profiles

@@ -243,7 +243,7 @@ OWN_OPTIONS = """
         (["-ksmall", "--ignore=old", "--deselect", "a.py::test"], "-ksmall --ignore=old --deselect a.py::test"),
         (["--tfperf-inject-slowdown", "0.2", "--tfperf-strict", "--tfperf-html=x.html"], ""),
         (["--tfperf-machine", "box", "--tfperf-split-gpu"], "--tfperf-machine box --tfperf-split-gpu"),
-        (["-o", "tfperf_max_time=10", "-otfperf_budget=5m", "-o", "tfperf_busy=1"], "-o tfperf_busy=1"),
+        (["-o", "tfperf_max_time=10", "-otfperf_strict=1", "-o", "tfperf_busy=1"], "-o tfperf_busy=1"),
         (["--models", "a", "b", "-v"], "--models a b"),
         (["--hub-token=abc"], "'--hub-token=***'"),
         (["--hub-token", "abc", "-x"], "--hub-token '***'"),

@@ -56,7 +56,6 @@ def _begun(answers: Iterator[Any]) -> Iterator[Any]:
 ASKED: dict[str, Callable[[History], Any]] = {
     "seconds": lambda history: history.earlier.run_seconds([TEST]),
     "seconds beside another side": lambda history: history.earlier.seconds_of_interleaved([TEST]),
-    "last sessions": lambda history: history.earlier.last_sessions([TEST]),
     "confirmations": lambda history: history.earlier.confirmation_runs(["box"]),
     "past sessions": past,
     "earlier measurements": lambda history: history.earlier.earlier_measurements("box", before="today", most=3),

@@ -64,7 +64,6 @@ class ReportSource:
         verdicts: on software and machine as a whole.
         not_measured: test -> error, for tests that could not be measured.
         refused: test -> error, for tests whose baseline was refused.
-        left_out: tests that `--tfperf-budget` had no time for.
         not_run: tests that were measured lately and did not run now, and why.
         changes: lasting changes of tests and machines, oldest first.
         rerun: how to measure a test again.
@@ -83,7 +82,6 @@ class ReportSource:
     verdicts: Sequence[SessionVerdict] = ()
     not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
     refused: Mapping[str, TfperfError] = field(default_factory=dict)
-    left_out: Sequence[str] = ()
     not_run: Mapping[str, str] = field(default_factory=dict)
     changes: Sequence[LastingChange] = ()
     rerun: RerunCommand = FROM_ROOTDIR
@@ -114,7 +112,6 @@ def _facts(source: ReportSource) -> dict[str, Any]:
         source.verdicts,
         not_measured=source.not_measured,
         refused=source.refused,
-        left_out=source.left_out,
     )
     return {
         "schema": SCHEMA,
@@ -131,7 +128,6 @@ def _facts(source: ReportSource) -> dict[str, Any]:
             {"test": test, "effect": _effect(error), "why": str(error), "fact": error.headline}
             for test, error in sorted({**source.not_measured, **source.refused}.items())
         ],
-        "left_out": sorted(source.left_out),
         "not_run": _by_reason(source.not_run),
         "unread": source.unread,
         "trial": source.trial,
@@ -152,7 +148,7 @@ def _judged(source: ReportSource) -> dict[str, int]:
 
     An exit status of 0 alone says little: a test without a baseline passes, and so does one that is in doubt.
     """
-    words = dict.fromkeys((*source.not_measured, *source.refused, *source.left_out), "not_judged")
+    words = dict.fromkeys((*source.not_measured, *source.refused), "not_judged")
     for m in (*source.measurements, *source.interleaved):
         words[m.test] = min(words.get(m.test, _JUDGED[-1]), _word(m), key=_JUDGED.index)
     count = Counter(words.values())

@@ -67,7 +67,6 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
         verdicts=result.verdicts,
         not_measured=result.not_measured,
         refused=result.refused,
-        left_out=sorted(result.left_out),
         not_run=result.not_run,
         rerun=settings.rerun,
         exit_status=result.exit_status,

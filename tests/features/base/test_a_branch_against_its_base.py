@@ -340,19 +340,6 @@ def test_the_base_runs_with_the_packages_of_its_lock(repository: Repository, tmp
     assert "the base runs with packages of its own: " in session.text
 
 
-# Time
-
-
-def test_a_budget_leaves_out_what_does_not_fit(repository: Repository) -> None:
-    two = TESTS + TESTS[TESTS.index("def test_loop") :].replace("test_loop", "test_again").replace(
-        '"loop.py")', '"loop.py", name="again")'
-    )
-    repository.project.tests(two, "perf_tests/test_it.py")
-    session = repository.project.run(*BASE, "--tfperf-budget=40s")
-    assert "--tfperf-budget of 40 s leaves out 1 test" in session.text
-    assert list(session.kinds.values()) == ["passed"], session.text
-
-
 def test_a_test_in_a_folder_that_the_base_lacks_is_new_and_the_others_are_compared(repository: Repository) -> None:
     new = TESTS.replace("test_loop", "test_new").replace('name="loop"', 'name="new"')
     repository.project.tests(new, "new_tests/test_new.py")

@@ -190,8 +190,6 @@ HEADLINES = {
     "one passed against earlier sessions": facts_of(*eight(), replace(PROVISIONAL, test="t.py::other")),
     "a refused baseline": facts_of(REFUSED, refused=TOO_NOISY),
     "a refused baseline beside another test": facts_of(REFUSED, measurement(test="t.py::other"), refused=TOO_NOISY),
-    "left out": facts_of(PASSED, left_out=["t.py::a", "t.py::b"]),
-    "one in an error, one left out": facts_of(not_measured={"t.py::a": DIED}, left_out=["t.py::b"]),
     "two comparisons of one test": facts_of(interleaved=[interleaved(), interleaved()]),
     "a slow comparison beside a test that passed": facts_of(OTHER, interleaved=[interleaved()]),
     "comparisons without a ratio": facts_of(interleaved=[replace(INVALID_RATIO, test=test) for test in ("a", "b")]),
@@ -564,5 +562,5 @@ def test_a_test_counts_as_judged_by_what_its_worst_call_says(calls: Sequence[Mea
 
 def test_what_was_not_measured_is_not_judged_and_one_of_the_tests() -> None:
     died = {PASSED.test: TfperfError("the worker died"), "t.py::test_dies": TfperfError("the worker died")}
-    counts = facts_of(PASSED, not_measured=died, left_out=["t.py::test_slow"])["judged"]
-    assert counts == {"of": 3, "tests": 0, "regressed": 0, "in_doubt": 0, "passed": 0}
+    counts = facts_of(PASSED, not_measured=died)["judged"]
+    assert counts == {"of": 2, "tests": 0, "regressed": 0, "in_doubt": 0, "passed": 0}
