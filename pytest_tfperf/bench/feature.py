@@ -86,6 +86,11 @@ class Feature:
         )
 
 
+def has_baselines(settings: Settings) -> bool:
+    """Whether the project has baselines of its own: `asked` of features that are for these."""
+    return any(settings.baselines.glob("*.csv"))
+
+
 def first(answers: Iterable[T | None]) -> T | None:
     """The first answer that is not None; hooks after it are not called."""
     return next((answer for answer in answers if answer is not None), None)

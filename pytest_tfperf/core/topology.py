@@ -309,11 +309,6 @@ class Topology:
         return joined([nodes, self._gpu_key, "split" if self._is_split else "", host])
 
     @property
-    def machine_before(self) -> str:
-        """The key from before CPU generations were part of it; `machine` where nothing changed."""
-        return replace(self, host=replace(self.host, cpu_model=_GENERATION.sub("", self.host.cpu_model))).machine
-
-    @property
     def shape(self) -> str:
         """Nodes x devices per node, as in "1x4", which is the topology part of a baseline's key."""
         count = self.devices.count if self.devices else 0
@@ -519,7 +514,6 @@ def check_name(machine: str) -> None:
         )
 
 
-_GENERATION = re.compile(r" family \d+ model \d+$")
 # A number, as in "Xeon(R) Platinum 8481C"; a name in brackets, "(Skylake, IBRS)"; or one behind a dash, "EPYC-Milan".
 _TELLS_GENERATION = re.compile(r"\d|\([A-Z]|\w-\w")
 

@@ -17,9 +17,9 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.features import module_of
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
-from pytest_tfperf.session.feature_hooks import features, first, module_of
 from pytest_tfperf.session.outcomes import Outcomes
 from pytest_tfperf.session.state import SessionState
 
@@ -250,7 +250,7 @@ class ThroughputFixture:
         self._require_open(on, other)
         ratios = module_of("ratios", "ratios", "throughput.check_ratio")
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
-        store, settings = self._state.baselines, self._state.settings
+        store, settings = self._state.session.baselines, self._state.settings
         published = None
         if at_least is None:
             rows = [*store.published_like(key), *store.published_like(over_key)]
@@ -333,8 +333,9 @@ class ThroughputFixture:
     def _figures(self, also: Also, *, of_a_program: bool, of_suite: bool = True) -> tuple[Figure, ...]:
         """The figures of a call, with the suite's where it is a check; a smoke run measures none."""
         asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
-        hooks = features().hooks(settings, lambda feature: feature.figures) if of_suite else []
-        default = first(hook(settings) for hook in hooks) or ()
+        default: list[Figure] = []
+        if of_suite:
+            default = [figure for feature in self._state.features.values() for figure in feature.figures(settings)]
         return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...] = ()) -> Plan:

@@ -77,6 +77,7 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
     return Settings(
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
+        writes_junit=bool(config.getoption("xmlpath", None)),
         update_baselines=Update(update) if update else None,
         rerun=rerun_command(config, known | {_RECORDING.name: _RECORDING}, given),
         of_features={name: value for name, value in values.items() if name in names},

@@ -19,7 +19,7 @@ TESTS = """
 
     def test_regresses(throughput, on):
         print("the body ran")
-        throughput.check(tiny(3), on=on)
+        throughput.check(tiny(3), on=on, name="named")
 
     @pytest.mark.parametrize("input_pipeline", ["unheard-of"], indirect=True)
     def test_is_refused(throughput, input_pipeline):
@@ -32,10 +32,6 @@ TESTS = """
         benchmark(sum, [1, 2, 3])
 """
 
-CONFTEST = """
-    def pytest_tfperf_workload_name(workload):
-        return "hooked" if workload.batch_size in (1, 3) and workload.model == "nets:tiny" else None
-"""
 SLOW = "nets:tiny-b3-replicated-device"
 
 # A program is measured without TensorFlow, whose import would be most of such a session.
@@ -55,7 +51,6 @@ OF_A_PROGRAM = """
 @pytest.fixture(scope="module")
 def filled(played: Project) -> Project:
     played.tests(TESTS)
-    played.write("conftest.py", CONFTEST)
     played.baseline("nets:tiny-b1-replicated-device", **ANY_THROUGHPUT)
     played.baseline(SLOW, value=1e6)
     return played
@@ -182,20 +177,20 @@ def test_without_ordinary_benchmarks_there_is_no_such_table(of_a_program: Projec
 
 def test_a_tests_name_wins_over_the_hooks_and_own_functions_have_short_ids(piped: Finished) -> None:
     names = {row[1] for line in section(piped.text) if len(row := re.split("  +", line)) > 4}
-    assert names == {"hooked", "nan-b1-replicated-device", "small net", "tiny-b4-replicated-device", "workload"}
+    assert names == {"named", "nan-b1-replicated-device", "small net", "tiny-b4-replicated-device", "workload"}
 
 
 def test_a_message_has_the_name_and_the_id(piped: Finished) -> None:
     text = piped.cases["test_regresses"].text
-    assert ("hooked on " in text, f"  workload    {SLOW} " in text) == (True, True)
+    assert ("named on " in text, f"  workload    {SLOW} " in text) == (True, True)
 
 
 def test_the_history_keeps_and_shows_names(
     piped: Finished, filled: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "hooked" in {one.name for one in filled.history.measurements()}
+    assert "named" in {one.name for one in filled.history.measurements()}
     assert cli.main(["history", f"--dir={filled.folder / '.tfperf'}"]) == 0
-    assert "  hooked  " in capsys.readouterr().out
+    assert "  named  " in capsys.readouterr().out
 
 
 def test_what_is_no_name_is_refused(played_project: Project) -> None:
@@ -227,7 +222,7 @@ JUDGED = """
         session.verdicts.append(SessionVerdict(machine="box", found=found))
         return session.verdicts
 
-    Session.judge = judge
+    SessionState.judge = judge
 """
 
 

@@ -16,11 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.run_engine import RunEngine
@@ -47,12 +47,12 @@ def check_stores(settings: Settings) -> None:
         TraceStore(folder).prepare()
 
 
-def profiler(session: Session, engine: RunEngine) -> Profiler | None:
+def profiler(session: Session) -> Profiler | None:
     """Make the profiler where a folder for traces was given."""
     folder = session.settings.of(FOLDER)
     if folder is None:
         return None
-    return TaskProfiler(engine, TraceStore(folder), session.settings.root, session.history.profile_of).profile
+    return TaskProfiler(session.engine, TraceStore(folder), session.settings.root, session.history.profile_of).profile
 
 
 _MOST_CHARACTERS = 100  # file systems allow 255 bytes

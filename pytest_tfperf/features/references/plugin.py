@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.bench.feature import Feature, has_baselines
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.features.references.environment import ReferenceEnvironment
@@ -57,6 +57,6 @@ def _launcher(
 
 FEATURE: Final = Feature(
     settings=(REFERENCE,),
-    always=True,  # the baselines name their environments
+    asked=lambda settings: settings.update_baselines is not None or has_baselines(settings),  # rows name environments
     references=references,
 )
