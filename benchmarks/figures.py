@@ -115,7 +115,7 @@ def subjects() -> Iterator[tuple[Workload | Command, Plan]]:
     for name, reads in PROGRAMS.items():
         command = [sys.executable, name]
         yield (
-            Command.of(command, name=name, unit="images/s", folder=str(folder), reads=reads, environment=COLD_CACHES),
+            Command(command, name=name, unit="images/s", cwd=str(folder), reads=reads, env=COLD_CACHES),
             replace(plan, warmup_steps=1, counts_readings=True),
         )
 

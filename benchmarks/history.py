@@ -65,7 +65,7 @@ def fill(history: History, size: int) -> None:
     """Add measurements as `append` would, in few transactions: it would wait for the disk each time."""
     rows = [measurement_row(one(test, 0)) for test in range(TESTS)]
     start = datetime(2025, 1, 1, tzinfo=UTC)
-    with history.database.writing() as connection:
+    with history.database.opened(writes=True) as connection:
         for session in range(size // TESTS):
             when = start + timedelta(hours=session)
             more = {"session": f"session-{session:05}", "time": when.isoformat()}
@@ -256,7 +256,7 @@ def fill_years(history: History, days: int) -> None:
                 named = {"session": f"{night:%Y%m%d}-120000-c0ffee", "time": when.isoformat(timespec="seconds")}
                 rows.append(row | named | {"id": secrets.token_hex(16), "made": round(when.timestamp() * 1e6)})
         rows.sort(key=lambda row: row["made"])
-        with history.database.writing() as connection:
+        with history.database.opened(writes=True) as connection:
             columns = {name: None for row in rows for name in row}
             connection.execute(MEASUREMENTS.insert(), [columns | row for row in rows])
             connection.execute(FIGURES.insert(), figures)

@@ -48,7 +48,7 @@ def ours(name: str, data: str, side: int) -> Callable[[], object]:
     from pytest_tfperf.training.loop import InputLoop
     from pytest_tfperf.workers import catalogue
 
-    assert name in catalogue.pipelines()
+    assert name in catalogue.names("pipelines")
     workload = Workload(model="trivial", batch_size=BATCH, input_pipeline=name)
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     loop = InputLoop(strategy, feed(strategy, load_pipeline(workload, spec(data, side))), workload, BATCH, "images")

@@ -53,10 +53,11 @@ for step in range(1, 100_000):
 PROGRAM_TEST = """
 import sys
 import pytest
+from pytest_tfperf import Command
 
 @pytest.mark.cpu
 def test_program(throughput, gpu_topology):
-    throughput.check_command([sys.executable, "train.py"], name="program", on=gpu_topology.take(1), readings=25)
+    throughput.check(Command([sys.executable, "train.py"], name="program"), on=gpu_topology.take(1), steps=25)
 """
 OUTCOME = re.compile(r": 1 (REGRESSED|IMPROVED|INCONCLUSIVE|INVALID|PASS) in ")
 BIN = Path(sys.executable).parent

@@ -32,7 +32,7 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.run import Pair, Run, Window
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import LOSSES, NOTHING, Outcome, Rule, Tolerance, Verdict, Want
 from pytest_tfperf.core.workload import Workload
@@ -504,8 +504,8 @@ class Session:
     """What one session ended with."""
 
     verdicts: dict[Key, Verdict]
-    software: SoftwareVerdict | None
-    machine: MachineVerdict | None
+    software: SessionVerdict | None
+    machine: SessionVerdict | None
     fresh_runs: int
 
 
@@ -588,7 +588,7 @@ def run_session(
 
 def _software(
     machine: Machine, tests: Sequence[SimulatedTest], suspects: Sequence[str], number: int
-) -> SoftwareVerdict | None:
+) -> SessionVerdict | None:
     names = sentinels([test.key.workload for test in tests], suspects, number)
     chosen = [test for test in tests if test.key.workload in names]
     found, wanted = None, 1
@@ -656,7 +656,7 @@ def _recorded(
 
 
 def _wants_more(values: Sequence[float]) -> bool:
-    return len(values) < BASELINE_RUNS or wants(_values(values), BASELINE_RUNS) != NOTHING
+    return len(values) < BASELINE_RUNS or wants(_values(values)) != NOTHING
 
 
 def _row(key: Key, values: Sequence[float]) -> Baseline:

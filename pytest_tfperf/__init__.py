@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_tfperf.core.command import Reads
+    from pytest_tfperf.core.command import Command, Reads
     from pytest_tfperf.core.figure import Figure
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.throughput import Throughput
@@ -44,6 +44,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AllReduce",
+    "Command",
     "Figure",
     "FusedBatchNormalization",
     "InputSpec",
@@ -74,7 +75,7 @@ __all__ = [
 # Imported when they are first used: pytest imports this file also in environments that measure nothing. The last three
 # modules are for authors of models and input pipelines, and import TensorFlow.
 _NAMES = {
-    "core.command": "Reads",
+    "core.command": "Command Reads",
     "core.figure": "Figure",
     "core.measurement": "Measurement",
     "core.throughput": "Throughput",

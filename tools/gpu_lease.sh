@@ -59,11 +59,13 @@ one() {
   mkdir -p "$WORK/t"
   cat >"$loop" <<TEST
 import sys, pytest
+from pytest_tfperf import Command
 
 @pytest.mark.gpu
 def test_loop(throughput, gpu_topology):
     command = [sys.executable, "$ROOT/tools/gpu_loop.py", "$seconds"]
-    throughput.check_command(command, name="loop", on=gpu_topology.take(1), unit="images/s", readings=8, also=["peak_memory"])
+    program = Command(command, name="loop", unit="images/s")
+    throughput.check(program, on=gpu_topology.take(1), steps=8, also=["peak_memory"])
 TEST
   local session="$PYTEST -p no:cacheprovider -q --tfperf-dir=$WORK/history -o tfperf_busy=1 test_loop.py" at="cd $WORK/t"
   step baseline 110 0 "recording five runs of a program, once the GPU is warm" '^1 passed' \

@@ -12,9 +12,11 @@ mkdir perf_tests
 cat > perf_tests/test_speed.py <<'PYTHON'
 import sys
 
+from pytest_tfperf import Command
+
 
 def test_train(throughput, on):
-    throughput.check_command([sys.executable, "train.py"], name="train", on=on, tolerance=0.1)
+    throughput.check(Command([sys.executable, "train.py"], name="train"), on=on, tolerance=0.1)
 PYTHON
 cat > perf_tests/conftest.py <<'PYTHON'
 import pytest

@@ -7,21 +7,21 @@ import sys
 
 import pytest
 
-from pytest_tfperf import Reads
+from pytest_tfperf import Command, Reads
 
 
 @pytest.mark.cpu
 def test_keras_fit(throughput, gpu_topology):
     """Keras prints steps, so the test says how many examples one holds."""
     command = [sys.executable, "train_keras.py", "--epochs=100", "--batch-size=32"]
-    throughput.check_command(command, name="keras-fit", on=gpu_topology.take(1), reads=Reads(examples_per_step=32))
+    throughput.check(Command(command, name="keras-fit", reads=Reads(examples_per_step=32)), on=gpu_topology.take(1))
 
 
 @pytest.mark.cpu
 def test_tensorflow_loop(throughput, gpu_topology):
     """'throughput: 1234.5 images/s' is recognised by its unit."""
     command = [sys.executable, "train_tensorflow.py"]
-    throughput.check_command(command, name="tensorflow-loop", on=gpu_topology.take(1), unit="images/s")
+    throughput.check(Command(command, name="tensorflow-loop", unit="images/s"), on=gpu_topology.take(1))
 
 
 @pytest.mark.cpu
@@ -31,7 +31,7 @@ def test_pytorch(throughput, gpu_topology):
     command = [sys.executable, "train_pytorch.py"]
     on = gpu_topology.take(1)
     reads, also = Reads(field="images_per_sec"), ("peak_memory", "loss")
-    throughput.check_command(command, name="pytorch-loop", on=on, unit="images/s", reads=reads, also=also)
+    throughput.check(Command(command, name="pytorch-loop", unit="images/s", reads=reads), on=on, also=also)
 
 
 @pytest.mark.cpu
@@ -41,4 +41,4 @@ def test_jax(throughput, gpu_topology):
     command = [sys.executable, "train_jax.py"]
     reads = Reads(pattern=r"step \d+: (?P<milliseconds>[\d.]+) ms, loss (?P<loss>[\d.]+)", examples_per_step=64)
     on, also = gpu_topology.take(1), ("peak_memory", "loss")
-    throughput.check_command(command, name="jax-loop", on=on, unit="images/s", reads=reads, also=also)
+    throughput.check(Command(command, name="jax-loop", unit="images/s", reads=reads), on=on, also=also)

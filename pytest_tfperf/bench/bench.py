@@ -83,8 +83,8 @@ class Bench:
             refuse_other_devices(row, task.topology)
         return self._first_run(task) if earlier is None else self._another_run(task, earlier)
 
-    def record(self, task: Task, runs: int, earlier: Measurement | None = None) -> Measurement:
-        """Take one more run towards a baseline of at least `runs`; slow and noisy runs ask for more, up to twice that.
+    def record(self, task: Task, earlier: Measurement | None = None) -> Measurement:
+        """Take one more run towards a baseline; slow and noisy runs ask for more.
 
         Raises:
             as `measure`.
@@ -93,7 +93,7 @@ class Bench:
         taken.runs.append(self._good_run(task, OwnRun.BASELINE, taken))
         result = self._measurement(task, taken)
         _require_valid(result, task)
-        result = replace(result, recording=wants([run_value(run) for run in taken.runs], runs))
+        result = replace(result, recording=wants([run_value(run) for run in taken.runs]))
         if result.is_decided and isinstance(task.workload, Workload):  # programs of a user can't be profiled
             result = self._profiled(task, result)
         return result

@@ -109,7 +109,7 @@ class OtherSide:
             raise NotCompared(f"NEW: {self.a.title} has no folder {self.lacking[test]}/")
         if self.a.checkout == self.b.checkout and isinstance(subject, Command) and not subject.runs_this_python:
             raise TfperfError(
-                f"{subject.id}: {subject.argv[0]} runs with the same packages on both sides: {self.a.title} (a) and "
+                f"{subject.id}: {subject.words[0]} runs with the same packages on both sides: {self.a.title} (a) and "
                 f"{self.b.title} (b)",
                 next_step='Begin the command with sys.executable, as in [sys.executable, "train.py"]',
             )

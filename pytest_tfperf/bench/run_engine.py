@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation, temperatures
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
 from pytest_tfperf.bench.step_profile import StepProfiler
-from pytest_tfperf.bench.supported import require_memory, require_supported
 from pytest_tfperf.bench.windows import interleave, time_windows, with_figures
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
@@ -138,8 +137,7 @@ class RunEngine:
         with ExitStack() as opened:
             opened.enter_context(self._named(topology, side))
             if has_peak and topology.gpus:
-                require_memory(topology)
-                peak = opened.enter_context(memory.on_gpus(topology.devices.gpu_uuids))
+                peak = opened.enter_context(memory.on_gpus(topology.gpus))
             prepared = side.launcher.prepare_command(command, topology.devices, nodes)
             program = opened.enter_context(closing(CommandRun(prepared)))
             opened.enter_context(prepared.proof(program.pid))
@@ -266,7 +264,7 @@ class RunEngine:
         workload = side.workload
         assert isinstance(workload, Workload), "a command has no job"
         catalogue.check(workload)
-        require_supported(workload, topology)
+        catalogue.require_trainable(workload, topology)
         if (data := catalogue.data_set_of(workload.input_pipeline)) is not None:
             shards(self._data_dir, data)
         return Job(

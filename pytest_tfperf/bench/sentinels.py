@@ -16,8 +16,8 @@ from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.session_verdicts import MachineVerdict, SoftwareVerdict
-from pytest_tfperf.core.verdict import NOTHING, Tolerance
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Tolerance
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.software_and_machine import (
     ReferencePairs,
@@ -30,7 +30,7 @@ from pytest_tfperf.judging.software_and_machine import (
 
 def session_verdicts(
     machine: MachineSession, engine: RunEngine, measured: Sequence[Measurement], *, turn: int
-) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
+) -> tuple[SessionVerdict | None, SessionVerdict | None]:
     """Return the verdicts on the software and on the machine; None if too little is known.
 
     Args:
@@ -45,8 +45,9 @@ def session_verdicts(
         chosen = _chosen(machine, turn)
         software = _judged(chosen, machine, engine, pairs)
     verdict = judge_machine(machine.drift, pairs, between_sessions=machine.between_sessions)
-    if verdict is not None and software is not None and not software.pairs:
-        verdict = replace(verdict, no_pairs=True)
+    is_together = verdict is not None and verdict.kind is VerdictOn.TOGETHER
+    if verdict is not None and is_together and software is not None and not software.pairs:
+        verdict = replace(verdict, reason=Reason.NO_PAIRS)
     return software, verdict
 
 
@@ -59,7 +60,7 @@ def _chosen(machine: MachineSession, turn: int) -> list[Task]:
 
 def _judged(
     tasks: Sequence[Task], machine: MachineSession, engine: RunEngine, known: list[ReferencePairs]
-) -> SoftwareVerdict | None:
+) -> SessionVerdict | None:
     """Take pairs of each sentinel, round by round, until the verdict is decided; add them to `known`.
 
     The tolerance of all sentinels together is the median of theirs. If a sentinel fails, the others decide. None where
@@ -81,7 +82,10 @@ def _judged(
         verdict = judge_sentinels(measured, tolerance)
         if verdict is None:
             is_broken = bool(tasks) or (bool(machine.reference_failures) and not known)
-            return SoftwareVerdict.without_pairs(failures) if is_broken else None
+            if not is_broken:
+                return None
+            kind, outcome, reason = VerdictOn.SOFTWARE, Outcome.INCONCLUSIVE, Reason.NO_PAIRS
+            return SessionVerdict(kind=kind, outcome=outcome, reason=reason, failures=failures)
         if verdict.wants == NOTHING:
             known += measured
             return replace(verdict, failures=failures)

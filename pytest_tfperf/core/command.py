@@ -6,7 +6,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
@@ -131,91 +131,62 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _LIKE_A_WORKLOAD = re.compile(rf"-b[0-9]+(-|$)|[-_]({'|'.join(VariableUpdate)})-", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Command:
-    """A program and how its output is read; a noun beside `Workload`.
+    """A program of your own and how its output is read; `throughput.check` takes it in place of a `Workload`.
 
     Args:
-        name: what its baseline and the history call it.
-        argv: the program and its arguments; empty if it was read from a file, because files hold only the name.
-        folder: where it runs; "": where pytest runs.
-        unit: what its throughput counts.
-        reads: how its output is read.
-        ranks_per_node: how many processes of it an engine starts on each of several nodes.
-        environment: further variables for it, as pairs; it also gets pytest's.
-        terminal: whether it gets a terminal of its own: some programs print their progress only to a terminal.
+        argv: the program and its arguments, as in `[sys.executable, "train.py", "--epochs=1"]`.
+        name: the key of its baseline, and its name in tables and messages.
+        unit: the unit of its rate, such as "images/s".
+        reads: how its output is read; by default, lines in the known formats are.
+        cwd: the folder where it runs, relative to pytest's rootdir, which is the default.
+        env: environment variables that it gets beside pytest's own.
+        ranks_per_node: the number of its processes on each of several nodes.
+        terminal: whether it prints into a terminal of its own, for progress bars that are drawn only there.
 
     Raises:
-        WorkloadError: an invalid name, argument or unit, or a pattern of steps whose size is not given; says what to
+        WorkloadError: an argument that is not allowed, or a pattern of steps whose size is not given; says what to
             write.
     """
 
+    argv: Sequence[str | Path]
+    _: KW_ONLY
     name: str
-    argv: tuple[str, ...] = ()
-    folder: str = ""
-    unit: str = "examples"
+    unit: str = "examples/s"
     reads: Reads = field(default_factory=Reads)
+    cwd: str | Path = ""
+    env: Mapping[str, str] = field(default_factory=dict, hash=False)
     ranks_per_node: int = 1
-    environment: tuple[tuple[str, str], ...] = ()
     terminal: bool = False
 
     def __post_init__(self) -> None:
-        _require_name(self.name)
-        if not is_unit(self.unit):
+        name = self.name
+        _require_name(name)
+        if not isinstance(self.unit, str) or not self.unit.endswith("/s") or not is_unit(self.counted):
             raise WorkloadError(
-                f"{self.name}: unit={self.unit!r}: write what is counted in a second, as in 'images/s' or 'tokens/s'"
+                f"{name}: unit={self.unit!r:.80}: write what is counted in a second, as in 'images/s' or 'tokens/s'"
             )
-        if type(self.ranks_per_node) is not int or self.ranks_per_node < 1:
-            raise WorkloadError(f"{self.name}: ranks_per_node={self.ranks_per_node!r} must be a whole number from 1")
-        if not isinstance(self.reads, Reads):
-            raise WorkloadError(f"{self.name}: reads={self.reads!r:.80} must be a Reads(...)")
-        if self.reads.pattern and "(?P<rate>" not in self.reads.pattern and self.counted_per_step is None:
-            raise WorkloadError(f"{self.name}: the pattern reads steps: {SAY_HOW_MANY}")
-
-    @classmethod
-    def of(
-        cls,
-        argv: Sequence[str | Path],
-        *,
-        name: str,
-        unit: str,
-        folder: str = "",
-        reads: Reads | None = None,
-        ranks_per_node: int = 1,
-        environment: Mapping[str, str] | None = None,
-        terminal: bool = False,
-    ) -> Self:
-        """Make the command from the arguments of `check_command`; `unit` ends with "/s".
-
-        Raises:
-            WorkloadError: as the class does, or no program is named.
-        """
-        counted = unit.removesuffix("/s") if isinstance(unit, str) else unit
-        if counted == unit:
-            raise WorkloadError(f"{name}: unit={unit!r}: write what is counted in a second, as in 'examples/s'")
-        if isinstance(argv, str) or not argv or not all(isinstance(word, str | Path) for word in argv):
+        if isinstance(self.argv, str) or not all(isinstance(word, str | Path) for word in self.argv):
             raise WorkloadError(
-                f"{name}: the command {shortened(argv, 80)} must be a list of a program and its arguments, as in "
+                f"{name}: the command {shortened(self.argv, 80)} must be a list of a program and its arguments, as in "
                 '[sys.executable, "train.py", "--epochs=1"]'
             )
-        variables = environment or {}
-        if any(not isinstance(text, str) for pair in variables.items() for text in pair):
+        if any(not isinstance(text, str) for pair in self.env.items() for text in pair):
             raise WorkloadError(f"{name}: env must map names of environment variables to texts")
+        object.__setattr__(self, "argv", self.words)
+        object.__setattr__(self, "env", dict(self.env))
         # The operating system ends each of these texts at a NUL.
-        for kind, texts in (("argument", argv), ("variable", [*variables, *variables.values()])):
-            if unusable := [str(text) for text in texts if "\0" in str(text)]:
+        for kind, texts in (("argument", self.words), ("variable", [*self.env, *self.env.values()])):
+            if unusable := [text for text in texts if "\0" in text]:
                 shown = shortened(repr(unusable[0]), 80)
                 raise WorkloadError(f"{name}: the {kind} {shown} contains a NUL character: remove it")
-        return cls(
-            name=name,
-            argv=tuple(map(str, argv)),
-            unit=counted,
-            folder=folder,
-            reads=Reads() if reads is None else reads,
-            ranks_per_node=ranks_per_node,
-            environment=tuple(sorted(variables.items())),
-            terminal=terminal,
-        )
+        if type(self.ranks_per_node) is not int or self.ranks_per_node < 1:
+            raise WorkloadError(f"{name}: ranks_per_node={self.ranks_per_node!r} must be a whole number from 1")
+        if not isinstance(self.reads, Reads):
+            raise WorkloadError(f"{name}: reads={self.reads!r:.80} must be a Reads(...)")
+        if self.reads.pattern and "(?P<rate>" not in self.reads.pattern and self.counted_per_step is None:
+            raise WorkloadError(f"{name}: the pattern reads steps: {SAY_HOW_MANY}")
 
     @classmethod
     def parse(cls, id: str) -> Self:
@@ -224,7 +195,7 @@ class Command:
         Raises:
             WorkloadError: the text is not a command's name.
         """
-        return cls(name=id)
+        return cls((), name=id)
 
     @property
     def id(self) -> str:
@@ -232,24 +203,34 @@ class Command:
         return self.name
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """The program and its arguments; empty where only the name is known, which is all that files hold."""
+        return tuple(map(str, self.argv))
+
+    @property
+    def counted(self) -> str:
+        """What its throughput counts, "images" for the unit "images/s"."""
+        return self.unit.removesuffix("/s")
+
+    @property
     def digest(self) -> str:
         """A hash of the arguments, which may be secret. The interpreter does not count.
 
-        >>> Command(name="x", argv=("/usr/bin/python", "a.py")).digest == Command(name="x", argv=("py", "a.py")).digest
+        >>> Command(["/usr/bin/python", "a.py"], name="x").digest == Command(["py", "a.py"], name="x").digest
         True
         """
-        return hashlib.sha256("\0".join(self.argv[1:]).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+        return hashlib.sha256("\0".join(self.words[1:]).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
     @property
     def runs_this_python(self) -> bool:
         """Whether the program is this Python, so that a reference environment can run it with other packages."""
-        return self.argv[:1] == (sys.executable,)
+        return self.words[:1] == (sys.executable,)
 
     @property
     def counted_per_step(self) -> int | None:
         """Units in a step; None if that is not known."""
         given = self.reads.examples_per_step
-        return 1 if self.unit == STEPS and given is None else given
+        return 1 if self.counted == STEPS and given is None else given
 
     def __str__(self) -> str:
         return self.id

@@ -72,23 +72,12 @@ class DisturbanceLimits:
     gpu_samples_fraction: float = 0.25
 
     @classmethod
-    def accepting(cls, *, busy: float, gpu_throttled: float) -> Self:
-        """Return the limits for these values of `tfperf_busy` and `tfperf_gpu_throttled`."""
+    def accepting(cls, busy: float) -> Self:
+        """Return the limits for this value of `tfperf_busy`."""
         # A machine that other processes may keep busy may also swap for them.
         swap = math.inf if busy == 1 else cls().swap_bytes_per_sec
-        return cls(
-            other_cpu_fraction=busy, steal_fraction=busy, swap_bytes_per_sec=swap, gpu_samples_fraction=gpu_throttled
-        )
-
-    def of(self, kind: DisturbanceKind) -> tuple[str, float]:
-        """Return the ini value that accepts more of a disturbance, and its present value; "" where there is none."""
-        match kind:
-            case DisturbanceKind.OTHER_PROCESSES | DisturbanceKind.STEAL | DisturbanceKind.SWAPPING:
-                return "tfperf_busy", self.other_cpu_fraction
-            case DisturbanceKind.GPU_SLOWED_DOWN:
-                return "tfperf_gpu_throttled", self.gpu_samples_fraction
-        return "", 0.0
+        return cls(other_cpu_fraction=busy, steal_fraction=busy, swap_bytes_per_sec=swap)
 
 
-NO_LIMITS: Final = DisturbanceLimits.accepting(busy=1.0, gpu_throttled=1.0)
-"""Limits that accept every disturbance that an ini value can accept."""
+OF_BUSY_MACHINES: Final = (DisturbanceKind.OTHER_PROCESSES, DisturbanceKind.STEAL, DisturbanceKind.SWAPPING)
+"""The disturbances of which `tfperf_busy` accepts more."""

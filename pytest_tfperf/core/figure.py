@@ -174,7 +174,7 @@ class Figure:
 
     @property
     def is_of_programs(self) -> bool:
-        """Whether `check_command` can measure or read it."""
+        """Whether it can be measured or read of a program."""
         return self._built_in.is_of_programs
 
     @property
@@ -232,7 +232,7 @@ class BuiltIn:
         unit, better, tolerance, absolute: the defaults of the `Figure`.
         more_and_less: a message's words for a rise and a fall.
         is_measured: it is measured, and not read from a program's output; its unit is fixed, its values are above 0.
-        is_of_programs: `check_command` can measure or read it.
+        is_of_programs: it can be measured or read of a program.
         is_count: its values do not vary, so that it needs no tolerance.
         grows: it grows with a run's length, so that only runs of equal length can be compared.
         is_at_fixed_step: of a workload, it is taken at `FIXED_STEP`.
@@ -300,10 +300,10 @@ there would compile TensorFlow's own kernels anew, for many minutes.
 """
 
 
-def with_cold_caches(figures: Sequence[Figure], env: Mapping[str, str] | None) -> Mapping[str, str]:
+def with_cold_caches(figures: Sequence[Figure], env: Mapping[str, str]) -> Mapping[str, str]:
     """Return a program's variables; where its first step is judged, with `COLD_CACHES` unless it sets them itself."""
     is_cold = any(figure.name == FIRST_STEP for figure in figures)
-    return {**(COLD_CACHES if is_cold else {}), **(env or {})}
+    return {**(COLD_CACHES if is_cold else {}), **env}
 
 
 _WORDS: Final = {
@@ -402,7 +402,7 @@ def _figure(given: object, *, of_a_program: bool) -> Figure:
     if not of_a_program and (figure.is_read or not figure.is_built_in):
         raise WorkloadError(
             f"also: {figure.name}: a workload prints nothing that a figure of your own could be read from",
-            next_step=f"It has {', '.join(BUILT_IN)}; check_command reads figures of a program",
+            next_step=f"It has {', '.join(BUILT_IN)}; a Command prints figures of its own",
         )
     if not of_a_program and (figure.at_step is not None or figure.takes is not Takes.LAST):
         raise WorkloadError(

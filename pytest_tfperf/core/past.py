@@ -235,15 +235,12 @@ class NotProvisional(StrEnum):
 
 
 def not_provisional(m: Measurement) -> NotProvisional | None:
-    """Return why no later session's provisional baseline rests on a measurement; None where it may.
-
-    `stores.earlier_rows.EarlierRows.earlier_measurements` decides alike, without building whole measurements.
-    """
+    """Return why no later session's provisional baseline rests on a measurement; None where it may."""
     if "injected_slowdown" in m.environment:
         return NotProvisional.SLOWED_ON_PURPOSE
     if m.is_refused or m.recording not in (None, NOTHING):
         return NotProvisional.REFUSED
-    if not all(verdict.is_decided for verdict in m.verdicts[:1]):
+    if not m.is_decided:
         return NotProvisional.UNDECIDED
     match m.verdict.outcome if m.verdict else None:
         case Outcome.REGRESSED:
@@ -279,7 +276,7 @@ class LastingChange:
         sessions_since: sessions that measured it from `session` on, which is included.
         better: the direction in which the figure is better.
         before, now: the level before it and that of the latest sessions, in the figure's unit; of a test's throughput
-            without the drift of its machine, whose own levels are ratios. 0 in verdicts of earlier versions.
+            without the drift of its machine, whose own levels are ratios.
     """
 
     machine: str

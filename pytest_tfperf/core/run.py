@@ -42,8 +42,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 1:
-            what = "reading" if self.counts_readings else "step"
-            raise WorkloadError(f"{what}s={self.steps!r}: at least one {what} must be timed")
+            raise WorkloadError(f"steps={self.steps!r}: at least one step must be timed")
         if not isinstance(self.warmup_steps, int) or self.warmup_steps < 0:
             raise WorkloadError(f"warmup_steps={self.warmup_steps!r}: give a whole number of steps, 0 or more")
         if self.counts_readings and not self.until_end:

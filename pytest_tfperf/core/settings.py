@@ -127,7 +127,7 @@ class Settings:
     worker: WorkerStart = _option(
         WorkerStart.FORK, _worker, "start workers from a fork server, or as fresh interpreters", "fork|fresh"
     )
-    split_gpu: bool = _option(
+    split_gpu: bool = _ini(
         False, parse.flag, "split one GPU into as many logical GPUs as a test takes, to try multi-GPU code"
     )
     inject_slowdown: float = _option(
@@ -154,7 +154,6 @@ class Settings:
     warmup_steps: int = _ini(
         10, parse.count(0), "the least steps that run untimed first, in tests that set no warmup_steps"
     )
-    runs: int = _ini(5, parse.count(5), "fresh runs that --update-baselines measures, at least 5")
     max_time: float | None = _ini(
         None,
         parse.seconds_or_inf,
@@ -170,11 +169,6 @@ class Settings:
     )
     gpu_warmup: int = _ini(
         90, parse.count(0), "the longest that GPUs are warmed up before their first timed run, in seconds; 0 not at all"
-    )
-    gpu_throttled: float = _ini(
-        0.25,
-        parse.share,
-        "share of samples with a GPU slowed by heat or power above which a run is disturbed; 1 switches the check off",
     )
 
     def plan(
@@ -214,7 +208,7 @@ class Settings:
         """The limits from which other work on the machine, or heat, disturbs a run."""
         from pytest_tfperf.core.disturbance import DisturbanceLimits
 
-        return DisturbanceLimits.accepting(busy=self.busy, gpu_throttled=self.gpu_throttled)
+        return DisturbanceLimits.accepting(self.busy)
 
     @property
     def shown_baselines(self) -> str:

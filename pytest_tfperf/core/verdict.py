@@ -153,7 +153,7 @@ class Rule(StrEnum):
 
 
 class Reason(StrEnum):
-    """The reasons for an outcome; `Verdict.why` has their words."""
+    """The reasons for an outcome; `Verdict.why` has their words, those of a session's `reports/session_verdicts.py`."""
 
     ONLY_MEASURED = auto()
     WITHIN_TOLERANCE = auto()
@@ -181,6 +181,17 @@ class Reason(StrEnum):
     OTHER_UNIT = auto()
     OTHER_PLACE = auto()
     NOT_PROVED = auto()
+    # Of a session's verdict:
+    UNDECIDED = auto()
+    """More pairs could decide."""
+    FEW_TESTS = auto()
+    """Too few tests of the session have a baseline."""
+    FEW_WITH_PAIRS = auto()
+    """Too few tests that have a baseline also have pairs."""
+    SLOW_IN_PART = auto()
+    """The machine slows some tests down, and not the others."""
+    NO_PAIRS = auto()
+    """No chosen test could be compared with the reference environment."""
 
 
 _WHY: Final = {

@@ -215,14 +215,16 @@ from pathlib import Path
 
 import pytest
 
+from pytest_tfperf import Command
+
 PROGRAM = Path(__file__).with_name("train.py")
 
 
 @pytest.mark.{marker}
 def test_training_speed(throughput, gpu_topology):
     """On {where}; replace train.py by a program of your own: `tfperf read` shows what is read of it."""
-    command = [sys.executable, PROGRAM]
-    throughput.check_command(command, name="train", on=gpu_topology.take(1), unit="images/s")
+    program = Command([sys.executable, PROGRAM], name="train", unit="images/s")
+    throughput.check(program, on=gpu_topology.take(1))
 '''
 
 PROGRAM = '''"""A small training with {framework}. The speed test starts it, and reads the lines that it prints."""

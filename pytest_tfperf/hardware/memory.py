@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import psutil
 
+from pytest_tfperf.core.topology import Gpu
+from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host_usage import process_name
 from pytest_tfperf.hardware.nvml import ask, gives_our_pids
 from pytest_tfperf.hardware.sampler import opened
@@ -75,15 +77,23 @@ def of_children(parent: int) -> PeakMemory:
     return PeakMemory(lambda _: lambda: _on_host(_children_of(parent)))
 
 
-def on_gpus(uuids: Sequence[str], *, nvml: Any = None) -> PeakMemory:
+def on_gpus(gpus: Sequence[Gpu], *, nvml: Any = None) -> PeakMemory:
     """By how much the memory in use on these GPUs grows, of the GPU where it grows most; begin it before the program.
 
-    All drivers report the device's memory, in containers and under MPS too, where they list no process of ours or the
+    Drivers report the device's memory in containers and under MPS too, where they list no process of ours or the
     server in its place. Spikes between two polls are missed, and what others take meanwhile counts.
+
+    Raises:
+        MeasurementError: the driver does not report the memory of one, as of a GB10, whose memory is the host's.
     """
+    if missing := [gpu.name for gpu in gpus if gpu.memory_bytes is None]:
+        raise MeasurementError(
+            f"peak_memory can't be measured: the driver does not report the memory in use on {missing[0]}",
+            next_step="Leave peak_memory out of also= (ini tfperf_also) on this machine",
+        )
 
     def begin(stack: ExitStack) -> Reading:
-        known, handles = opened(stack, nvml, uuids)
+        known, handles = opened(stack, nvml, [gpu.uuid for gpu in gpus])
         before = _used(known, handles)
 
         def read() -> int | None:

@@ -29,6 +29,9 @@ from pytest_tfperf.judging.thresholds import (
     suspicion,
 )
 
+RUNS = 5
+"""Fresh runs of a baseline, if they agree."""
+
 CONTROLS = 3
 """Other recorded workloads that run before each round of a recording of few rows, and after the last round."""
 
@@ -90,12 +93,12 @@ def corrected(row: Baseline, log: float) -> Baseline:
     return replace(row, value=float(f"{row.value * math.exp(log):.6g}")) if log else row
 
 
-def wants(runs: Sequence[RunValue], least: int) -> Wants:
-    """Return the fresh runs that a baseline still wants: `least` that agree, without slow runs; at most twice that."""
+def wants(runs: Sequence[RunValue]) -> Wants:
+    """Return the fresh runs that a baseline still wants: `RUNS` that agree, without slow runs; at most twice that."""
     kept = without_slow_runs([run.log_rate for run in runs])
-    if len(kept) >= max(least, 2) and _detectable(kept) <= TOO_NOISY_TO_GATE:
+    if len(kept) >= RUNS and _detectable(kept) <= TOO_NOISY_TO_GATE:
         return NOTHING
-    count = min(max(least, len(runs) + 1), 2 * least)
+    count = min(max(RUNS, len(runs) + 1), 2 * RUNS)
     return Wants(Want.RUNS, count) if count > len(runs) else NOTHING
 
 
@@ -150,7 +153,7 @@ def baseline_of(measurement: Measurement) -> Baseline:
     if len(kept) < 2:
         raise BaselineRefused(
             f"{name}: one run is no baseline, which was left as it is: it does not show how much runs differ",
-            next_step="Record again with at least two runs (ini option tfperf_runs)",
+            next_step="Record again",
         )
     if (slowdown := _detectable(kept)) > TOO_NOISY_TO_GATE:
         longer = "readings" if isinstance(measurement.workload, Command) else "steps"

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.measurement import changes_since
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
 from pytest_tfperf.core.throughput import hodges_lehmann, run_value
-from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Tolerance, Want, Wants
+from pytest_tfperf.core.verdict import NOTHING, Noise, Outcome, Reason, Tolerance, Want, Wants
 from pytest_tfperf.judging.common_drift import MIN_TESTS, CommonDrift
 from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, PairsTest, Scatter
 from pytest_tfperf.judging.thresholds import (
@@ -78,7 +78,7 @@ def sentinels(tests: Collection[str], suspects: Collection[str], turn: int) -> l
     return [candidates[(turn * SENTINELS + index) % len(candidates)] for index in range(count)]
 
 
-def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) -> SoftwareVerdict | None:
+def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) -> SessionVerdict | None:
     """Judge whether the current environment as a whole is slower than the reference environment.
 
     The pairs of all sentinels are one sequence, so that a test that slowed down by itself adds no more than any other.
@@ -103,24 +103,24 @@ def judge_sentinels(measured: Sequence[ReferencePairs], tolerance: Tolerance) ->
         bias=bias(pairs) if len(pairs) >= PAIRS_THAT_TELL else 0.0,
     )
     outcome, _, wants = test.decided()
-    doubt = None
+    reason = None
     if outcome is Outcome.INCONCLUSIVE:
-        doubt = Doubt(DoubtKind.WITHIN_NOISE if wants == NOTHING else DoubtKind.UNDECIDED)
+        reason = Reason.WITHIN_NOISE if wants == NOTHING else Reason.UNDECIDED
         fewest = min(len(sentinel.pairs) for sentinel in measured)
         wants = wants if wants == NOTHING else Wants(Want.PAIRS, fewest + 1)
     elif outcome is Outcome.PASS and is_blind(test.hidden_by_noise, test.accepted):
         outcome = Outcome.TOO_NOISY
     low, high = test.interval
-    return SoftwareVerdict(
+    return SessionVerdict(
+        kind=VerdictOn.SOFTWARE,
         outcome=outcome,
+        reason=reason,
         change=math.expm1(test.middle),
-        low=math.expm1(low),
-        high=math.expm1(high),
+        interval=(math.expm1(low), math.expm1(high)),
         threshold=None if math.isinf(test.accepted) else -math.expm1(-test.threshold_in(test.last)),
         tests=len(measured),
         pairs=len(pairs),
         wants=wants,
-        doubt=doubt,
     )
 
 
@@ -129,7 +129,7 @@ def judge_machine(
     measured: Sequence[ReferencePairs] = (),
     *,
     between_sessions: float = 0.0,
-) -> MachineVerdict | None:
+) -> SessionVerdict | None:
     """Judge how much the machine's speed changed since its baselines were recorded.
 
     Without any pair the common drift is judged, a part of which may be the software's. A session of too few tests can't
@@ -155,31 +155,32 @@ def judge_machine(
         return None
     explained, accepted = quantile(freedom, FALSE_ALARMS) * error, accepted_slowdown(MACHINE_TOLERANCE)
     threshold = max(accepted, explained)
-    doubt = None
+    reason, few, slow = None, None, list[str]()
     if middle < -threshold:
         if not drift.is_known:
-            doubt = Doubt(DoubtKind.FEW_TESTS, drift.tests, MIN_TESTS)
+            reason, few = Reason.FEW_TESTS, (drift.tests, MIN_TESTS)
         elif tests < SENTINELS:
-            doubt = Doubt(DoubtKind.FEW_WITH_PAIRS, tests, SENTINELS)
-        outcome = Outcome.INCONCLUSIVE if doubt else Outcome.REGRESSED
+            reason, few = Reason.FEW_WITH_PAIRS, (tests, SENTINELS)
+        outcome = Outcome.INCONCLUSIVE if reason else Outcome.REGRESSED
     elif middle > max(accepted_rise(MACHINE_TOLERANCE), explained):
         outcome = Outcome.IMPROVED
     else:
         outcome = Outcome.TOO_NOISY if is_blind(threshold, accepted) else Outcome.PASS
-    if outcome is not Outcome.REGRESSED and doubt is None:
+    if outcome is not Outcome.REGRESSED and reason is None:
         slow = [test.test for test in measured if _is_slow_apart(test, drift, between_sessions, len(measured))]
         if slow:
-            outcome, doubt = Outcome.INCONCLUSIVE, Doubt(DoubtKind.SLOW_IN_PART, tests=tuple(slow))
+            outcome, reason = Outcome.INCONCLUSIVE, Reason.SLOW_IN_PART
     half = quantile(freedom, 0.025) * error
-    return MachineVerdict(
+    return SessionVerdict(
+        kind=VerdictOn.MACHINE if measured else VerdictOn.TOGETHER,
         outcome=outcome,
+        reason=reason,
         change=math.expm1(middle),
-        low=math.expm1(middle - half),
-        high=math.expm1(middle + half),
+        interval=(math.expm1(middle - half), math.expm1(middle + half)),
         threshold=-math.expm1(-threshold),
         tests=tests,
-        is_apart=bool(measured),
-        doubt=doubt,
+        few=few,
+        slow=tuple(slow),
     )
 
 

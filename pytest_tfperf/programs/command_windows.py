@@ -142,7 +142,7 @@ class CommandWindows:
             environment=self._program.environment,
             log=self._program.log,
             fetches=True,  # the program may wait for its data, so all examples are divided by all seconds
-            unit=self._command.unit,
+            unit=self._command.counted,
             not_read=self._reader.note(),
         )
 
@@ -212,7 +212,7 @@ class CommandWindows:
         by_the_clock = self.units_in_a_step
         if per_step is not None and by_the_clock is not None and not 1 / 2 < by_the_clock / per_step < 3:
             raise self._program.failure(
-                f"by its rates and the time between its lines a step holds {by_the_clock:.4g} {self._command.unit}, "
+                f"by its rates and the time between its lines a step holds {by_the_clock:.4g} {self._command.counted}, "
                 f"and examples_per_step is {per_step}",
                 "correct that; or where the program times steps before the device has finished them, read the counter "
                 r"beside the rate, as by reads=Reads(pattern=r'step (?P<step>\d+)', examples_per_step=N)",

@@ -91,7 +91,7 @@ class Reader:
         return bool(reads.pattern or reads.field or reads.parse)
 
     def _formats_of(self, command: Command, devices: int) -> Sequence[_Format]:
-        reads, unit = command.reads, command.unit
+        reads, unit = command.reads, command.counted
         if self._field is not None:
             return [_Format("field", self._field.read, form=lambda line: " ".join(sorted(counters_in(line))))]
         if reads.pattern:
@@ -164,7 +164,7 @@ class Reader:
             return f"no line has a rate that is plain: {self.unread[0][1]}"
         if self.saw_steps:
             return "it prints steps and no rate"
-        return f"no line has a rate in {command.unit}/s"
+        return f"no line has a rate in {command.unit}"
 
     def next_step(self) -> str:
         """The arguments that would let the lines be read."""
@@ -235,10 +235,10 @@ class Reader:
         if self._rate_field or self._others is None or self.lines > _MOST_SEARCHED:
             return
         for unit in dict.fromkeys(mention["unit"] for mention in _ANY_UNIT.finditer(line)):
-            if unit == self._command.unit or counts_steps(unit):
+            if unit == self._command.counted or counts_steps(unit):
                 continue
             if unit not in self._others:
-                self._others[unit] = Reader(replace(self._command, unit=unit), self._devices, searches=False)
+                self._others[unit] = Reader(replace(self._command, unit=f"{unit}/s"), self._devices, searches=False)
             reader = self._others[unit]
             with suppress(Unreadable):
                 self._unit_rates[unit] += reader.read(line) is not None

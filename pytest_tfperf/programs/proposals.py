@@ -71,7 +71,7 @@ class Proposal:
     """A way to read lines.
 
     Args:
-        reads: as `check_command` takes it.
+        reads: as a `Command` takes it.
         unit: what its rate counts.
         counts: what the numbers count or time, such as "step"; "" for a rate that the program prints.
     """

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pytest_tfperf.core.baseline import UNDER_LOAD
 from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.disturbance import NO_LIMITS, Disturbance, DisturbanceKind, DisturbanceLimits
+from pytest_tfperf.core.disturbance import OF_BUSY_MACHINES, Disturbance, DisturbanceKind, DisturbanceLimits
 from pytest_tfperf.core.measurement import InvalidMeasurement, MeasuredSide, Measurement
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.run import Pair, Run
@@ -125,18 +125,16 @@ def load_note(load: Sequence[Disturbance], runs: int) -> str:
 
 def accepted_load(disturbance: Disturbance, limits: DisturbanceLimits) -> str:
     """Return the remark on a load under which rows are recorded because these limits accept it."""
-    return (
-        f"{disturbance_fact(disturbance)}, and {_given(limits, disturbance.kind)} accepts it: the new rows will say so"
-    )
+    busy = limits.other_cpu_fraction
+    return f"{disturbance_fact(disturbance)}, and tfperf_busy={busy:g} accepts it: the new rows will say so"
 
 
 def refused_load(disturbance: Disturbance, limits: DisturbanceLimits) -> MeasurementError:
     """Return the error for a load beyond the limits, under which no rows are recorded."""
     fact, next_step = disturbance_fact(disturbance), "Nothing was measured. Free the machine of other work"
-    if limits.of(disturbance.kind)[0]:
-        fact += f", and {_given(limits, disturbance.kind)} does not accept it"
-        next_step += f"; or record all the same with a higher limit, as in -o {_given(NO_LIMITS, disturbance.kind)}"
-        next_step += ": the new rows then say so"
+    if disturbance.kind in OF_BUSY_MACHINES:
+        fact += f", and tfperf_busy={limits.other_cpu_fraction:g} does not accept it"
+        next_step += "; or record all the same with a higher limit, as in -o tfperf_busy=1: the new rows then say so"
     return MeasurementError(f"{recording_option()}: {fact}", next_step=next_step)
 
 
@@ -155,27 +153,13 @@ def loss_fact(throughput: Throughput, subject: Subject) -> str:
     return f"{text}{step} in {window}{run}"
 
 
-def _given(limits: DisturbanceLimits, kind: DisturbanceKind) -> str:
-    """Return a limit as the user gives it: "tfperf_busy=0.25"."""
-    name, value = limits.of(kind)
-    return f"{name}={value:g}"
-
-
-def _higher(kind: DisturbanceKind) -> str:
-    """Return the option that accepts a disturbance, with its default: "-o tfperf_busy=1 (default 0.25)"."""
-    _, default = DisturbanceLimits().of(kind)
-    return f"-o {_given(NO_LIMITS, kind)} (default {default:g})"
-
+_HIGHER = f"-o tfperf_busy=1 (default {DisturbanceLimits().other_cpu_fraction:g})"
 
 ADVICE = {
-    DisturbanceKind.OTHER_PROCESSES: (
-        f"end the other processes, or accept more of them: {_higher(DisturbanceKind.OTHER_PROCESSES)}"
-    ),
-    DisturbanceKind.STEAL: f"use a machine that is not shared, or accept steal time: {_higher(DisturbanceKind.STEAL)}",
-    DisturbanceKind.SWAPPING: f"free memory, or accept swapping: {_higher(DisturbanceKind.SWAPPING)}",
-    DisturbanceKind.GPU_SLOWED_DOWN: (
-        f"check cooling and power supply, or accept it: {_higher(DisturbanceKind.GPU_SLOWED_DOWN)}"
-    ),
+    DisturbanceKind.OTHER_PROCESSES: f"end the other processes, or accept more of them: {_HIGHER}",
+    DisturbanceKind.STEAL: f"use a machine that is not shared, or accept steal time: {_HIGHER}",
+    DisturbanceKind.SWAPPING: f"free memory, or accept swapping: {_HIGHER}",
+    DisturbanceKind.GPU_SLOWED_DOWN: "check cooling and power supply",
     DisturbanceKind.GPU_SHARED: "end the other process, or choose another GPU with CUDA_VISIBLE_DEVICES",
     DisturbanceKind.DRIVER_SILENT: "look for the cause in dmesg (for a GPU, NVRM: Xid); a hung driver needs a reboot",
     DisturbanceKind.NOT_STEADY: (

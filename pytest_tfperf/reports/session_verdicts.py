@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -11,15 +12,8 @@ from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.rerun_command import recording_option
-from pytest_tfperf.core.session_verdicts import (
-    DoubtKind,
-    DriftVerdict,
-    MachineVerdict,
-    SessionVerdict,
-    SoftwareVerdict,
-    VerdictOn,
-)
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
+from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.errors import FailsHereOnly, TfperfError
 from pytest_tfperf.lines import one_line
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, kind_of, result_rank
@@ -113,52 +107,53 @@ def commits_of(change: LastingChange) -> str:
 
 def _words(verdict: SessionVerdict) -> tuple[str, str]:
     """Return the first sentence without its full stop, and the rest of the text."""
-    match verdict.found:
-        case SoftwareVerdict():
-            return _software(verdict, verdict.found)
-        case MachineVerdict():
-            return _machine(verdict, verdict.found)
-        case DriftVerdict():
-            return _drift(verdict.machine, verdict.found.slowdowns)
+    match verdict.kind:
+        case VerdictOn.SOFTWARE:
+            return _software(verdict)
+        case VerdictOn.MACHINE:
+            return _machine(verdict)
+        case VerdictOn.TOGETHER:
+            return _together(verdict)
+        case VerdictOn.DRIFT:
+            return _drift(verdict.machine, verdict.slowdowns)
 
 
-def _software(verdict: SessionVerdict, software: SoftwareVerdict) -> tuple[str, str]:
+def _software(verdict: SessionVerdict) -> tuple[str, str]:
     """Word the verdict on the current environment against the reference environment."""
-    fact = f"software on {verdict.machine}: {_outcome(software)}"
-    if software.change is not None:
+    fact = f"software on {verdict.machine}: {_outcome(verdict)}"
+    if verdict.change is not None:
         fact += (
-            f": the current environment is {compared(software.change)} the reference environment{_interval(software)} "
-            f"in {software.pairs} interleaved pairs of {software.tests} tests"
+            f": the current environment is {_compared(verdict, 'the reference environment')} "
+            f"in {verdict.pairs} interleaved pairs of {verdict.tests} tests"
         )
-    is_slower = software.outcome is Outcome.REGRESSED
-    more = f". Changed since the baselines: {_changed(verdict)}" if is_slower else ""
-    failures = "; ".join(f"{test}: {why}" for test, why in software.failures.items())
+    more = f". Changed since the baselines: {_changed(verdict)}" if verdict.outcome is Outcome.REGRESSED else ""
+    failures = "; ".join(f"{test}: {why}" for test, why in verdict.failures.items())
     return fact, f"{more}. Not compared: {failures}" if failures else more
 
 
-def _machine(verdict: SessionVerdict, machine: MachineVerdict) -> tuple[str, str]:
-    """Word the verdict on the reference environment in this session against the committed baselines.
-
-    Without a reference environment it is about machine and software together; the text is then "" if they passed and
-    are within 1 % of the baselines.
-    """
-    is_slower = machine.outcome is Outcome.REGRESSED
-    state = f"{_state(verdict)}{_single_verdicts(machine)}" if is_slower else ""
-    change = f"{compared(machine.change)} the baselines{_interval(machine)}"
-    if not machine.is_apart:
-        if machine.outcome is Outcome.PASS and abs(machine.change) < _DRIFT_WORTH_SHOWING:
-            return "", ""
-        fact = f"machine and software on {verdict.machine}: {_outcome(machine)}: all tests together are {change}"
-        advice = _NO_PAIRS if machine.no_pairs else _NO_REFERENCE_ENVIRONMENT
-        return fact, f". Changed since: {_changed(verdict)}. {state}{advice}"
-    fact = f"machine {verdict.machine}: {_outcome(machine)}: the reference environment is {change}"
-    if machine.doubt is not None and machine.doubt.kind is DoubtKind.SLOW_IN_PART:
-        slow = ", ".join(one_line(test) for test in machine.doubt.tests)
+def _machine(verdict: SessionVerdict) -> tuple[str, str]:
+    """Word the verdict on the reference environment in this session against the committed baselines."""
+    compared_with = _compared(verdict, "the baselines")
+    fact = f"machine {verdict.machine}: {_outcome(verdict)}: the reference environment is {compared_with}"
+    if verdict.reason is Reason.SLOW_IN_PART:
+        slow = ", ".join(map(one_line, verdict.slow))
         return fact, f". Slower in both environments: {slow}. {_state(verdict)}{_SLOW_IN_PART}"
-    if not is_slower:
+    if verdict.outcome is not Outcome.REGRESSED:
         return fact, ""
     advice = f"Check clocks, cooling and other work on the machine, or record new baselines with {recording_option()}"
-    return fact, f". Changed outside of it: {_changed(verdict, outside=True)}. {state}{advice}"
+    changed = _changed(verdict, outside=True)
+    return fact, f". Changed outside of it: {changed}. {_state(verdict)}{_single_verdicts(verdict)}{advice}"
+
+
+def _together(verdict: SessionVerdict) -> tuple[str, str]:
+    """Word the verdict on machine and software against the baselines: "" if it is PASS, within 1 % of them."""
+    if verdict.outcome is Outcome.PASS and abs(verdict.change or 0.0) < _DRIFT_WORTH_SHOWING:
+        return "", ""
+    compared_with = _compared(verdict, "the baselines")
+    fact = f"machine and software on {verdict.machine}: {_outcome(verdict)}: all tests together are {compared_with}"
+    state = f"{_state(verdict)}{_single_verdicts(verdict)}" if verdict.outcome is Outcome.REGRESSED else ""
+    advice = _NO_PAIRS if verdict.reason is Reason.NO_PAIRS else _NO_REFERENCE_ENVIRONMENT
+    return fact, f". Changed since: {_changed(verdict)}. {state}{advice}"
 
 
 def _drift(machine: str, changes: Sequence[LastingChange]) -> tuple[str, str]:
@@ -194,37 +189,38 @@ def _loss(lasting: LastingChange) -> str:
     )
 
 
-def _outcome(verdict: MachineVerdict | SoftwareVerdict) -> str:
+def _outcome(verdict: SessionVerdict) -> str:
     """Return the outcome, with its reason where it is INCONCLUSIVE: the change may lie beyond the threshold."""
-    doubt = verdict.doubt
-    if doubt is None:
+    if verdict.outcome is not Outcome.INCONCLUSIVE or verdict.reason is None:
         return verdict.outcome.value
-    why = {
-        DoubtKind.UNDECIDED: "the session ended before its last pairs",
-        DoubtKind.WITHIN_NOISE: "noise may explain the slowdown",
-        DoubtKind.FEW_TESTS: (
-            f"the session has too few tests to fail for it ({doubt.found} with a baseline, and it takes {doubt.needed})"
-        ),
-        DoubtKind.FEW_WITH_PAIRS: (
-            f"too few tests show it to fail for it ({doubt.found} with pairs, and it takes {doubt.needed})"
-        ),
-        DoubtKind.SLOW_IN_PART: f"it slows {counted(len(doubt.tests), 'test')} down, and not the others",
-        DoubtKind.NO_PAIRS: "none of the chosen tests could be compared with the reference environment",
-    }
-    return f"{verdict.outcome.value}, because {why[doubt.kind]}"
+    found, needed = verdict.few or (0, 0)
+    slow = counted(len(verdict.slow), "test")
+    return f"{verdict.outcome.value}, because {_WHY[verdict.reason].format(found=found, needed=needed, slow=slow)}"
 
 
-def _single_verdicts(verdict: MachineVerdict) -> str:
+_WHY: Final = {
+    Reason.UNDECIDED: "the session ended before its last pairs",
+    Reason.WITHIN_NOISE: "noise may explain the slowdown",
+    Reason.FEW_TESTS: "the session has too few tests to fail for it ({found} with a baseline, and it takes {needed})",
+    Reason.FEW_WITH_PAIRS: "too few tests show it to fail for it ({found} with pairs, and it takes {needed})",
+    Reason.SLOW_IN_PART: "it slows {slow} down, and not the others",
+    Reason.NO_PAIRS: "none of the chosen tests could be compared with the reference environment",
+}
+
+
+def _single_verdicts(verdict: SessionVerdict) -> str:
     # No machine slows all tests down alike.
     return (
         "Single verdicts of this session mean little: the common drift is taken out of them, and the loss of one test "
-        f"can hide in a drift of {percent(verdict.change)}. "
+        f"can hide in a drift of {percent(verdict.change or 0.0)}. "
     )
 
 
-def _interval(verdict: MachineVerdict | SoftwareVerdict) -> str:
+def _compared(verdict: SessionVerdict, target: str) -> str:
+    """Return the change from the target with its interval, and the change from which the session fails."""
+    low, high = verdict.interval or (-math.inf, math.inf)
     fails = "" if verdict.threshold is None else f", fails from {change(-verdict.threshold)}"
-    return f" (95 % CI {change(verdict.low)} to {change(verdict.high)}{fails})"
+    return f"{compared(verdict.change or 0.0)} {target} (95 % CI {change(low)} to {change(high)}{fails})"
 
 
 def _changed(verdict: SessionVerdict, *, outside: bool = False) -> str:

@@ -115,15 +115,13 @@ class CheckoutLauncher:
     # The paths of a command
 
     def _in_checkout(self, command: Command) -> Command:
-        argv = tuple(
-            self._moved(word, command.folder, f"{command.id}: argument {number}")
-            for number, word in enumerate(command.argv)
-        )
-        environment = tuple(
-            (name, self._moved(value, "", f"{command.id}: the variable {name}")) for name, value in command.environment
-        )
-        self._require_folder(command)
-        return replace(command, argv=argv, environment=environment)
+        folder, name = str(command.cwd), command.id
+        argv = [self._moved(word, folder, f"{name}: argument {n}") for n, word in enumerate(command.words)]
+        env = {key: self._moved(value, "", f"{name}: the variable {key}") for key, value in command.env.items()}
+        relative = self._relative(folder)
+        if relative is not None and not (self._checkout.folder / relative).is_dir():
+            raise NotCompared(f"NEW: {self._checkout.name} has no folder {relative}")
+        return replace(command, argv=argv, env=env)
 
     def _moved(self, text: str, folder: str, what: str) -> str:
         """An argument or a variable whose paths of the repository lead into the checkout.
@@ -203,15 +201,9 @@ class CheckoutLauncher:
         real = Path(place).resolve() if place else Path.cwd().resolve()
         return real.relative_to(self._checkout.repository) if self._checkout.is_current(real) else None
 
-    def _require_folder(self, command: Command) -> None:
-        """Raise NotCompared where the checkout lacks the folder that the command runs in."""
-        relative = self._relative(command.folder)
-        if relative is not None and not (self._checkout.folder / relative).is_dir():
-            raise NotCompared(f"NEW: {self._checkout.name} has no folder {relative}")
-
     def _named(self, command: Command) -> Iterator[Path]:
         """The paths of the repository that the command names, from its root."""
-        texts = [(word, command.folder) for word in command.argv] + [(value, "") for _, value in command.environment]
+        texts = [(word, str(command.cwd)) for word in command.words] + [(value, "") for value in command.env.values()]
         for text, folder in texts:
             split = (self._in_repository(part, folder) for part in self._parts(text, folder))
             yield from (relative for _, relative in filter(None, split))
@@ -219,4 +211,4 @@ class CheckoutLauncher:
 
 def _key(command: Command) -> object:
     """A program: tests that run the same one may read its output in other ways."""
-    return command.argv, command.environment, command.folder
+    return command.words, tuple(command.env.items()), command.cwd

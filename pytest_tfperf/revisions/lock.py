@@ -7,7 +7,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.revisions.git import DIRTY, run_git
+from pytest_tfperf.revisions.git import DIRTY
 from pytest_tfperf.stores import files
 
 SUFFIX: Final = ".lock.txt"
@@ -73,8 +73,7 @@ def read_lock(path: Path) -> Lock:
 def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] | None = None) -> str:
     """Lock the packages of the running interpreter beside the machine's CSV; returns the file's name.
 
-    Rows with the same packages share one file, `<machine>-<digest>.lock.txt`. So do rows whose packages differ only in
-    what the tests can't import, such as a linter: an environment built from the file may take 3 GB.
+    Rows with the same packages share one file, `<machine>-<digest>.lock.txt`.
 
     Args:
         folder: the baselines' folder; created if missing.
@@ -85,15 +84,9 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
     Raises:
         BaselineError: the file can't be written.
     """
-    packages = _installed(sys.path if search is None else search)
-    header, requirements = _current(root.resolve(), packages)
+    header, requirements = _current(root.resolve(), _installed(sys.path if search is None else search))
     text = "\n".join([*header, *(requirements[key] for key in sorted(requirements))]) + "\n"
     path = folder / f"{machine}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{SUFFIX}"
-    others = [] if path.exists() else list(_locks(folder, machine))
-    needed = _needed(root, packages) if others else packages.keys()
-    for other in others:
-        if _alike(other, header, requirements, needed):
-            return other.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
@@ -108,15 +101,11 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
 
 def forget_locks(folder: Path, machine: str, named: Collection[str]) -> None:
     """Remove the machine's locks that no row names any more."""
-    for path in _locks(folder, machine):
-        if path.name not in named:
+    ours = re.compile(re.escape(machine) + r"-[0-9a-f]{8}" + re.escape(SUFFIX))
+    for path in folder.glob(f"*{SUFFIX}"):
+        if ours.fullmatch(path.name) and path.name not in named:
             with suppress(OSError):  # an unused lock does no harm
                 path.unlink()
-
-
-def _locks(folder: Path, machine: str) -> Iterator[Path]:
-    ours = re.compile(re.escape(machine) + r"-[0-9a-f]{8}" + re.escape(SUFFIX))
-    return (path for path in sorted(folder.glob(f"*{SUFFIX}")) if ours.fullmatch(path.name))
 
 
 def _key(name: str) -> str:
@@ -155,68 +144,6 @@ def _current(root: Path, packages: Mapping[str, Distribution]) -> tuple[list[str
             "or name an environment that has them: --tfperf-reference=PYTHON"
         )
     return header, requirements
-
-
-# Extras that packages have for their own developers.
-_OF_DEVELOPERS: Final = frozenset(
-    {*("dev", "develop", "test", "tests", "testing", "doc", "docs", "lint", "typing", "type", "qa", "check", "cover")}
-)
-_WORKERS_IMPORT: Final = frozenset({"tensorflow", "keras", "horovod", "pytest_tfperf"})
-_LOADED_BY: Final = re.compile("tensorflow|keras|torch|jax")  # as a group of entry points
-
-
-def _needed(root: Path, packages: Mapping[str, Distribution]) -> Collection[str]:
-    """Return the packages that tests, models and programs can import, and what those need: all where git can't tell.
-
-    A package counts that any source file of the repository names, in whatever way it is imported, or any configuration
-    but those of CI and linters: programs import what Hydra's YAML and gin files name, too.
-    """
-    named = [f":/*.{end}" for end in ("py", "sh", "yaml", "yml", "gin")]
-    options = ("-z", "--cached", "--others", "--exclude-standard")
-    listed = run_git(root, "ls-files", *options, *named, ":(top,exclude).*")
-    if listed.returncode:
-        return packages.keys()
-    words = set(_WORKERS_IMPORT)
-    for name in filter(None, listed.stdout.split("\0")):
-        with suppress(OSError):  # deleted, and not yet committed
-            words.update(re.findall(r"\w+", (root / name).read_text("utf-8", "replace")))
-    wanted = [key for key, package in packages.items() if _is_used(package, words)]
-    needed: set[str] = set()
-    while wanted:
-        if (key := wanted.pop()) in packages and key not in needed:
-            needed.add(key)
-            wanted += _requirements(packages[key])
-    return needed
-
-
-def _is_used(package: Distribution, words: Collection[str]) -> bool:
-    """Whether one of the words is a module of a package, or it takes part in any Python or framework by itself."""
-    modules = {package.name.lower(), _key(package.name).replace("-", "_")}
-    for file in package.files or ():
-        first = file.parts[0]
-        if file.suffix == ".pth" or first == "tensorflow-plugins":
-            return True
-        modules.add(first.partition(".")[0])
-    return not modules.isdisjoint(words) or any(_LOADED_BY.search(point.group) for point in package.entry_points)
-
-
-def _requirements(package: Distribution) -> Iterator[str]:
-    """Yield the packages that a package requires or can make use of."""
-    for text in package.requires or ():
-        extra = re.search(r"""extra\s*==\s*["']([\w.-]+)""", text)
-        if (extra is None or extra[1] not in _OF_DEVELOPERS) and (name := re.match(r"[\w.-]+", text)):
-            yield _key(name[0])
-
-
-def _alike(lock: Path, header: Sequence[str], requirements: Mapping[str, str], needed: Collection[str]) -> bool:
-    """Whether a lock is of the same Python and has the same of the packages that are needed."""
-    try:
-        lines = lock.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return False
-    there = {_key(re.split("==| @ ", line)[0]): line for line in lines if line and not line.startswith("#")}
-    comments = [line for line in lines if line.startswith("#")]
-    return comments == list(header) and all(there.get(key) == requirements.get(key) for key in needed)
 
 
 def _requirement(package: Distribution, origin: dict[str, Any]) -> str:

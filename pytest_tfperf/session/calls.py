@@ -64,7 +64,7 @@ class CallRunner:
         """One more run towards a baseline, after those of the controls where it begins a round."""
         session = self._state.session
         session.controls.before_run(task, len(earlier.runs) if earlier else 0)
-        return session.bench.record(task, self._state.settings.runs, earlier)
+        return session.bench.record(task, earlier)
 
     def measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
         """Measure, and judge nothing."""
@@ -136,8 +136,8 @@ class CallRunner:
                 )
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
-        shown = _checked_name(subject, name)
-        return self._state.session.task(self._test, self.made, subject, on, accepted, plan, shown)
+        _require_one_line(name, subject)
+        return self._state.session.task(self._test, self.made, subject, on, accepted, plan, name)
 
     def _slowed(self, subject: Subject) -> Side:
         """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
@@ -164,7 +164,7 @@ class CallRunner:
         state = self._state
         terms = other.terms if other else Terms()
         a_facts, b_facts = (other.a.facts, other.b.facts) if other else ({}, {})
-        a_name, b_name = (_checked_name(side.workload, name) for side in (a, b))
+        _require_one_line(name, b.workload)
 
         def take(_: Measurement | None) -> Measurement:
             found = compare(
@@ -183,8 +183,8 @@ class CallRunner:
             )
             assert found.other is not None, "two sides were measured"
             a_environment = {**found.other.environment, **a_facts}
-            side = replace(found.other, name=a_name, environment=a_environment, is_of_session=other is not None)
-            return replace(found, other=side, name=b_name, environment={**found.environment, **b_facts})
+            side = replace(found.other, name=name, environment=a_environment, is_of_session=other is not None)
+            return replace(found, other=side, name=name, environment={**found.environment, **b_facts})
 
         return self._result(asked_for(on.shape, on.machine, a.workload, b.workload), take)
 
@@ -216,12 +216,6 @@ class CallRunner:
         )
 
 
-def _checked_name(subject: Subject, name: object) -> str:
-    """The name that a test gives for tables and messages; "" for the subject's id.
-
-    Raises:
-        TfperfError: the name is not one line of text.
-    """
+def _require_one_line(name: object, subject: Subject) -> None:
     if not isinstance(name, str) or not name.isprintable() or name != name.strip():
         raise TfperfError(f"name={name!r} of {subject.id}: give it as a line of text, as in 'small-cnn'")
-    return name

@@ -13,7 +13,7 @@ from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.confirmation import RUN_STAGES
-from pytest_tfperf.judging.new_baselines import CONTROLS
+from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
 from pytest_tfperf.judging.pairs import MIN_PAIRS, MOST_PAIRS
 from pytest_tfperf.judging.target import MOST_RUNS
 from pytest_tfperf.session.state import SessionState
@@ -52,7 +52,7 @@ def expected_time(state: SessionState) -> tuple[float, float, float]:
     if not takes_controls(state):
         return least, most, in_doubt
     # Each takes as long as a run of a test, in the mean, once more than these.
-    rounds = CONTROLS * (settings.runs + 1) / len(spans)
+    rounds = CONTROLS * (RUNS + 1) / len(spans)
     low, high = (rounds * math.fsum(span[end] for span in spans.values()) for end in (0, 1))
     return least + low, most + high, in_doubt + high
 
@@ -79,7 +79,7 @@ def _runs_of_a_test(session: Session) -> tuple[int, int, float]:
         effort = session.other_side.terms.effort
         return 2 * MIN_PAIRS, 2 * effort.max_pairs, effort.max_seconds
     if settings.update_baselines:
-        return settings.runs, 2 * settings.runs, math.inf  # new_baselines.wants: at most twice as many
+        return RUNS, 2 * RUNS, math.inf  # new_baselines.wants: at most twice as many
     if session.has_rows:
         has_references = session.references is not None and session.references.serves_any
         return 1, 1 + 2 * MOST_PAIRS if has_references else RUN_STAGES[-1], math.inf

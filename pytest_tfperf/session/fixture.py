@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort
 from pytest_tfperf.core.baseline import Key
-from pytest_tfperf.core.command import Command, Reads
+from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.figure import Figure, figures_of, with_cold_caches, with_default
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.run import ONE_WINDOW, Plan
@@ -39,7 +38,7 @@ class ThroughputFixture:
 
     def check(
         self,
-        workload: Workload,
+        subject: Subject,
         *,
         on: Topology,
         tolerance: AnyTolerance | None = None,
@@ -50,80 +49,37 @@ class ThroughputFixture:
     ) -> Throughput:
         """Measure and judge; the outcome is applied when the test's body has finished, so further asserts run first.
 
+        A `Command` is run as it is, and the rate that it prints is judged. It is ended when enough is known, and its
+        standard input is empty.
+
         Args:
-            workload: what to train.
+            subject: what to train, a `Workload` or a `Command` of your own.
             on: what to train it on, from `gpu_topology.take(n)`.
             tolerance: the accepted change: `0.05`, or `(-0.05, None)` for no upper bound.
-            steps: the most steps that are timed.
-            warmup_steps: the fewest steps before them that are not timed.
+            steps: the most steps that are timed; of a command, the most readings, at least 3.
+            warmup_steps: the fewest steps before them that are not timed; not for a command.
             also: further figures to judge: "peak_memory", "first_step", "loss", "retraces", or a `Figure` with
-                tolerances or a limit of your own. Those of the ini value tfperf_also are judged, too.
-            name: the workload's name in tables and messages; the key of its baseline stays its id.
+                tolerances or a limit of your own, which may be read from what a command prints, as in
+                `Figure("eval_loss", field="eval.loss")`. Those of the ini value tfperf_also are judged, too.
+            name: its name in tables and messages; the key of its baseline stays its id.
 
         Returns:
             the measured throughput, also where there is no baseline. Its `examples_per_sec` serves further asserts.
 
         Raises:
             WorkloadError, TfperfError: an argument that is not allowed.
-            MeasurementError: the worker died, hung or raised.
+            MeasurementError: the worker or the program died, hung or failed, or printed nothing that can be read.
             BaselineError: the machine's file can't be read.
         """
         self._require_open(on)
-        plan = self._plan(steps, warmup_steps, self._figures(also, of_a_program=False))
-        return self._calls.check(workload, on, _accepted(tolerance), plan, name)
-
-    def check_command(
-        self,
-        argv: Sequence[str | Path],
-        *,
-        name: str,
-        on: Topology,
-        unit: str = "examples/s",
-        reads: Reads | None = None,
-        tolerance: AnyTolerance | None = None,
-        readings: int | None = None,
-        ranks_per_node: int = 1,
-        cwd: str | Path | None = None,
-        env: Mapping[str, str] | None = None,
-        terminal: bool = False,
-        also: Also = (),
-    ) -> Throughput:
-        """Run a program of your own as it is, and judge the rate that it prints, as `check` judges a workload's.
-
-        The program is ended when enough is known. Its standard input is empty.
-
-        Args:
-            argv: the program and its arguments, as in `[sys.executable, "train.py", "--epochs=1"]`.
-            name: the key of its baseline.
-            on: the devices that it sees, from `gpu_topology.take(n)`.
-            unit: the unit of its rate, such as "images/s".
-            reads: how its output is read; by default, lines in the known formats are.
-            tolerance: as in `check`.
-            readings: the most readings that are timed, at least 3; by default the ini value tfperf_steps.
-            ranks_per_node: the number of its processes on each of several nodes.
-            cwd: the folder where it runs, relative to pytest's rootdir, which is the default.
-            env: environment variables that it gets beside pytest's own.
-            terminal: whether it prints into a terminal of its own, for progress bars that are drawn only there.
-            also: as in `check`; also figures that the program prints, as in `Figure("eval_loss", field="eval.loss")`.
-
-        Returns:
-            the measured throughput, as `check` does.
-
-        Raises:
-            WorkloadError, TfperfError: an argument that is not allowed.
-            MeasurementError: the program can't be run, fails, hangs, or prints nothing that can be read.
-            BaselineError: the machine's file can't be read.
-        """
-        self._require_open(on)
-        figures = self._figures(also, of_a_program=True)
-        with_caches = with_cold_caches(figures, env)
-        command = self._command(argv, name, unit, reads, cwd, with_caches, terminal, ranks_per_node)
-        plan = self._plan_of(command, readings, figures)
-        return self._calls.check(command, on, _accepted(tolerance), plan)
+        figures = self._figures(also, subject)
+        subject = self._here(subject, figures)
+        plan = self._plan(steps, warmup_steps, figures, subject)
+        return self._calls.check(subject, on, _accepted(tolerance), plan, name)
 
     def measure(
         self,
-        workload: Workload,
+        subject: Subject,
         *,
         on: Topology,
         steps: int | None = None,
@@ -132,12 +88,14 @@ class ThroughputFixture:
     ) -> Throughput:
         """Measure and judge nothing; the arguments, the result and the errors are those of `check`."""
         self._require_open(on)
-        return self._calls.measure(workload, on, self._plan(steps, warmup_steps), name)
+        figures = self._figures((), subject, of_suite=False)
+        subject = self._here(subject, figures)
+        return self._calls.measure(subject, on, self._plan(steps, warmup_steps, figures, subject), name)
 
     def compare(
         self,
-        a: Workload,
-        b: Workload,
+        a: Subject,
+        b: Subject,
         *,
         on: Topology,
         tolerance: AnyTolerance | None = None,
@@ -150,65 +108,25 @@ class ThroughputFixture:
         """Compare b with a, interleaved. REGRESSED fails the test when its body has finished: b is slower.
 
         Args:
-            a: what to train on side a.
-            b: what to train on side b; the result's `ratio` is b / a.
+            a: what to train on side a, a `Workload` or a `Command`.
+            b: what to train on side b, one of the same kind; the result's `ratio` is b / a.
             on: what to train both on, from `gpu_topology.take(n)`.
             tolerance: the accepted change of b against a, as in `check`; there is no baseline.
             max_pairs: the number of fresh pairs of workers after which an undecided comparison is INCONCLUSIVE.
             max_seconds: the same for the seconds that all pairs may take.
-            steps: the most steps that each worker times.
-            warmup_steps: the fewest steps before them that are not timed.
+            steps, warmup_steps: as in `check`, for each worker.
             also: further figures to compare, as in `check`, but without those of tfperf_also.
 
         Raises:
             WorkloadError, TfperfError: an argument that is not allowed.
-            MeasurementError: a worker died, hung or raised.
+            MeasurementError: as in `check`.
         """
         self._require_open(on)
-        plan = self._plan(steps, warmup_steps, self._figures(also, of_a_program=False, of_suite=False))
+        figures = self._figures(also, a, b, of_suite=False)
+        a, b = self._here(a, figures), self._here(b, figures)
+        plan = self._plan(steps, warmup_steps, figures, a, b)
         effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
         return self._calls.compare(a, b, on, _accepted(tolerance), plan, effort)
-
-    def compare_command(
-        self,
-        a: Sequence[str | Path],
-        b: Sequence[str | Path],
-        *,
-        names: tuple[str, str],
-        on: Topology,
-        unit: str = "examples/s",
-        reads: Reads | None = None,
-        tolerance: AnyTolerance | None = None,
-        max_pairs: int = MAX_PAIRS,
-        max_seconds: float = MAX_SECONDS,
-        readings: int | None = None,
-        cwd: str | Path | None = None,
-        env: Mapping[str, str] | None = None,
-        terminal: bool = False,
-        also: Also = (),
-    ) -> Measurement:
-        """Compare the program b with the program a, in alternating runs; the outcome is applied as that of `compare`.
-
-        Args:
-            a: a program and its arguments.
-            b: another program and its arguments.
-            names: the names of a and b.
-            max_pairs, max_seconds: as in `compare`.
-            on, unit, reads, tolerance, readings, cwd, env, terminal: as in `check_command`, for both.
-            also: as in `compare`; also figures that both programs print.
-
-        Raises:
-            WorkloadError, TfperfError, MeasurementError: as in `check_command`.
-        """
-        self._require_open(on)
-        figures = self._figures(also, of_a_program=True, of_suite=False)
-        env = with_cold_caches(figures, env)
-        one, another = (
-            self._command(argv, name, unit, reads, cwd, env, terminal) for argv, name in zip((a, b), names, strict=True)
-        )
-        plan = self._plan_of(one, readings, figures)
-        effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
-        return self._calls.compare(one, another, on, _accepted(tolerance), plan, effort)
 
     def check_ratio(
         self,
@@ -296,52 +214,48 @@ class ThroughputFixture:
         if any(not on.is_taken for on in topologies):
             raise TfperfError("on=gpu_topology: say how many devices, on=gpu_topology.take(n)")
 
-    def _command(
-        self,
-        argv: Sequence[str | Path],
-        name: str,
-        unit: str,
-        reads: Reads | None,
-        cwd: str | Path | None,
-        env: Mapping[str, str] | None,
-        terminal: bool,
-        ranks_per_node: int = 1,
-    ) -> Command:
-        settings = self._state.settings
-        return Command.of(
-            argv,
-            name=name,
-            unit=unit,
-            folder=str(settings.root / (cwd or "")),
-            reads=replace(reads or Reads(), until_end=False) if settings.smoke else reads,
-            ranks_per_node=ranks_per_node,
-            environment=env,
-            terminal=terminal,
-        )
-
-    def _plan_of(self, command: Command, readings: int | None, also: tuple[Figure, ...]) -> Plan:
-        if readings is not None and readings < MIN_WINDOWS_FOR_ERROR and not self._state.settings.smoke:
-            raise WorkloadError(
-                f"{command.name}: readings={readings}: give at least {MIN_WINDOWS_FOR_ERROR}, because fewer have no "
-                "error estimate, or reads=Reads(until_end=True) without readings for a program that prints less"
-            )
-        plan = self._plan(readings, WARMUP_READINGS, also)
-        if readings is None and not self._state.settings.smoke:
-            plan = replace(plan, steps=max(MIN_WINDOWS_FOR_ERROR, plan.steps))
-        return replace(plan, counts_readings=True, until_end=command.reads.reads_to_the_end)
-
-    def _figures(self, also: Also, *, of_a_program: bool, of_suite: bool = True) -> tuple[Figure, ...]:
+    def _figures(self, also: Also, *subjects: Subject, of_suite: bool = True) -> tuple[Figure, ...]:
         """The figures of a call, with the suite's where it is a check; a smoke run measures none."""
+        kinds = {isinstance(subject, Command) for subject in subjects if isinstance(subject, Subject)}
+        if len(kinds) != 1 or not all(isinstance(subject, Subject) for subject in subjects):
+            given = " and ".join(f"{subject!r:.80}" for subject in subjects)
+            raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...), for both sides the same kind")
+        of_a_program = kinds == {True}
         asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
         default: list[Figure] = []
         if of_suite:
             default = [figure for feature in self._state.features.values() for figure in feature.figures(settings)]
         return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
-    def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...] = ()) -> Plan:
+    def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...], *subjects: Subject) -> Plan:
         settings = self._state.settings
-        plan = settings.plan(steps, warmup_steps, also=also)
-        return ONE_WINDOW if settings.smoke else plan
+        programs = [subject for subject in subjects if isinstance(subject, Command)]
+        plan = settings.plan(steps, WARMUP_READINGS if programs else warmup_steps, also=also)
+        if programs and warmup_steps is not None:
+            raise WorkloadError(
+                f"{programs[0]}: warmup_steps is of a workload; a program's first reading is its warm-up"
+            )
+        if programs and plan.steps < MIN_WINDOWS_FOR_ERROR and not settings.smoke:
+            if steps is not None:
+                raise WorkloadError(
+                    f"{programs[0]}: steps={steps}: give at least {MIN_WINDOWS_FOR_ERROR} readings, because fewer have "
+                    "no error estimate, or reads=Reads(until_end=True) without steps for a program that prints less"
+                )
+            plan = replace(plan, steps=MIN_WINDOWS_FOR_ERROR)
+        to_the_end = any(program.reads.reads_to_the_end for program in programs)
+        return replace(ONE_WINDOW if settings.smoke else plan, counts_readings=bool(programs), until_end=to_the_end)
+
+    def _here(self, subject: Subject, figures: tuple[Figure, ...]) -> Subject:
+        """A command as this session runs it: in a folder below rootdir, with cold caches where a figure needs them."""
+        if not isinstance(subject, Command):
+            return subject
+        settings, reads = self._state.settings, subject.reads
+        if not subject.argv:
+            raise WorkloadError(f"{subject}: name the program, as in Command([sys.executable, 'train.py'], ...)")
+        if settings.smoke:
+            reads = replace(reads, until_end=False)
+        folder = str(settings.root / subject.cwd)
+        return replace(subject, cwd=folder, reads=reads, env=with_cold_caches(figures, subject.env))
 
 
 def _accepted(tolerance: AnyTolerance | None) -> Tolerance | None:

@@ -228,7 +228,7 @@ def _refuse_both(a: Setting[Any], b: Setting[Any], given: Mapping[str, RawSettin
 
 def _refuse_unknown_pipeline(given: RawSetting) -> None:
     try:
-        catalogue.resolve_pipeline(given.value)
+        catalogue.resolve("input_pipeline", given.value)
     except WorkloadError as error:
         raise error.of_type(TfperfError).at(str(given)) from None
 

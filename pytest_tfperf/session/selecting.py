@@ -165,7 +165,7 @@ def _checkable(parameters: Mapping[str, object]) -> Iterator[tuple[str, object]]
     for name, value in parameters.items():
         if isinstance(value, Workload):
             yield from (("model", value.model), ("input_pipeline", value.input_pipeline))
-        elif name == "model" and not get_close_matches(str(value), catalogue.models()):
+        elif name == "model" and not get_close_matches(str(value), catalogue.names("models")):
             continue
         elif (name in _words() and isinstance(value, str)) or (name in _NUMBERS and isinstance(value, (int, float))):
             yield name, value
@@ -182,7 +182,5 @@ def _check(name: str, value: object) -> None:
         Plan(**{name: value})  # type: ignore[arg-type]  # as above
     else:
         checked(name, value)
-        if name == "model":
-            catalogue.resolve_model(str(value))
-        elif name == "input_pipeline":
-            catalogue.resolve_pipeline(str(value))
+        if name in ("model", "input_pipeline"):
+            catalogue.resolve(name, str(value))

@@ -216,12 +216,11 @@ class SessionState:
     def _verdicts(self) -> Iterator[SessionVerdict]:
         """Judge each machine, which may take further runs, and what features judge."""
         from pytest_tfperf.bench.sentinels import session_verdicts
-        from pytest_tfperf.core.session_verdicts import SessionVerdict
 
         for name, machine in self.session.machine_sessions.items():
             measured = [result for result in self.results if result.machine == name and result.other is None]
             found = session_verdicts(machine, self.session.engine, measured, turn=machine.sessions_before)
-            yield from (SessionVerdict.of(verdict, name, measured) for verdict in found if verdict is not None)
+            yield from (verdict.on(name, measured) for verdict in found if verdict is not None)
         with self.session.noting_history_faults():
             for feature in self.features.values():
                 yield from feature.session_verdicts(self.session, self.session.machines)

@@ -19,7 +19,7 @@ from pytest_tfperf.core.session_verdicts import red_machines
 from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.judging.breakdown import matmul_change
 from pytest_tfperf.judging.common_drift import MIN_TESTS
-from pytest_tfperf.judging.new_baselines import CONTROLS
+from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
 from pytest_tfperf.reports.baselines import recorded_table, recorded_under_load, required, unrecorded
 from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.figures import figure_table
@@ -51,7 +51,7 @@ def before(state: SessionState) -> list[str]:
     time = f"{time_span(least, most)}{unknown}{_at_most(most, in_doubt, is_recording=bool(settings.update_baselines))}"
     lines = [f"{session.topology.machine}, {counted(len(tests), 'throughput test')}, {time}"]
     if settings.update_baselines:
-        lines.append(f"recording baselines, {settings.runs} fresh runs of each test, into {settings.shown_baselines}")
+        lines.append(f"recording baselines, {RUNS} fresh runs of each test, into {settings.shown_baselines}")
         if takes_controls(state):
             lines.append(
                 f"few tests, so up to {CONTROLS} other recorded workloads run before each round and at the end"
@@ -307,7 +307,7 @@ def _unrecorded(state: SessionState, measurements: Sequence[Measurement]) -> Seq
         measured_before=sum(m.test in timed for m in measurements if m.outcome is Outcome.NO_BASELINE),
         baselines=settings.shown_baselines,
         command=settings.rerun.recording,
-        seconds=settings.runs * math.fsum(span[0] for span in spans_of_each_run(state).values() if span),
+        seconds=RUNS * math.fsum(span[0] for span in spans_of_each_run(state).values() if span),
     )
 
 
@@ -394,8 +394,8 @@ def _ended_by_time(measurements: Sequence[Measurement]) -> list[str]:
     least = min(windows, key=windows.__getitem__)
     return [
         f"{counted(len(windows), 'test')} ended by time, before all steps: {least} after "
-        f"{counted(windows[least], 'window')}. Where its interval is too wide, give the test more steps (steps= or "
-        "readings=), or all tests more time: -o tfperf_max_time=SECONDS"
+        f"{counted(windows[least], 'window')}. Where its interval is too wide, give the test more steps (steps=), "
+        "or all tests more time: -o tfperf_max_time=SECONDS"
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
@@ -20,6 +19,7 @@ from pytest_tfperf.stores.earlier_rows import EarlierRows
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
 from pytest_tfperf.stores.history_rows import (
     DROPPED,
+    UnreadRows,
     figure_rows,
     figures_in,
     measurement_row,
@@ -30,7 +30,6 @@ from pytest_tfperf.stores.history_rows import (
     whole_verdict,
 )
 from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, VERDICTS
-from pytest_tfperf.stores.unread_rows import UnreadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -53,7 +52,6 @@ _TRIAL: Final = "trial"  # a row that is deleted again: rewriting an existing ro
 _AT_ONCE: Final = 200  # whole measurements that are in memory together
 _ROWS_AT_ONCE: Final = 5000
 _SESSIONS_AT_ONCE: Final = 500  # rows, of which most are of one session
-_LARGE: Final = 100_000_000  # bytes
 COLUMNS: Final = (
     *("session", "time", "test", "machine", "workload", "topology"),
     *("unit", "examples_per_sec", "outcome", "runs", "seconds", "name", "is_slowed_on_purpose"),
@@ -81,15 +79,8 @@ class History:
         self.moved_aside = ""
         self.unread = UnreadRows(self._test_of)
 
-    def prepare(self, say: Callable[[str], None] = lambda _: None) -> None:
-        """Make the file and write to it, so that a fault shows before the first measurement.
-
-        Args:
-            say: shows a line at once, where a large file of an earlier version gets what it lacks.
-        """
-        with suppress(TfperfError):  # the write below says it, or moves a damaged file aside
-            if self.database.size > _LARGE and self.database.is_incomplete:
-                say(f"{self.database}: adding this version's indexes, once; it takes a few seconds for each GB")
+    def prepare(self) -> None:
+        """Make the file and write to it, so that a fault shows before the first measurement."""
 
         def write_and_take_back(connection: Connection) -> None:
             connection.execute(HISTORY.insert().values(version=0, id=_TRIAL))
@@ -104,8 +95,8 @@ class History:
             measurement: decided or not; an undecided measurement counts for no later verdict.
             replaces: id of the same test's measurement before its latest run, which is replaced.
         """
-        row, figures = measurement_row(measurement), figure_rows(measurement)
-        return self._add(MEASUREMENTS, row, measurement.time, replaces, figures)
+        figures = figure_rows(measurement)
+        return self._add(MEASUREMENTS, measurement_row(measurement), measurement.time, replaces, figures)
 
     def append_verdict(self, verdict: SessionVerdict, *, session: str, time: str) -> None:
         """Add a verdict on a whole session; it is on disk when this returns."""
@@ -289,7 +280,7 @@ class History:
     def _rows(self, query: Select[Any]) -> Iterator[Any]:
         """Yield a query's rows; none where there is no history yet."""
         if self.database.exists:
-            with self.database.reading() as connection:
+            with self.database.opened() as connection:
                 yield from connection.execute(query)
 
     def _portions(self, query: Select[Any], table: Table, at_once: int, *, newest_first: bool = False) -> Iterator[Any]:
@@ -301,7 +292,7 @@ class History:
         rows: Sequence[Any] = ()
         while not rows or len(rows) == at_once:
             part = queries.portion(query, table, rows[-1] if rows else None, at_once, newest_first=newest_first)
-            with self.database.reading() as connection:
+            with self.database.opened() as connection:
                 rows = connection.execute(part).all()
             if not rows:
                 return
@@ -342,7 +333,7 @@ class History:
     def _write(self, action: Callable[[Connection], _Result]) -> _Result:
         """Run an action in a transaction; a damaged file is moved aside, and a new one made."""
         try:
-            with self.database.writing() as connection:
+            with self.database.opened(writes=True) as connection:
                 return action(connection)
         except DamagedHistory:
             if aside := self.database.move_aside():
@@ -350,5 +341,5 @@ class History:
                     f"{self.database} was damaged. It is now {aside.name}, and a new history has begun, "
                     "without the earlier sessions"
                 )
-        with self.database.writing() as connection:
+        with self.database.opened(writes=True) as connection:
             return action(connection)

@@ -7,28 +7,26 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, TextClause, create_engine, event, inspect, make_url, select, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
-from sqlalchemy.schema import CreateIndex, DDLElement
 
 from pytest_tfperf.core.history_url import HistoryUrl
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.history_tables import FORMER_INDEXES, HISTORY, TABLES
+from pytest_tfperf.stores.history_tables import HISTORY, TABLES
 from pytest_tfperf.stores.kept import require_version
 from pytest_tfperf.stores.measurement_file import VERSION
 
 _LOCK_SECONDS = 30
 _CONNECT_SECONDS = 10
 _SILENT_SECONDS = 60
-_LAYOUT = 2  # SQLite's `user_version` of a file with all columns and indexes; files of earlier versions have 0 or 1
 _MAKES_TABLES = 0x7466_7065_7266  # the number of an advisory lock of PostgreSQL
 
 # The statements that begin a transaction in SQLite: to write, it takes its lock before it reads.
@@ -60,18 +58,17 @@ class Database:
 
     Args:
         place: the SQLite file, whose folder is made where missing; or a server.
+
+    Attributes:
+        path: the file; None for a server.
     """
 
     def __init__(self, place: Path | HistoryUrl) -> None:
         self._place = place
+        self.path = place if isinstance(place, Path) else None
 
     def __str__(self) -> str:
         return str(self._place)
-
-    @property
-    def path(self) -> Path | None:
-        """The file; None for a server."""
-        return self._place if isinstance(self._place, Path) else None
 
     @property
     def exists(self) -> bool:
@@ -88,43 +85,26 @@ class Database:
             raise TfperfError(f"{self}: no history yet; run pytest first, or name its folder: --history DIR")
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Open a connection that reads; it makes no tables on a server, where that may be forbidden.
+    def opened(self, *, writes: bool = False) -> Iterator[Connection]:
+        """Open a connection that reads, or one whose writes are on disk when the block ends, or undone where it raises.
+
+        A reader makes no tables on a server, where that may be forbidden.
 
         Raises:
             TfperfError: also where a server has no history yet.
         """
-        with self._open(writes=False) as connection:
-            yield connection
-
-    @contextmanager
-    def reading_if_exists(self) -> Iterator[Any]:
-        """Open a connection that reads; None where there is no history yet."""
-        if self.exists:
-            with self.reading() as connection:
-                yield connection
-        else:
-            yield None
-
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """Open a connection whose writes are on disk when the block ends, or undone where it raises."""
-        with self._open(writes=True) as connection:
-            yield connection
-            connection.commit()
-
-    @property
-    def size(self) -> int:
-        """The file's bytes; 0 for a server."""
-        return self.path.stat().st_size if self.path is not None and self.path.exists() else 0
-
-    @property
-    def is_incomplete(self) -> bool:
-        """Whether the next writer adds columns and indexes, because an earlier version made the file."""
-        if self.path is None:
-            return False
-        with self._worded(), self._engine.connect() as connection:
-            return inspect(connection).has_table(HISTORY.name) and _layout(connection) < _LAYOUT
+        with self._worded():
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._engine.connect() as connection:
+                # A reader may take any time between two rows.
+                waits = writes and self.path is None
+                with ended_by_silence(connection, _SILENT_SECONDS) if waits else nullcontext():
+                    self._require_tables(connection, writes=writes)
+                    connection.rollback()  # the check's own transaction does not write
+                    yield connection.execution_options(tfperf_begin=_WRITES if writes else _READS)
+                    if writes:
+                        connection.commit()
 
     def compact(self) -> None:
         """Return an SQLite file's free space to the system; a server does so by itself."""
@@ -158,21 +138,6 @@ class Database:
         except DamagedHistory:
             return True
 
-    @contextmanager
-    def _open(self, *, writes: bool) -> Iterator[Connection]:
-        with self._worded():
-            if self.path is not None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._engine.connect() as connection, self._bounded(connection, writes):
-                self._require_tables(connection, writes=writes)
-                connection.rollback()  # the check's own transaction does not write
-                yield connection.execution_options(tfperf_begin=_WRITES if writes else _READS)
-
-    def _bounded(self, connection: Connection, writes: bool) -> AbstractContextManager[None]:
-        """Limit the time that a writer waits for a silent server; a reader may take any time between two rows."""
-        waits_for_server = writes and self.path is None
-        return ended_by_silence(connection, _SILENT_SECONDS) if waits_for_server else nullcontext()
-
     @cached_property
     def _engine(self) -> Engine:
         if isinstance(self._place, HistoryUrl):
@@ -192,8 +157,6 @@ class Database:
         instead = "another folder: --tfperf-dir DIR, or --history DIR for tfperf" if self.path else "another server"
         if inspect(connection).has_table(HISTORY.name):
             version = connection.scalar(select(HISTORY.c.version))
-            if writes and self.path is not None and version == VERSION and _layout(connection) < _LAYOUT:
-                self._complete(connection)
         elif self.path is not None and inspect(connection).get_table_names():
             raise self._fault("its tables are another program's")
         elif writes or self.path is not None:
@@ -215,35 +178,9 @@ class Database:
         TABLES.create_all(connection)
         if is_new:
             connection.execute(HISTORY.insert().values(version=VERSION, id=secrets.token_hex(16)))
-            if self.path is not None:
-                connection.exec_driver_sql(f"pragma user_version = {_LAYOUT}")
         version = connection.scalar(select(HISTORY.c.version))
         connection.commit()
         return version
-
-    def _complete(self, connection: Connection) -> None:
-        """Add the columns and indexes that a file of an earlier version lacks; its rows stay as they are.
-
-        Each index is a transaction of its own, so that no other session waits for all of them, and a killed session's
-        work is continued by the next.
-        """
-        connection.rollback()
-        connection.execution_options(tfperf_begin=_WRITES)
-        for table in TABLES.sorted_tables:
-            here = {column["name"] for column in inspect(connection).get_columns(table.name)}
-            for column in (column for column in table.columns if column.name not in here):
-                kind = column.type.compile(connection.dialect)
-                connection.execute(text(f'alter table {table.name} add column "{column.name}" {kind}'))
-        indexes = [CreateIndex(index, if_not_exists=True) for table in TABLES.sorted_tables for index in table.indexes]
-        statements: tuple[DDLElement | TextClause, ...] = (
-            *indexes,
-            *(text(f"drop index if exists {name}") for name in FORMER_INDEXES),
-            text(f"pragma user_version = {_LAYOUT}"),
-        )
-        for statement in statements:
-            connection.commit()
-            connection.execute(statement)
-        connection.commit()
 
     @contextmanager
     def _worded(self) -> Iterator[None]:
@@ -274,10 +211,6 @@ class Database:
             f"{self}: the history can't be used: {why}",
             next_step=f"{next_step}, or give another folder: --tfperf-dir DIR",
         )
-
-
-def _layout(connection: Connection) -> int:
-    return int(connection.exec_driver_sql("pragma user_version").scalar_one())
 
 
 def _decode_any_text(connection: Any, _: object) -> None:

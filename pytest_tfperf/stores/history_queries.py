@@ -24,18 +24,17 @@ from sqlalchemy import (
     or_,
     select,
     type_coerce,
-    update,
 )
 from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.types import NullType
 
 from pytest_tfperf.core.bounded_decoding import MOST_ZIPPED_BYTES
-from pytest_tfperf.core.past import EarlierMeasurement, PastResult
+from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.verdict import LOSSES, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
-from pytest_tfperf.stores.history_rows import DROPPED, NO_TARGET, outcome_of, run_values, storable
+from pytest_tfperf.stores.history_rows import DROPPED, outcome_of, storable
 from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, PUSHED, VERDICTS
 
 if TYPE_CHECKING:
@@ -324,28 +323,24 @@ LOST_AS_A_WHOLE: Final = select(func.count()).where(
 )
 """The number of verdicts of `session` by which the software, or `machine` as a whole, is or may be slower."""
 
+JUDGED_RUNS: Final = (
+    select(_M.made, _M.workers)
+    .where(_M.machine == bindparam("machine"), ~_M.is_interleaved, ~_M.is_slowed_on_purpose)
+    .where(coalesce(_M.throughput_outcome, Outcome.NO_BASELINE.value) != Outcome.NO_BASELINE.value)
+    .order_by(_M.made.desc())
+    .limit(LATEST)
+)
+"""`made` and workers of the latest judged measurements of `machine`."""
+
 FOR_PROVISIONAL: Final = (
     select(_M.id, _M.session, _M.time, _M.unit, _M.commit, _M.gpu, _M.run_values)
-    .where(*_KEY, _NOT_TODAY, coalesce(_M.throughput_outcome, "").not_in(NO_TARGET))
+    .where(*_KEY, _NOT_TODAY, _M.run_values != "[]")
     .order_by(_M.made.desc())
 )
 """The columns that a provisional baseline of a key rests on, without those of the session `before`, latest first."""
 
 WHOLE_OF: Final = select(type_coerce(_M.whole, NullType())).where(_M.id == bindparam("id"))
 """The whole of the measurement `id`."""
-
-COMPLETE: Final = (
-    update(MEASUREMENTS)
-    .where(_M.id == bindparam("of"))
-    .values(gpu=bindparam("its_gpu"), run_values=bindparam("its_runs"))
-)
-"""Add the columns that a row of an earlier version lacks; see `values_for_provisional`."""
-
-
-def values_for_provisional(id: str, one: EarlierMeasurement | None) -> dict[str, str]:
-    """Return the parameters of COMPLETE; None for a measurement that no baseline may rest on."""
-    return {"of": id, "its_gpu": one.gpu if one else "", "its_runs": run_values(one.runs if one else ())}
-
 
 _SINCE_THE_ROW: Final = *_KEY, _NOT_TODAY, _M.made >= bindparam("since")
 _AGAINST: Final = select(_M.id, _M.session, _M.changes, _M.throughput_outcome.label("outcome"), _M.made).where(
@@ -376,13 +371,6 @@ def of_row(row: Baseline, before: str) -> dict[str, object]:
     key = {"machine": row.machine, **row.key._asdict()}
     since = _micros(_day(row) - timedelta(days=1))
     return key | {"baseline": row.value, "date": row.date, "before": before, "since": since}
-
-
-def judged_runs(machine: str) -> Select[Any]:
-    """Select workers and `made` of a machine's latest judged measurements."""
-    judged = coalesce(_M.throughput_outcome, Outcome.NO_BASELINE.value) != Outcome.NO_BASELINE.value
-    known = select(_M.workers, _M.made).where(_M.machine == machine, ~_M.is_interleaved, ~_M.is_slowed_on_purpose)
-    return known.where(judged).order_by(_M.made.desc()).limit(LATEST)
 
 
 def keys_of(machine: str) -> Select[Any]:

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC
 from functools import cache
@@ -15,36 +16,42 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_tfperf.core import bounded_decoding
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import EarlierMeasurement, PastResult, SessionChanges, moment
+from pytest_tfperf.core.past import EarlierMeasurement, PastResult, SessionChanges, moment, not_provisional
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.throughput import RunValue
-from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Wants
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import shortened
+from pytest_tfperf.stores.history_tables import FIGURES, MEASUREMENTS, VERDICTS
 from pytest_tfperf.stores.measurement_file import IMPOSSIBLE, is_possible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sqlalchemy import Table
+
     from pytest_tfperf.core.run import Pair, Run
 
 _PROVISIONAL = " (provisional)"
-NO_TARGET = (Outcome.INVALID.value, Outcome.REGRESSED.value, Outcome.REGRESSED.value + _PROVISIONAL)
 
 DROPPED: Final = b"dropped"
 """In place of a whole measurement that is older than those which the history keeps."""
 
 _TEXTS = ("session", "test", "name", "machine", "topology", "commit")
-_OF_A_THROUGHPUT = ("unit", "examples_per_sec", "low", "high")
 
 
 def measurement_row(m: Measurement) -> dict[str, Any]:
     """Return the columns of a measurement except `id` and `made`."""
     result = PastResult.of(m)
+    serves = not_provisional(m) is None and len(m.runs) == len(m.throughput.runs)
+    serving = EarlierMeasurement.of(m).runs if serves else ()
     row = {name: storable(getattr(m, name)) for name in _TEXTS} | {
-        **{name: getattr(m.throughput, name) for name in _OF_A_THROUGHPUT},
+        "unit": result.unit,
+        "examples_per_sec": result.value,
+        "low": result.low,
+        "high": result.high,
         "time": utc(m.time),
         "workload": storable(m.workload.id),
         "is_slowed_on_purpose": result.is_slowed_on_purpose,
@@ -56,43 +63,27 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
         "seconds": m.seconds,
         "baseline": result.baseline,
         "gpu": storable(m.gpu),
-        "run_values": run_values(_serving_runs(m)),
+        "run_values": json.dumps([(run.log_rate, run.error, run.windows) for run in serving]),
         "whole": _packed(m),
     }
     if result.baseline is not None and m.verdict and m.verdict.baseline:
         expected = math.log(result.baseline) + m.verdict.common_drift
+        code = ""  # of a changed work tree, or outside of a repository, it is not known
+        if m.commit and not m.commit.endswith("-dirty"):
+            code = hashlib.sha256(json.dumps([m.commit, sorted(m.environment.items())]).encode()).hexdigest()[:16]
         row |= {
             "baseline_date": m.verdict.baseline.date,
             "changes": json.dumps([run.log_rate - expected for run in m.throughput.runs]),
-            "code": _code(m),
+            "code": code,
         }
     return row
 
 
-def _code(m: Measurement) -> str:
-    """Return a digest of commit and environment; "" where the code that ran is in no commit."""
-    if not m.commit or m.commit.endswith("-dirty"):
-        return ""
-    return hashlib.sha256(json.dumps([m.commit, sorted(m.environment.items())]).encode()).hexdigest()[:16]
-
-
-def run_values(runs: Sequence[RunValue]) -> str:
-    """Return the column of runs that a provisional baseline may rest on."""
-    return json.dumps([(value.log_rate, value.error, value.windows) for value in runs])
-
-
-def _serving_runs(m: Measurement) -> Sequence[RunValue]:
-    """Return the runs that a provisional baseline may rest on: undisturbed ones of a decided measurement."""
-    serves = m.is_decided and not m.is_refused and "injected_slowdown" not in m.environment
-    return EarlierMeasurement.of(m).runs if serves and len(m.runs) == len(m.throughput.runs) else ()
-
-
 def figure_rows(m: Measurement) -> list[dict[str, Any]]:
     """Return the columns of its further figures except `id`, `made` and `measurement`."""
-    texts = {name: storable(getattr(m, name)) for name in ("session", "test", "machine", "topology")}
-    return [
-        texts
-        | {
+    rows = []
+    for verdict in m.figures:
+        row = {name: storable(getattr(m, name)) for name in ("session", "test", "machine", "topology")} | {
             "time": utc(m.time),
             "workload": storable(m.workload.id),
             "figure": verdict.figure.name,
@@ -102,8 +93,8 @@ def figure_rows(m: Measurement) -> list[dict[str, Any]]:
             "baseline": verdict.compared_with,
             "place": " and ".join(verdict.places),
         }
-        for verdict in m.figures
-    ]
+        rows.append(row)
+    return rows
 
 
 def figures_in(whole: Any, row: str) -> list[Figure]:
@@ -217,8 +208,8 @@ def session_changes(session: object, changes: object, outcome: str, code: object
         raise TfperfError(f"changes and outcome can't be read: {error}") from None
 
 
-def earlier_of_columns(row: Any) -> EarlierMeasurement | None:
-    """Make the value from a row's columns, without an environment; None where no baseline may rest on it.
+def earlier_of_columns(row: Any) -> EarlierMeasurement:
+    """Make the value from a row's columns, without an environment.
 
     Raises:
         TfperfError: a column is damaged.
@@ -226,62 +217,23 @@ def earlier_of_columns(row: Any) -> EarlierMeasurement | None:
     try:
         values = bounded_decoding.from_json(row.run_values)
         runs = tuple(RunValue(float(rate), float(error), int(count)) for rate, error, count in values)
-        if not all(math.isfinite(run.log_rate) for run in runs):
-            raise ValueError("a rate is not finite")
-        date, columns = row.time[:10], {name: row._mapping[name] for name in ("session", "unit", "gpu", "commit")}
-        return EarlierMeasurement(**columns, date=date, runs=runs, environment={}) if runs else None
+        if not runs or not all(math.isfinite(run.log_rate) for run in runs):
+            raise ValueError("no runs, or a rate that is not finite")
+        columns = {name: row._mapping[name] for name in ("session", "unit", "gpu", "commit")}
+        return EarlierMeasurement(**columns, date=row.time[:10], runs=runs, environment={})
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise TfperfError(f"run_values can't be read: {error}") from None
 
 
-def with_details(one: EarlierMeasurement | None, whole: Any, row: str) -> EarlierMeasurement | None:
-    """Add the environment of a measurement from its whole; without `one`, make it all from the whole.
+def environment_of(whole: Any, row: str) -> dict[str, str]:
+    """Return a measurement's environment, from the JSON that a row keeps.
 
     Raises:
-        TfperfError: a field is missing; names the row.
+        TfperfError: it is missing; names the row.
     """
-    if one is None:
-        return _earlier(whole, row)
     try:
-        return replace(one, environment=dict(whole["environment"]))
+        return dict(whole["environment"])
     except (KeyError, TypeError, ValueError) as error:
-        raise TfperfError(f"{row} is damaged: {error!r}") from None
-
-
-def _earlier(whole: Any, row: str) -> EarlierMeasurement | None:
-    """Return the few fields that a provisional baseline needs: whole measurements take seconds in a large history.
-
-    None where no baseline may rest on the measurement: it is undecided, refused as a baseline or not recorded to its
-    end, disturbed, or slowed on purpose.
-
-    Raises:
-        TfperfError: a field is missing; names the row.
-    """
-    try:
-        verdicts, environment = whole["verdicts"], whole["environment"]
-        if not all(build(Verdict, verdict, row, newer=True).is_decided for verdict in verdicts[:1]):
-            return None
-        recording = whole["recording"]
-        if whole["is_refused"] or (recording and build(Wants, recording, row, newer=True) != NOTHING):
-            return None
-        values = zip(whole["runs"], whole["throughput"]["runs"], strict=True)
-        runs = tuple(
-            RunValue(float(value["log_rate"]), float(value["error"]), int(value["windows"]))
-            for run, value in values
-            if run["disturbance"] is None
-        )
-        if not runs or "injected_slowdown" in environment:
-            return None
-        return EarlierMeasurement(
-            session=whole["session"],
-            date=whole["time"][:10],
-            unit=whole["throughput"]["unit"],
-            gpu=whole["gpu"],
-            runs=runs,
-            environment=environment,
-            commit=whole["commit"],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise TfperfError(f"{row} is damaged: {error!r}") from None
 
 
@@ -308,3 +260,61 @@ def _without_polls(m: Measurement) -> Measurement:
         pairs=pairs(m.pairs),
         discarded_pairs=pairs(m.discarded_pairs),
     )
+
+
+_ROW_OF: Final = {MEASUREMENTS: "measurement", VERDICTS: "session verdict", FIGURES: "figure"}
+_MOST_NAMED: Final = 3
+
+
+class UnreadRows:
+    """The rows that a reader left out so far, and why; a row that is read several times counts once.
+
+    As text it is a sentence that names their number, the first rows and the reasons; "" without any.
+
+    Args:
+        test_of: names the test and session of a measurement by its id; "" where they are not known.
+    """
+
+    def __init__(self, test_of: Callable[[object], str] = lambda _: "") -> None:
+        self._test_of = test_of
+        self._why: dict[str, str] = {}
+        self._dropped: set[str] = set()
+
+    def add_dropped(self, row: str) -> None:
+        """Note a row without its whole measurement, which is too old to be kept."""
+        self._dropped.add(row)
+
+    @contextmanager
+    def leaving_out(self, table: Table, id: object) -> Iterator[str]:
+        """Note an error that the reading of a row raises, and go on; gives the row's name for messages."""
+        row = f"{_ROW_OF[table]} {id}"
+        try:
+            yield row
+        except TfperfError as error:
+            self.note(table, id, error)
+
+    def note(self, table: Table, id: object, error: TfperfError) -> None:
+        """Note the error that the reading of a row raised."""
+        row, why = f"{_ROW_OF[table]} {id}", str(error)
+        if row in self._why:
+            return
+        why = why if why.startswith(row) else f"{row}: {why}"
+        is_named = table is MEASUREMENTS and len(self._why) < _MOST_NAMED
+        self._why[row] = f"{why} ({test})" if is_named and (test := self._test_of(id)) else why
+
+    def __str__(self) -> str:
+        sentences = []
+        if self._why:
+            rows = "1 row" if len(self._why) == 1 else f"{len(self._why)} rows"
+            why = "; ".join(shortened(reason, 400) for reason in list(self._why.values())[:_MOST_NAMED])
+            more = f"; and {len(self._why) - _MOST_NAMED} more" if len(self._why) > _MOST_NAMED else ""
+            sentences.append(
+                f"{rows} of the history can't be read and left out, damaged or of a newer pytest-tfperf: {why}{more}"
+            )
+        if self._dropped:
+            rows = "1 measurement is" if len(self._dropped) == 1 else f"{len(self._dropped)} measurements are"
+            sentences.append(
+                f"{rows} left out, whose details were dropped for their age (tfperf_details_days): `tfperf history "
+                "--csv` has the figures"
+            )
+        return ". ".join(sentences)

@@ -80,14 +80,12 @@ MEASUREMENTS: Final = Table(
     _number("baseline", is_optional=True),  # of the row that it was judged against; null: no later verdict may use it
     Column("baseline_date", _TEXT),
     Column("changes", _TEXT),  # JSON: `SessionChanges.changes`
-    Column("code", _TEXT),  # `SessionChanges.code`; null: an earlier pytest-tfperf wrote the row
+    Column("code", _TEXT),  # `SessionChanges.code`
     _text("commit"),
     Column("is_slowed_on_purpose", Boolean, nullable=False),
     Column("is_interleaved", Boolean, nullable=False),  # beside another side: no later session is judged by it
-    # For provisional baselines; null: the row has no such columns, or an earlier pytest-tfperf wrote it. Then `whole`
-    # has the facts.
-    Column("gpu", _TEXT),
-    Column("run_values", _TEXT),  # JSON: [log rate, error, windows] of each run that a baseline may rest on
+    _text("gpu"),
+    _text("run_values"),  # JSON: [log rate, error, windows] of each run that a provisional baseline may rest on
     Column("whole", LargeBinary, nullable=False),
 )
 
@@ -132,9 +130,6 @@ PUSHED: Final = Table(
 )
 """The rows of a local history that each server has."""
 
-LOCAL_ONLY: Final = ("gpu", "run_values", "code")
-"""Columns that only verdicts read, and verdicts ask the local history: servers need not have them."""
-
 # Two years of five machines have 730,000 measurements. What concerns one test, session, machine or commit is found by
 # an index, in the order of making. `test` is in them to be counted.
 Index("tfperf_measurements_made", MEASUREMENTS.c.made)
@@ -154,8 +149,6 @@ Index("tfperf_comparisons", MEASUREMENTS.c.made, sqlite_where=MEASUREMENTS.c.is_
 )
 Index("tfperf_of_figure", *(FIGURES.c[name] for name in ("test", "figure", "made"))).ddl_if(dialect="sqlite")
 Index("tfperf_verdicts_of", VERDICTS.c.session).ddl_if(dialect="sqlite")
-FORMER_INDEXES: Final = ("tfperf_by_session", "tfperf_by_baseline", "tfperf_by_test")
-"""Of files of earlier versions, in which other indexes take their place."""
 
 # PostgreSQL refuses a row whose indexed text has more than 2,700 bytes, except in a hash index. This is DDL, because an
 # `Index` with an option of PostgreSQL's imports all of its drivers, which few sessions need.

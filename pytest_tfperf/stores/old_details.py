@@ -55,7 +55,7 @@ def drop_details(database: Database, before: datetime, *, most: int | None = Non
     after: int | None = None
     last: Mapping[_Key, int] | None = None
     while most is None or looked_at < most:
-        with database.writing() as connection:
+        with database.opened(writes=True) as connection:
             if after is None:
                 after = _noted(database, connection)
             rows = connection.execute(_old(after, end).order_by(_M.made).limit(_AT_ONCE)).all()
@@ -69,7 +69,7 @@ def drop_details(database: Database, before: datetime, *, most: int | None = Non
             if database.path is not None:
                 connection.execute(update(HISTORY).values(details_from=after))
         looked_at, dropped = looked_at + len(rows), dropped + len(ids)
-    with database.reading() as connection:
+    with database.opened() as connection:
         left = connection.scalar(select(func.count()).select_from(_old(after or 0, end).subquery()))
     return Dropped(dropped, left or 0)
 

@@ -30,7 +30,7 @@ def load_model(workload: Workload, strategy: tf.distribute.Strategy, seed: int =
     Raises:
         WorkloadError: the function can't be found or fails, or returns anything but a keras.Model.
     """
-    target = catalogue.resolve_model(workload.model)
+    target = catalogue.resolve("model", workload.model)
     build = _function("model", target)
     # Before the model is built: layers take the policy when they are made.
     keras.config.set_dtype_policy(workload.precision.value)
@@ -50,7 +50,7 @@ def load_own(workload: Workload, devices: list[str]) -> OwnLoop:
     Raises:
         WorkloadError: the function can't be found or fails, or returns an object without `run` and `examples_per_step`.
     """
-    target = catalogue.resolve_model(workload.model)
+    target = catalogue.resolve("model", workload.model)
     own = _called("model", target, _function("model", target), workload.batch_size, devices)
     try:
         return OwnLoop(own, devices)
@@ -73,7 +73,7 @@ def input_spec(
     """
     rank = 0 if cluster is None else cluster.rank
     return InputSpec(
-        parts=parts_of(model, catalogue.resolve_model(workload.model)),
+        parts=parts_of(model, catalogue.resolve("model", workload.model)),
         any_labels=model.compiled,
         any_inputs=model.compiled and _has_own_step(model),
         batch_size=workload.batch_size,
@@ -98,7 +98,7 @@ def load_pipeline(workload: Workload, spec: InputSpec) -> tf.data.Dataset | Batc
         NoData, MeasurementError: it reads the data set, and there is none.
         WorkloadError: the function can't be found or fails, or returns batches of another signature, or too few.
     """
-    target = catalogue.resolve_pipeline(workload.input_pipeline)
+    target = catalogue.resolve("input_pipeline", workload.input_pipeline)
     inputs = _called("input_pipeline", target, _function("input_pipeline", target), spec)
     try:
         return checked(inputs, spec)

@@ -19,7 +19,7 @@ def strategy_for(workload: Workload, devices: list[str], cluster: Cluster | None
     """The strategy that trains `workload` with one replica on each of `devices`, named as `devices.configure` does.
 
     With Horovod each rank trains its one device, and `horovod.Horovod` exchanges the gradients. The driver has checked
-    before that they can train it (`supported.require_supported`).
+    before that they can train it (`catalogue.require_trainable`).
     """
     if workload.variable_update is VariableUpdate.COLLECTIVE:
         return _collective(workload, devices, cluster)

@@ -343,7 +343,7 @@ def loaded_files(workload: Workload) -> dict[str, str]:
 
     Left out are modules inside of installed packages, of which there are thousands, and this package.
     """
-    targets = (catalogue.resolve_model(workload.model), catalogue.resolve_pipeline(workload.input_pipeline))
+    targets = [catalogue.resolve(field, getattr(workload, field)) for field in ("model", "input_pipeline")]
     named = {target.partition(":")[0] for target in targets}
     files: dict[str, str] = {}
     for name, module in list(sys.modules.items()):

@@ -202,7 +202,7 @@ class Failures:
             text = f"{self._name} raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")
             return kind(f"{text}{hint}", *self._log_end())
         # Our own errors are complete. The log adds something only if it shows a line of the user's code.
-        first, *more = error["message"].splitlines()
+        first, more = error["message"], error["below"]
         if self._name != _THE_WORKER:
             first = f"{self._name}: {first}"
         heading, *end = self._log_end()

@@ -143,15 +143,15 @@ class LocalLauncher:
             log, scratch = self._files.worker_log(self._started), self._files.new_scratch_folder()
         except OSError as error:
             raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
-        folder = self._interpreter.user_folder(command.folder)
+        folder = self._interpreter.user_folder(str(command.cwd))
         return PreparedCommand(
-            argv=self._interpreter.user_command(command.argv),
+            argv=self._interpreter.user_command(command.words),
             environment={
                 **self._interpreter.environment(),
                 "PWD": str(folder),  # else it is pytest's, and leads a program to the current code
                 **gpus_of_program(devices),
                 "TMPDIR": str(scratch),
-                **dict(command.environment),
+                **command.env,
             },
             folder=folder,
             terminal=command.terminal,

@@ -380,9 +380,9 @@ def test_a_measurement_on_gpus_names_them_and_their_rate() -> None:
 
 def recorded(session: PlayedSession, launcher: PlayedLauncher) -> Measurement:
     task = session.task(launcher)
-    found = session.bench.record(task, 5)
+    found = session.bench.record(task)
     while not found.is_decided:
-        found = session.bench.record(task, 5, found)
+        found = session.bench.record(task, found)
     return found
 
 

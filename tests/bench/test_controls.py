@@ -57,7 +57,7 @@ class Recording:
             for number, task in enumerate(tasks):
                 earlier = self.measured[number]
                 self.controls.before_run(task, len(earlier.runs) if earlier else 0)
-                self.measured[number] = session.bench.record(task, RUNS, earlier)
+                self.measured[number] = session.bench.record(task, earlier)
         self.found = dict(self.controls.after_last_run())
 
     @property

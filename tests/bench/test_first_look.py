@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pytest_tfperf.bench.disturbance_guard import LOOK_SECONDS, Load, look_before_recording, watch_idly
-from pytest_tfperf.core.disturbance import NO_LIMITS, DisturbanceLimits
+from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.reports.invalid import accepted_load, refused_load
 
@@ -43,9 +43,12 @@ def test_a_machine_that_is_quiet_for_a_second_is_taken(seconds: tuple[Telemetry 
 
 
 def test_a_load_that_the_user_accepts_is_remarked() -> None:
-    accepted = look_before_recording(NO_LIMITS, shown(BUSY)).accepted
+    accepted = look_before_recording(DisturbanceLimits.accepting(1.0), shown(BUSY)).accepted
     assert accepted is not None
-    assert accepted_load(accepted, NO_LIMITS) == f"{FACT}, and tfperf_busy=1 accepts it: the new rows will say so"
+    assert (
+        accepted_load(accepted, DisturbanceLimits.accepting(1.0))
+        == f"{FACT}, and tfperf_busy=1 accepts it: the new rows will say so"
+    )
 
 
 def test_the_real_machine_can_be_looked_at() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_tfperf.bench.sentinels import session_verdicts
-from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
+from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.judging.session_variance import session_variance
 from pytest_tfperf.judging.software_and_machine import SENTINELS
@@ -19,7 +19,7 @@ from tests.helpers.played_session import PlayedSession
 
 def judged(
     now: PlayedLauncher, reference: PlayedLauncher | None, *, tests: int = 10, tolerance: Tolerance | None = None
-) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
+) -> tuple[SessionVerdict | None, SessionVerdict | None]:
     """A session of these tests, all of one workload that the baseline has at 100 images/s."""
     return judged_in(PlayedSession(tests=tests), now, reference, tests=tests, tolerance=tolerance)
 
@@ -31,7 +31,7 @@ def judged_in(
     *,
     tests: int = 10,
     tolerance: Tolerance | None = None,
-) -> tuple[SoftwareVerdict | None, MachineVerdict | None]:
+) -> tuple[SessionVerdict | None, SessionVerdict | None]:
     """The same in this session."""
     tasks = [session.task(now, reference, test=f"a.py::test[{number}]") for number in range(tests)]
     tasks = [replace(task, tolerance=tolerance or Tolerance()) for task in tasks]
@@ -87,20 +87,21 @@ def test_a_slowdown_that_the_reference_environment_shares_is_the_machines() -> N
     assert machine is not None
     assert (software.outcome, machine.outcome) == (Outcome.PASS, Outcome.REGRESSED)
     assert machine.change == pytest.approx(-0.08)
-    assert machine.is_apart
+    assert machine.kind is VerdictOn.MACHINE
 
 
 def test_without_a_reference_environment_nothing_tells_them_apart() -> None:
     software, machine = judged(steady(92.0), None)
     assert machine is not None
-    assert (software, machine.outcome, machine.is_apart) == (None, Outcome.REGRESSED, False)
+    assert (software, machine.outcome, machine.kind) == (None, Outcome.REGRESSED, VerdictOn.TOGETHER)
 
 
 def test_a_reference_environment_that_fails_leaves_the_software_in_doubt() -> None:
     software, machine = judged(steady(92.0), steady(MeasurementError("broken")))
-    assert software == SoftwareVerdict.without_pairs({})
+    assert software is not None
+    assert (software.outcome, software.reason, software.pairs) == (Outcome.INCONCLUSIVE, Reason.NO_PAIRS, 0)
     assert machine is not None
-    assert (machine.is_apart, machine.no_pairs) == (False, True)
+    assert (machine.kind, machine.reason) == (VerdictOn.TOGETHER, Reason.NO_PAIRS)
 
 
 def test_a_sentinel_whose_reference_environment_fails_is_noted_with_the_reason() -> None:
@@ -135,5 +136,5 @@ def test_the_pairs_of_a_few_suspects_show_the_machine_but_never_fail_it() -> Non
     software, machine = judged(steady(40.0), steady(40.0), tests=3)
     assert machine is not None
     assert (software, machine.outcome) == (None, Outcome.INCONCLUSIVE)
-    assert machine.doubt == Doubt(DoubtKind.FEW_TESTS, found=3, needed=8)
+    assert (machine.reason, machine.few) == (Reason.FEW_TESTS, (3, 8))
     assert machine.change == pytest.approx(-0.6)

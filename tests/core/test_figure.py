@@ -61,7 +61,7 @@ def test_a_figure_that_can_not_be_is_refused(arguments: dict[str, Any], says: st
     [
         pytest.param(("peak_memry",), False, "Did you mean 'peak_memory'", id="unknown"),
         pytest.param(("eval_loss",), True, "Figure\\('eval_loss', field=", id="own-by-name"),
-        pytest.param((Figure("x", field="x"),), False, "check_command reads figures of a program", id="workload"),
+        pytest.param((Figure("x", field="x"),), False, "a Command prints figures of its own", id="workload"),
         pytest.param((Figure("loss", at_step=5),), False, "is always that of step 10", id="step-of-workload"),
         pytest.param((Figure("loss", takes="median"),), False, "is always that of step 10", id="takes-of-workload"),
         pytest.param((Figure("x"),), True, "say how it is read", id="not-read"),

@@ -25,14 +25,14 @@ import sys
 
 import pytest
 
-from pytest_tfperf import Reads, cli
+from pytest_tfperf import Command, Reads, cli
 
 
 @pytest.mark.cpu
 def test_check(throughput, gpu_topology):
     command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
     on = gpu_topology.take(1)
-    throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
+    throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
 
 
 def test_commands():

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 import pynvml
 import pytest
 
+from pytest_tfperf.core.topology import Gpu
+from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.hardware.host_usage import process_name
 from pytest_tfperf.hardware.memory import Held, held, of_children, on_gpus
 from tests.helpers.nvml_scenarios import FOREIGN_PID, GIB, SCENARIOS
@@ -73,15 +75,14 @@ def test_the_peak_on_a_gpu_is_what_its_memory_in_use_grew_by_at_most(
     nvml_scenario: NvmlScenario, machine: dict[str, object]
 ) -> None:
     nvml_scenario("h100_570", machine | {"gpu.0.memory_used": 30 * GIB})
-    with on_gpus([UUID]) as peak:
+    with on_gpus([Gpu(index=0, uuid=UUID, name="H100", memory_bytes=80 * GIB)]) as peak:
         nvml_scenario("h100_570", machine | {"gpu.0.memory_used": 37 * GIB})
         assert peak.peak_bytes() == 7 * GIB
 
 
-def test_a_gpu_whose_memory_is_not_reported_has_no_peak(nvml_scenario: NvmlScenario) -> None:
-    nvml_scenario("gb10")
-    with on_gpus([UUID]) as peak:
-        assert peak.peak_bytes() is None
+def test_a_gpu_whose_memory_is_not_reported_has_no_peak() -> None:
+    with pytest.raises(MeasurementError, match="the memory in use on NVIDIA GB10"):
+        on_gpus([Gpu(index=0, uuid=UUID, name="NVIDIA GB10")])
 
 
 @pytest.mark.parametrize("knows_pids", [True, False])

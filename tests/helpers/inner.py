@@ -58,7 +58,7 @@ tfperf_busy = 1
 
 _PREAMBLE = """
 import pytest
-from pytest_tfperf import Workload
+from pytest_tfperf import Command, Workload
 
 pytestmark = pytest.mark.cpu
 

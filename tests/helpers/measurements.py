@@ -16,7 +16,7 @@ from pytest_tfperf.core.figure import RATE, Figure
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.run import Pair, Run, Window
-from pytest_tfperf.core.session_verdicts import DriftVerdict, MachineVerdict, SessionVerdict, SoftwareVerdict
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn, drift_verdict
 from pytest_tfperf.core.throughput import RunValue, Throughput, hodges_lehmann, summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
@@ -172,15 +172,17 @@ def session_verdict(
     outcome: Outcome = Outcome.REGRESSED, *, kind: str = "machine", machine: str = "box", change: float = -0.683
 ) -> SessionVerdict:
     """A verdict on the machine, which is 68.3 % slower than its baselines."""
-    figures: dict[str, Any] = {"outcome": outcome, "change": change, "low": change - 0.01, "high": change + 0.01}
-    found: SoftwareVerdict | MachineVerdict | DriftVerdict
-    if kind == "software":
-        found = SoftwareVerdict(**figures, threshold=0.02, tests=4, pairs=16)
-    elif kind == "drift":
-        found = DriftVerdict(slowdowns=(lasting_change(),))
-    else:
-        found = MachineVerdict(**figures, threshold=0.05, tests=13, is_apart=kind == "machine")
-    return SessionVerdict(machine=machine, found=found)
+    if kind == "drift":
+        return drift_verdict(machine, [lasting_change()])
+    return SessionVerdict(
+        kind=VerdictOn(kind),
+        outcome=outcome,
+        machine=machine,
+        change=change,
+        interval=(change - 0.01, change + 0.01),
+        threshold=0.05,
+        tests=13,
+    )
 
 
 def lasting_change(**more: Any) -> LastingChange:

@@ -21,7 +21,8 @@ TESTS = """
 import sys
 
 def run(throughput, on, *argv, name="loop", **how):
-    return throughput.check_command([sys.executable, *map(str, argv)], name=name, on=on, tolerance=0.05, **how)
+    program = Command([sys.executable, *map(str, argv)], name=name, **how)
+    return throughput.check(program, on=on, tolerance=0.05)
 
 def test_loop(throughput, on):
     run(throughput, on, "loop.py")

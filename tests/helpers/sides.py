@@ -74,12 +74,8 @@ class Sides:
         **environment: str,
     ) -> PreparedCommand:
         """What starts a program on the base, or on the side of another launcher."""
-        self._command = Command.of(
-            [program, *argv],
-            name="it",
-            unit="examples/s",
-            folder=str(self.here if folder is None else folder),
-            environment=environment,
+        self._command = Command(
+            [program, *argv], name="it", cwd=str(self.here if folder is None else folder), env=environment
         )
         return (of or self.base).prepare_command(self._command, CPU, 1)
 

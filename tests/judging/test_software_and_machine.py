@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.run import Pair
-from pytest_tfperf.core.session_verdicts import Doubt, DoubtKind, MachineVerdict, SoftwareVerdict
-from pytest_tfperf.core.verdict import Noise, Outcome, Tolerance
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
+from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.judging.common_drift import CommonDrift, common_drift
 from pytest_tfperf.judging.software_and_machine import (
     SENTINELS,
@@ -37,13 +37,13 @@ def pairs(*software: float, machine: float = 0.0, noise: Noise = NOISE) -> Refer
     return ReferencePairs(baseline(1000.0), noise, made, test="test_it.py::test_it", first_change=first)
 
 
-def software(*changes: float, count: int = 4, tolerance: Tolerance = TWO_PERCENT) -> SoftwareVerdict:
+def software(*changes: float, count: int = 4, tolerance: Tolerance = TWO_PERCENT) -> SessionVerdict:
     found = judge_sentinels([pairs(*[change] * count) for change in changes], tolerance)
     assert found is not None
     return found
 
 
-def machine(*changes: float, drift: CommonDrift = KNOWN) -> MachineVerdict:
+def machine(*changes: float, drift: CommonDrift = KNOWN) -> SessionVerdict:
     found = judge_machine(drift, [pairs(0.0, 0.0, 0.0, 0.0, machine=change) for change in changes])
     assert found is not None
     return found
@@ -96,19 +96,19 @@ def test_the_software_is_slower_where_most_sentinels_are(changes: list[float], o
 
 
 @pytest.mark.parametrize(
-    ("changes", "doubt"),
+    ("changes", "reason"),
     [
         ([0.0] * 4, None),
         ([-0.04] * 4, None),
-        ([-0.04], Doubt(DoubtKind.UNDECIDED)),
+        ([-0.04], Reason.UNDECIDED),
     ],
     ids=["as fast", "slower", "one noisy test"],
 )
-def test_software_in_doubt_has_its_reason(changes: list[float], doubt: Doubt | None) -> None:
+def test_software_in_doubt_has_its_reason(changes: list[float], reason: Reason | None) -> None:
     noisy = Noise(between_runs=0.025 if len(changes) == 1 else 0.01, degrees_of_freedom=200)
     found = judge_sentinels([pairs(*[change] * 4, noise=noisy) for change in changes], TWO_PERCENT)
     assert found is not None
-    assert found.doubt == doubt
+    assert found.reason is reason
 
 
 def test_pairs_that_scatter_more_than_recorded_show_less() -> None:
@@ -147,7 +147,9 @@ def test_slower_sentinels_never_make_a_better_verdict(changes: list[float], more
 @given(st.lists(st.floats(-0.3, 0.3), min_size=1, max_size=6))
 def test_the_interval_holds_the_change_and_a_failure_lies_beyond_the_tolerance(changes: list[float]) -> None:
     found = software(*changes)
-    assert found.low <= found.change <= found.high
+    assert found.interval is not None
+    assert found.change is not None
+    assert found.interval[0] <= found.change <= found.interval[1]
     assert found.threshold is not None
     assert found.threshold >= 0.02 - 1e-12
     assert found.outcome is not Outcome.REGRESSED or found.change < -0.02
@@ -178,7 +180,7 @@ def test_a_machine_that_slows_some_tests_down_is_in_doubt_and_names_them() -> No
     found = judge_machine(KNOWN, [fast, throttled, fast, fast])
     assert found is not None
     assert found.outcome is Outcome.INCONCLUSIVE
-    assert found.doubt == Doubt(DoubtKind.SLOW_IN_PART, tests=("test_it.py::test_gpu_1",))
+    assert (found.reason, found.slow) == (Reason.SLOW_IN_PART, ("test_it.py::test_gpu_1",))
 
 
 @pytest.mark.parametrize("when", ["first run", "pairs"])
@@ -187,7 +189,7 @@ def test_a_neighbour_that_was_there_once_slows_no_part_of_the_machine_down(when:
     once = replace(fast, first_change=slow.first_change) if when == "first run" else replace(slow, first_change=0.0)
     found = judge_machine(KNOWN, [fast, once, fast, fast])
     assert found is not None
-    assert (found.outcome, found.doubt) == (Outcome.PASS, None)
+    assert (found.outcome, found.reason) == (Outcome.PASS, None)
 
 
 def test_pairs_in_a_slow_spell_condemn_no_machine_whose_first_runs_were_as_fast_as_ever() -> None:
@@ -197,25 +199,28 @@ def test_pairs_in_a_slow_spell_condemn_no_machine_whose_first_runs_were_as_fast_
 
 def test_few_tests_in_a_session_never_fail_the_machine_and_that_is_the_reason() -> None:
     found = machine(*[-0.2] * 4, drift=common_drift([-0.2] * 7))
-    assert (found.outcome, found.doubt) == (Outcome.INCONCLUSIVE, Doubt(DoubtKind.FEW_TESTS, found=7, needed=8))
+    assert (found.outcome, found.reason, found.few) == (Outcome.INCONCLUSIVE, Reason.FEW_TESTS, (7, 8))
 
 
 def test_few_tests_with_pairs_never_fail_the_machine_and_that_is_the_reason() -> None:
-    assert machine(*[-0.2] * 3).doubt == Doubt(DoubtKind.FEW_WITH_PAIRS, found=3, needed=4)
-    assert machine(*[-0.2] * 4).doubt is None
+    found = machine(*[-0.2] * 3)
+    assert (found.reason, found.few) == (Reason.FEW_WITH_PAIRS, (3, 4))
+    assert machine(*[-0.2] * 4).reason is None
 
 
 def test_slower_software_is_not_laid_to_the_machine() -> None:
     slower = [pairs(*[-0.2] * 4, machine=0.0) for _ in range(4)]
     found = judge_machine(KNOWN, slower)
     assert found is not None
-    assert (found.outcome, found.is_apart) == (Outcome.PASS, True)
+    assert (found.outcome, found.kind) == (Outcome.PASS, VerdictOn.MACHINE)
 
 
 @pytest.mark.parametrize(
-    ("name", "is_apart"), [("tensorflow", False), ("driver", True)], ids=["other packages", "the machine's own driver"]
+    ("name", "kind"),
+    [("tensorflow", VerdictOn.TOGETHER), ("driver", VerdictOn.MACHINE)],
+    ids=["other packages", "the machine's own driver"],
 )
-def test_pairs_with_other_packages_than_the_rows_say_nothing_of_the_machine(name: str, is_apart: bool) -> None:
+def test_pairs_with_other_packages_than_the_rows_say_nothing_of_the_machine(name: str, kind: VerdictOn) -> None:
     row = baseline(1000.0, environment=f"{name}=1.0")
     made = [
         replace(
@@ -227,13 +232,13 @@ def test_pairs_with_other_packages_than_the_rows_say_nothing_of_the_machine(name
     ]
     found = judge_machine(KNOWN, made)
     assert found is not None
-    assert found.is_apart is is_apart
+    assert found.kind is kind
 
 
 def test_without_a_reference_environment_the_common_drift_is_all_that_is_known() -> None:
     found = judge_machine(common_drift([-0.1, -0.11, -0.1, -0.09] * 3))
     assert found is not None
-    assert (found.outcome, found.tests, found.is_apart) == (Outcome.REGRESSED, 12, False)
+    assert (found.outcome, found.tests, found.kind) == (Outcome.REGRESSED, 12, VerdictOn.TOGETHER)
     assert found.change == pytest.approx(math.expm1(-0.1))
 
 
@@ -245,4 +250,6 @@ def test_where_nothing_is_known_nothing_is_said_of_the_machine() -> None:
 def test_a_slower_machine_never_makes_a_better_verdict(changes: list[float], more: float) -> None:
     now, slower = machine(*changes), machine(*((1 + change) * (1 - more) - 1 for change in changes))
     assert WORST_FIRST.index(slower.outcome) <= WORST_FIRST.index(now.outcome)
-    assert now.low < now.change < now.high
+    assert now.interval is not None
+    assert now.change is not None
+    assert now.interval[0] < now.change < now.interval[1]

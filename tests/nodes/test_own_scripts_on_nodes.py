@@ -23,12 +23,12 @@ import sys
 
 def test_it(throughput, gpu_topology):
     on = gpu_topology.nodes(2).take(1)
-    throughput.check_command([sys.executable, "train.py"], name="it", on=on)
+    throughput.check(Command([sys.executable, "train.py"], name="it"), on=on)
 
 def test_in_another_way(throughput, gpu_topology):
     on = gpu_topology.nodes(2).take(2)
     argv = [sys.executable, "-c", "import time; print(3); time.sleep(1); raise SystemExit('no data')"]
-    throughput.check_command(argv, name="it", on=on, ranks_per_node=2)
+    throughput.check(Command(argv, name="it", ranks_per_node=2), on=on)
 """
 
 

@@ -334,7 +334,7 @@ ONE_CPU = Devices(kind=DeviceKind.CPU, count=1)
 
 def test_a_launcher_hides_gpus_gives_a_folder_for_temporary_files_and_removes_it(tmp_path: Path) -> None:
     program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['TMPDIR'], os.getcwd())"
-    command = Command(name="it", argv=(sys.executable, "-c", program), folder=str(tmp_path))
+    command = Command([sys.executable, "-c", program], name="it", cwd=str(tmp_path))
     with closing(LocalLauncher(logs=tmp_path / "logs", silence_seconds=9)) as launcher:
         run = CommandRun(launcher.prepare_command(command, ONE_CPU, 1))
         seen, scratch, folder = printed(run).split()
@@ -355,7 +355,7 @@ def test_a_program_gets_its_gpus_by_index_where_that_is_sure(
 ) -> None:
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
     with closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as launcher:
-        given = launcher.prepare_command(Command(name="it", argv=("it",)), devices, 1).environment
+        given = launcher.prepare_command(Command(["it"], name="it"), devices, 1).environment
     assert f"{given['CUDA_VISIBLE_DEVICES']} {given.get('CUDA_DEVICE_ORDER')}" == shown
 
 
@@ -364,7 +364,7 @@ def test_several_nodes_need_something_that_starts_programs_there(tmp_path: Path)
         closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as launcher,
         pytest.raises(TfperfError, match="name what starts it on them, as in --tfperf-launcher='mpirun"),
     ):
-        launcher.prepare_command(Command(name="it", argv=("it",)), ONE_CPU, 2)
+        launcher.prepare_command(Command(["it"], name="it"), ONE_CPU, 2)
 
 
 class EnvEngine:
@@ -402,7 +402,7 @@ def test_on_several_nodes_a_program_sees_as_many_gpus_as_the_test_took(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
     program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
-    command = Command(name="it", argv=(sys.executable, "-c", program), folder=str(tmp_path))
+    command = Command([sys.executable, "-c", program], name="it", cwd=str(tmp_path))
     with closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as local:
         launcher = ClusterLauncher(
             EnvEngine(), local, pytest.fail, logs=tmp_path, silence_seconds=9, interpreter=Interpreter(sys.executable)
@@ -422,13 +422,13 @@ def test_in_another_environment_its_python_takes_the_place_of_ours_and_runs_in_t
 
 def test_only_a_command_that_begins_with_this_python_follows_another() -> None:
     programs = [sys.executable, "python", "torchrun", "./run.sh"]
-    commands = [Command(name="it", argv=(program, "train.py")) for program in programs]
+    commands = [Command([program, "train.py"], name="it") for program in programs]
     assert [command.runs_this_python for command in commands] == [True, False, False, False]
 
 
 def test_the_environment_of_a_run_tells_commands_apart_without_showing_them() -> None:
     facts = Interpreter(sys.executable).facts
-    one, other = (Command(name="it", argv=(sys.executable, f"--token={token}")) for token in ("secret1", "secret2"))
+    one, other = (Command([sys.executable, f"--token={token}"], name="it") for token in ("secret1", "secret2"))
     assert facts(one)["command"] != facts(other)["command"]
     assert "secret" not in str(facts(one))
     assert facts(one)["numpy"]

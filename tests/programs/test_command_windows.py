@@ -107,7 +107,7 @@ def test_means_since_the_first_step_are_undone(seconds: list[float], batch: int)
     for n, each in enumerate(seconds, 1):
         elapsed += each
         printed.append((each, f"{10 * n}\timages/sec: {10 * n * batch / elapsed:.9f} +/- 0.1 (jitter = 0.2)\t7.8\n"))
-    run = measured(PlayedProgram(printed), unit="images")
+    run = measured(PlayedProgram(printed), unit="images/s")
     rates = [w.steps / w.seconds for w in run.windows]
     assert rates == pytest.approx([10 * batch / each for each in seconds[1:]], rel=1e-5)
 

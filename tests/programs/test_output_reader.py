@@ -369,7 +369,7 @@ def test_a_hint_leads_to_a_reading_when_it_is_followed(line: str) -> None:
     reader = Reader(command())
     assert reader.read(line) is None
     hint = reader.next_step()
-    given: dict[str, object] = dict(re.findall(r"(unit|field)='(\w+)", hint))
+    given: dict[str, object] = dict(re.findall(r"(unit|field)='([\w/]+)", hint))
     if "examples_per_step" in hint:
         given["examples_per_step"] = 2
     assert Reader(command(**given)).read(line) is not None, hint
@@ -426,7 +426,7 @@ def test_a_lines_loss_is_read(line: str, loss: float | None) -> None:
 
 def test_a_step_line_of_tf_cnn_benchmarks_is_a_mean_since_the_first_step() -> None:
     line = "[1,0]<stdout>:10\timages/sec: 50.0 +/- 0.1 (jitter = 0.2)\t7.5\t0.1"
-    assert read(line, unit="images") == Reading(Kind.MEAN_RATE, 50.0, step=10, loss=7.5)
+    assert read(line, unit="images/s") == Reading(Kind.MEAN_RATE, 50.0, step=10, loss=7.5)
 
 
 def test_a_step_line_of_tf_cnn_benchmarks_is_read_in_the_commands_unit_only() -> None:
@@ -560,11 +560,11 @@ MEGATRON = "iteration 20/ 1000 | elapsed time per iteration (ms): 500.0 | global
 @pytest.mark.parametrize(
     ("how", "reading"),
     [
-        ({"unit": "samples"}, Reading(Kind.RATE, 16.0, loss=2.3)),
-        ({"unit": "samples", "examples_per_step": 8}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
-        ({"unit": "tokens", "examples_per_step": 8192}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
-        ({"unit": "tokens"}, None),
-        ({"unit": "steps"}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
+        ({"unit": "samples/s"}, Reading(Kind.RATE, 16.0, loss=2.3)),
+        ({"unit": "samples/s", "examples_per_step": 8}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
+        ({"unit": "tokens/s", "examples_per_step": 8192}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
+        ({"unit": "tokens/s"}, None),
+        ({"unit": "steps/s"}, Reading(Kind.SECONDS, 0.5, loss=2.3)),
     ],
     ids=str,
 )
@@ -655,7 +655,7 @@ def test_a_pattern_finds_what_its_group_says(pattern: str, line: str, found: Rea
         ({"pattern": "(?P<rate>.)", "field": "x"}, "pattern and field are given"),
         ({"pattern": re.compile("(?P<rate>.)")}, "must be a text"),
         ({"examples_per_step": 0}, "examples_per_step=0 must be a whole number from 1"),
-        ({"unit": "a/b"}, "unit='a/b'"),
+        ({"unit": "a/b/s"}, "unit='a/b/s'"),
         ({"name": "a b"}, "name='a b' must be"),
         ({"name": "resnet50-b64-replicated-device"}, "reads like a workload's id"),
     ],
@@ -667,7 +667,7 @@ def test_what_can_not_be_read_is_refused_when_it_is_asked_for(how: dict[str, obj
 
 
 def test_steps_of_whatever_are_counted_without_saying_what_they_hold() -> None:
-    assert command(unit="steps", pattern="(?P<step>.)").counted_per_step == 1
+    assert command(unit="steps/s", pattern="(?P<step>.)").counted_per_step == 1
 
 
 @pytest.mark.parametrize(
@@ -690,8 +690,8 @@ HOW: list[dict[str, object]] = [
     {"field": "a.b"},
     {"pattern": r"(?P<rate>\S+)"},
     {"pattern": r"(?P<seconds>[\d.e+-]+)", "examples_per_step": 1},
-    {"unit": "steps"},
-    {"unit": "images"},
+    {"unit": "steps/s"},
+    {"unit": "images/s"},
 ]
 # Pieces of the formats, so that texts come near to them.
 pieces = st.sampled_from(["1", ",", ".", "e9", "images/sec: ", "+/-", "examples/s", "loss: ", "/500", " 3ms/step", "{"])

@@ -33,10 +33,11 @@ LOOP = """
 
 PREAMBLE = """
 import sys
-from pytest_tfperf import Reads
+from pytest_tfperf import Command, Reads
 
-def run(throughput, on, *argv, name="loop", **how):
-    return throughput.check_command([sys.executable, *map(str, argv)], name=name, on=on, **how)
+def run(throughput, on, *argv, name="loop", tolerance=None, steps=None, **how):
+    program = Command([sys.executable, *map(str, argv)], name=name, **how)
+    return throughput.check(program, on=on, tolerance=tolerance, steps=steps)
 """
 
 
@@ -183,7 +184,7 @@ def test_a_reference_environment_that_would_run_the_current_code_clears_nothing(
 SHELL = """
 def test_it(throughput, on):
     argv = ["sh", "-c", f"exec {sys.executable} loop.py 0.01"]
-    throughput.check_command(argv, name="loop", on=on, tolerance=0.2)
+    throughput.check(Command(argv, name="loop"), on=on, tolerance=0.2)
 """
 
 
@@ -235,7 +236,7 @@ FAULTS = {
         "has no named group: it must have one of rate, step, seconds",
     ),
     "test_hangs": ("'-c', 'import time; print(3); time.sleep(600)'", "printed nothing that can be read for 10 s and"),
-    "test_readings": ("'-c', '', readings=2", "readings=2: give at least 3, because fewer have no error estimate"),
+    "test_readings": ("'-c', '', steps=2", "steps=2: give at least 3 readings, because fewer have no error estimate"),
     "test_name": ("'-c', '', name='b 3'", "name='b 3' must be at most 100 letters"),
 }
 
@@ -253,10 +254,10 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Finished:
             "\n".join(f"def {name}(throughput, on): {_call(name, argv)}" for name, (argv, _) in FAULTS.items())
             + """
 def test_program(throughput, on):
-    throughput.check_command(["no-such-program"], name="it", on=on)
+    throughput.check(Command(["no-such-program"], name="it"), on=on)
 
 def test_text(throughput, on):
-    throughput.check_command("train.py --epochs=1", name="it", on=on)
+    throughput.check(Command("train.py --epochs=1", name="it"), on=on)
 
 def test_nodes(throughput, gpu_topology):
     run(throughput, gpu_topology.nodes(2).take(1), "-c", "")
@@ -360,14 +361,14 @@ def test_a_program_in_doubt_runs_again_with_a_new_folder_and_a_new_function(proj
     project.tests(
         """
         import sys
-        from pytest_tfperf import Reads
+        from pytest_tfperf import Command, Reads
 
         def test_it(throughput, on, tmp_path):
             command = [sys.executable, "-c", "print('at 9\\\\n' * 9)", f"--out={tmp_path}"]
             rate = lambda line: float(line[3:]) if line.startswith("at ") else None
             reads = Reads(parse=rate, until_end=True)
             for _ in range(2):
-                throughput.check_command(command, name="mine", on=on, reads=reads)
+                throughput.check(Command(command, name="mine", reads=reads), on=on)
         """
     )
     project.baseline("mine", unit="examples", value=1e6)

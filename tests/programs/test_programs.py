@@ -55,7 +55,7 @@ def test_bars_of_evaluation_are_not_read_as_training(program: str) -> None:
 
 
 def test_the_last_line_of_hugging_face_trainer_has_its_rate() -> None:
-    _, readings = read((PROGRAMS / "hf_trainer.txt").read_bytes(), unit="samples", until_end=True)
+    _, readings = read((PROGRAMS / "hf_trainer.txt").read_bytes(), unit="samples/s", until_end=True)
     assert [reading.value for reading in readings] == [2068.0]
 
 
@@ -71,13 +71,13 @@ WRITTEN = [
     (
         "[titan] 2026-08-01 - root - INFO - step: 10  loss:  7.1234  grad_norm:  1.7012  memory:  5.01GiB(6.30%)  "
         "tps: 1,500  tflops: 12.31  mfu: 1.24%",
-        {"unit": "tokens"},
+        {"unit": "tokens/s"},
         Reading(Kind.RATE, 8 * 1500.0, loss=7.1234),
     ),
     (
         "completed step: 5, seconds: 1.186, TFLOP/s/device: 166.597, Tokens/s/device: 3452.840, total_weights: 262144, "
         "loss: 9.184",
-        {"unit": "tokens"},
+        {"unit": "tokens/s"},
         Reading(Kind.RATE, 8 * 3452.84, loss=9.184),
     ),
     (
@@ -94,18 +94,18 @@ WRITTEN = [
     (
         "[2026-03-07 15:27:02,646] [INFO] [timer.py:260:stop] epoch=0/micro_step=199/global_step=199, "
         "RunningAvgSamplesPerSec=58.730622229657506, CurrSamplesPerSec=61.35304005128382, MemAllocated=6.01GB",
-        {"unit": "samples"},
+        {"unit": "samples/s"},
         Reading(Kind.RATE, 61.35304005128382),
     ),
     (
         "INFO:root:Epoch[0] Batch [20]\tSpeed: 1234.56 samples/sec\taccuracy=0.500000",
-        {"unit": "samples"},
+        {"unit": "samples/s"},
         Reading(Kind.RATE, 1234.56),
     ),
     (
         "Train: 0 [  50/1251 (  4%)]  Loss: 6.91 (6.92)  Time: 0.432s,  592.59/s  (0.500s,  512.00/s)  LR: 1.000e-05  "
         "Data: 0.010 (0.020)",
-        {"unit": "images"},
+        {"unit": "images/s"},
         Reading(Kind.RATE, 592.59, loss=6.91),
     ),
     (
@@ -113,11 +113,11 @@ WRITTEN = [
         {"examples_per_step": 64},
         Reading(Kind.SECONDS, 0.02345, loss=1.2),
     ),
-    ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.135", {"unit": "images"}, Reading(Kind.EXAMPLES, 640.0, loss=2.135)),
-    ("{'train_runtime': 12.3, 'train_samples_per_second': 81.2}", {"unit": "samples"}, Reading(Kind.RATE, 81.2)),
+    ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.135", {"unit": "images/s"}, Reading(Kind.EXAMPLES, 640.0, loss=2.135)),
+    ("{'train_runtime': 12.3, 'train_samples_per_second': 81.2}", {"unit": "samples/s"}, Reading(Kind.RATE, 81.2)),
     (
         "10\timages/sec: 50.0 +/- 0.1 (jitter = 0.2)\t7.5",
-        {"unit": "images"},
+        {"unit": "images/s"},
         Reading(Kind.MEAN_RATE, 50.0, 10, 7.5),
     ),
     ("[100] 12.5 steps/s, 1.0% (100/10000), ETA: 3m", {"examples_per_step": 2}, Reading(Kind.STEP_RATE, 12.5)),

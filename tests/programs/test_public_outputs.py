@@ -137,11 +137,11 @@ def bars(form: str, total: int = 40, epochs: int = 3, *, step: float = STEP, oth
 
 TQDM = "{percent} {n}/{total} {left},  4.00it/s]"
 UNBLANKED = "{percent} {n}/{total}{left}, 4.00it/s]"
-SAMPLES = {"unit": "samples"}
-IMAGES = {"unit": "images"}
-TOKENS = {"unit": "tokens"}
+SAMPLES = {"unit": "samples/s"}
+IMAGES = {"unit": "images/s"}
+TOKENS = {"unit": "tokens/s"}
 STEPS = {"examples_per_step": BATCH}
-ENV_STEPS = {"unit": "steps"}
+ENV_STEPS = {"unit": "steps/s"}
 TABLE = (
     "---------------------------------\n| time/              |          |\n|    fps             | 9        |\n"
     "|    iterations      | 1        |\n|    total_timesteps | {:<8} |\n---------------------------------\n"
@@ -255,11 +255,11 @@ READ: dict[str, tuple[Output, dict[str, object]]] = {
         STEPS,
     ),
     "Composer": (lines("[batch={step}/600]:\n\t Train throughput/samples_per_sec: {rate:.4f}"), SAMPLES),
-    "big_vision": (lines("[{step}] img/sec/core = {device:.2f}"), {"unit": "img", "devices": 4}),
-    "Horovod on CPUs": (lines("Iter #{step}: {device:.1f} img/sec per CPU"), {"unit": "img", "devices": 4}),
+    "big_vision": (lines("[{step}] img/sec/core = {device:.2f}"), {"unit": "img/s", "devices": 4}),
+    "Horovod on CPUs": (lines("Iter #{step}: {device:.1f} img/sec per CPU"), {"unit": "img/s", "devices": 4}),
     "torchvision": (
         lines("Epoch: [0] [{step}/1000] eta: 0:05:00 lr: 0.1 img/s: {rate:.4f} (800.1) loss: 6.9 (6.9) time: {s:.4f}"),
-        {"unit": "img"},
+        {"unit": "img/s"},
     ),
     "nanoGPT": (lines("iter {step}: loss 4.0, time {ms:.2f}ms, mfu 1.23%"), STEPS),
     "fairseq": (
@@ -319,7 +319,7 @@ READ: dict[str, tuple[Output, dict[str, object]]] = {
         counter("{step}:\tlearn: 0.634\ttest: 0.636\tbest: 0.636 (0)\ttotal: {ms:.1f}ms\tremaining: 18.7s", per=1),
         STEPS,
     ),
-    "gensim, whose fast epochs have no line of progress": (gensim(), {"unit": "words"}),
+    "gensim, whose fast epochs have no line of progress": (gensim(), {"unit": "words/s"}),
     "a counter of batches in each epoch": (
         counter("[Epoch {epoch}] [Batch {step}/200] [D loss: 0.5]", 20, epochs=3),
         by(r"\[Batch (?P<step>\d+)/"),
@@ -395,12 +395,12 @@ REFUSED: dict[str, tuple[Output, dict[str, object], str]] = {
     ),
     "CleanRL's rate since the start": (
         lines("SPS: {average:.0f}", 15),
-        {"pattern": r"SPS: (?P<rate>\d+)", "unit": "steps"},
+        {"pattern": r"SPS: (?P<rate>\d+)", "unit": "steps/s"},
         "give reads=Reads(rate_is='average')",
     ),
     "an average over steps that no line stands for": (
         Output(0.0, [(2.0 + n, f"SPS: {int((10_000 + 100 * n) / (2 + n))}\n") for n in range(1, 60)]),
-        {"pattern": r"SPS: (?P<rate>\d+)", "unit": "steps", "rate_is": "average"},
+        {"pattern": r"SPS: (?P<rate>\d+)", "unit": "steps/s", "rate_is": "average"},
         "times the work of the first",
     ),
     "Keras, one group": (keras(20, 20), STEPS, "Keras' fit(verbose=2)"),

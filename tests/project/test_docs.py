@@ -95,7 +95,8 @@ def test_each_field_of_a_workload_is_on_the_page_for_test_authors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "names"), [("writing-tests.md", catalogue.models()), ("own-models.md", catalogue.pipelines())]
+    ("page", "names"),
+    [("writing-tests.md", catalogue.names("models")), ("own-models.md", catalogue.names("pipelines"))],
 )
 def test_each_shipped_name_is_on_its_page(page: str, names: dict[str, str]) -> None:
     ours = [name for name, target in names.items() if target.startswith("pytest_tfperf.")]

@@ -20,7 +20,7 @@ STARTS = {
     "features/team/plugin.py": "`tfperf history push`",
     "hardware/host.py": "`lscpu`",
     "hardware/nvml.py": "`tfperf doctor`, to start CUDA",
-    "programs/command_run.py": "the program of `check_command`",
+    "programs/command_run.py": "the program of a `Command`",
     "programs/supervisor.py": "supervisors of programs",
     "revisions/git.py": "| git | ",
     "revisions/pythons.py": "the other side's Python",

@@ -162,7 +162,7 @@ HEADLINES = {
     "diverged in the warm-up": measurement(
         throughput(1.0, 1.0, loss=-math.inf, diverged=DivergedAt(2, 0, 1200)), verdict=DIVERGED
     ),
-    "a command has no steps to name": measurement(NAN, workload=Command(name="my-train"), verdict=DIVERGED),
+    "a command has no steps to name": measurement(NAN, workload=Command([], name="my-train"), verdict=DIVERGED),
 }
 
 

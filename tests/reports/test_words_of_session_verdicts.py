@@ -8,14 +8,7 @@ from typing import Any
 
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.past import ChangeKind, LastingChange
-from pytest_tfperf.core.session_verdicts import (
-    Doubt,
-    DoubtKind,
-    DriftVerdict,
-    MachineVerdict,
-    SessionVerdict,
-    SoftwareVerdict,
-)
+from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn, drift_verdict
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
@@ -32,52 +25,55 @@ MEMORY = lasting_change(key=Key("resnet50-b64", "1x8", "peak_memory"), size=0.1,
 
 
 def drift(*slowdowns: LastingChange) -> SessionVerdict:
-    return SessionVerdict(machine="box", found=DriftVerdict(slowdowns=slowdowns))
+    return drift_verdict("box", slowdowns)
 
 
-SLOWER: dict[str, Any] = {"outcome": Outcome.REGRESSED, "change": -0.081, "low": -0.09, "high": -0.072}
+SLOWER: dict[str, Any] = {
+    "outcome": Outcome.REGRESSED,
+    "change": -0.081,
+    "interval": (-0.09, -0.072),
+    "threshold": 0.05,
+    "tests": 13,
+}
 BUSY = Telemetry(seconds=4.0, other_cpu_fraction_mean=0.49, other_processes={"make (pid 4711)": 0.48})
-SLOWER_SOFTWARE = SoftwareVerdict(
-    outcome=Outcome.REGRESSED, change=-0.03, low=-0.035, high=-0.025, threshold=0.02, tests=4, pairs=16
-)
 
 
-def of_machine(*, busy: bool = False, **more: Any) -> SessionVerdict:
+def of_machine(kind: VerdictOn = VerdictOn.MACHINE, *, busy: bool = False, **more: Any) -> SessionVerdict:
     runs = (run_at(1000.0, telemetry=BUSY if busy else None),)
-    found = MachineVerdict(threshold=0.05, tests=13, **SLOWER | more)
-    return SessionVerdict.of(found, "box", [replace(NOW, runs=runs), UNKNOWN])
+    return SessionVerdict(kind=kind, **SLOWER | more).on("box", [replace(NOW, runs=runs), UNKNOWN])
 
 
 def of_software(**more: Any) -> SessionVerdict:
-    return SessionVerdict.of(replace(SLOWER_SOFTWARE, **more), "box", [NOW])
+    given = {"change": -0.03, "interval": (-0.035, -0.025), "threshold": 0.02, "tests": 4, "pairs": 16}
+    return SessionVerdict(kind=VerdictOn.SOFTWARE, **{"outcome": Outcome.REGRESSED} | given | more).on("box", [NOW])
 
 
-def in_doubt(of: Callable[..., SessionVerdict], *doubt: Any, slow: tuple[str, ...] = (), **more: Any) -> SessionVerdict:
-    return of(outcome=Outcome.INCONCLUSIVE, doubt=Doubt(*doubt, tests=slow), **more)
+def in_doubt(of: Callable[..., SessionVerdict], reason: Reason, **more: Any) -> SessionVerdict:
+    return of(outcome=Outcome.INCONCLUSIVE, reason=reason, **more)
 
 
 VERDICTS = {
-    "a slower machine": of_machine(is_apart=True),
-    "a slower machine that is busy": of_machine(is_apart=True, busy=True),
-    "slower, and nobody knows which": of_machine(),
-    "slower, nobody knows which, and busy": of_machine(busy=True),
-    "a machine with few tests": in_doubt(of_machine, DoubtKind.FEW_TESTS, 3, 8, is_apart=True),
-    "a machine with few pairs": in_doubt(of_machine, DoubtKind.FEW_WITH_PAIRS, 2, 4, is_apart=True),
+    "a slower machine": of_machine(),
+    "a slower machine that is busy": of_machine(busy=True),
+    "slower, and nobody knows which": of_machine(VerdictOn.TOGETHER),
+    "slower, nobody knows which, and busy": of_machine(VerdictOn.TOGETHER, busy=True),
+    "a machine with few tests": in_doubt(of_machine, Reason.FEW_TESTS, few=(3, 8)),
+    "a machine with few pairs": in_doubt(of_machine, Reason.FEW_WITH_PAIRS, few=(2, 4)),
     "a machine that slows some tests down": in_doubt(
-        of_machine,
-        DoubtKind.SLOW_IN_PART,
-        is_apart=True,
-        change=-0.004,
-        slow=("a.py::test_gpu[1]", "a.py::test_gpu[3]"),
+        of_machine, Reason.SLOW_IN_PART, change=-0.004, slow=("a.py::test_gpu[1]", "a.py::test_gpu[3]")
     ),
     "slower software": of_software(),
-    "software within noise": in_doubt(of_software, DoubtKind.WITHIN_NOISE),
-    "undecided software": in_doubt(of_software, DoubtKind.UNDECIDED),
-    "software without pairs": SessionVerdict(
-        machine="box",
-        found=SoftwareVerdict.without_pairs({"a.py::test": "the current environment failed: the worker died"}),
+    "software within noise": in_doubt(of_software, Reason.WITHIN_NOISE),
+    "undecided software": in_doubt(of_software, Reason.UNDECIDED),
+    "software without pairs": in_doubt(
+        of_software,
+        Reason.NO_PAIRS,
+        change=None,
+        interval=None,
+        threshold=None,
+        failures={"a.py::test": "the current environment failed: the worker died"},
     ),
-    "slower, and no test could be compared": of_machine(no_pairs=True),
+    "slower, and no test could be compared": of_machine(VerdictOn.TOGETHER, reason=Reason.NO_PAIRS),
     "any drop is accepted": of_software(outcome=Outcome.PASS, threshold=None),
 }
 
@@ -91,7 +87,7 @@ def test_the_fact_is_the_first_sentence_of_a_verdicts_text() -> None:
 
 
 def test_a_machine_as_it_was_needs_no_words() -> None:
-    assert text_of(of_machine(outcome=Outcome.PASS, change=0.009, low=-0.01, high=0.01)) == ""
+    assert text_of(of_machine(VerdictOn.TOGETHER, outcome=Outcome.PASS, change=0.009)) == ""
 
 
 def test_a_drift_begins_with_the_test_and_the_size() -> None:

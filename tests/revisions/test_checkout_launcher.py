@@ -78,7 +78,7 @@ def test_without_git_what_the_other_folder_lacks_is_taken_from_this_one(tmp_path
         (folder / "train.py").touch()
     (old / "data").touch()
     checkout = Checkout(repository=old, folder=new, name="old")
-    command = Command.of([sys.executable, "train.py", f"{old}/data"], name="it", unit="images/s", folder=str(old))
+    command = Command([sys.executable, "train.py", f"{old}/data"], name="it", unit="images/s", cwd=str(old))
     interpreter = checkout.interpreter("/other/python")
     with closing(LocalLauncher(logs=tmp_path, silence_seconds=9, interpreter=interpreter)) as local:
         launcher = CheckoutLauncher(local, checkout)
@@ -148,6 +148,6 @@ def test_text_without_a_path_to_the_current_code_stays_as_it_is(sides: Sides, wo
 
 
 def test_a_program_on_several_nodes_is_refused_because_nothing_tells_what_it_reads(sides: Sides) -> None:
-    command = Command.of([sys.executable, "loop.py"], name="it", unit="examples/s", folder=str(sides.here))
+    command = Command([sys.executable, "loop.py"], name="it", cwd=str(sides.here))
     with pytest.raises(TfperfError, match=r"it: nothing tells which files a program reads on several nodes.*one node"):
         sides.base.prepare_command(command, CPU, 2)

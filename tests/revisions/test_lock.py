@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,15 +14,11 @@ from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.revisions.lock import Lock, contradiction, forget_locks, read_lock, write_lock
 
 
-def package(
-    packages: Path, name: str, version: str = "1.0", *, requires: str = "", files: str = "", **direct_url: object
-) -> None:
+def package(packages: Path, name: str, version: str = "1.0", **direct_url: object) -> None:
     """A distribution as installers leave it."""
     info = packages / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
-    needs = f"Requires-Dist: {requires}\n" if requires else ""
-    (info / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n{needs}")
-    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files.split()))
+    (info / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
     if direct_url:
         (info / "direct_url.json").write_text(json.dumps(direct_url))
 
@@ -150,72 +144,6 @@ def test_a_lock_that_was_edited_to_other_versions_than_its_row_has_contradicts_i
 ) -> None:
     row = Baseline(machine="box", key=Key("x", "1x1"), value=1.0, environment=environment, lock="box-1.lock.txt")
     assert re.search(says, contradiction(row, lock))
-
-
-# What needs no lock of its own
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A repository whose tests import `used`, which can make use of `helped`."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    subprocess.run(["git", "init", "-q", folder], check=True)
-    (folder / "test_a.py").write_text("import used.models as models")
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("installed", "is_new"),
-    [
-        ({"name": "linter"}, False),
-        ({"name": "tool", "files": "toolbox/__init__.py"}, False),
-        ({"name": "helped"}, True),
-        ({"name": "nets"}, True),
-        ({"name": "tested"}, False),
-        ({"name": "keras"}, True),
-        ({"name": "my_dist", "files": "models.py my_dist-1.0.dist-info/RECORD"}, True),
-        ({"name": "hook", "files": "hook.pth"}, True),
-        ({"name": "faster", "files": "tensorflow-plugins/libfaster.so"}, True),
-    ],
-    ids=lambda value: value["name"] if isinstance(value, dict) else "",
-)
-def test_only_what_tests_can_import_makes_a_new_lock(
-    installed: dict[str, str], is_new: bool, tmp_path: Path, packages: Path, project: Path
-) -> None:
-    package(packages, "used", requires="helped; extra == 'fast'")
-    package(packages, "also_used", requires="tested; extra == 'test'")
-    (project / "run.sh").write_text("python -m also_used")
-    (project / "model.yaml").write_text("_target_: nets.Small")
-    (project / ".pre-commit-config.yaml").write_text("repos: [linter]")
-    first = write_lock(tmp_path, "box", root=project, search=[str(packages)])
-    package(packages, **installed)
-    assert (write_lock(tmp_path, "box", root=project, search=[str(packages)]) != first) is is_new
-
-
-def test_a_package_of_another_version_counts_where_it_is_used(tmp_path: Path, packages: Path, project: Path) -> None:
-    names = []
-    for used, linter in (("1.0", "1.0"), ("1.0", "2.0"), ("2.0", "2.0")):
-        shutil.rmtree(packages)
-        package(packages, "used", used)
-        package(packages, "linter", linter)
-        names.append(write_lock(tmp_path, "box", root=project, search=[str(packages)]))
-    assert (names[0] == names[1], names[1] == names[2]) == (True, False)
-
-
-def test_a_lock_of_another_machine_or_python_is_not_taken(tmp_path: Path, packages: Path, project: Path) -> None:
-    package(packages, "used")
-    first = tmp_path / write_lock(tmp_path, "box", root=project, search=[str(packages)])
-    assert write_lock(tmp_path, "other", root=project, search=[str(packages)]).startswith("other-")
-    first.write_text(first.read_text().replace("# python: 3", "# python: 4"))
-    package(packages, "linter")
-    assert write_lock(tmp_path, "box", root=project, search=[str(packages)]) != first.name
-
-
-def test_without_a_repository_every_package_counts(tmp_path: Path, packages: Path) -> None:
-    first = write_lock(tmp_path, "box", root=tmp_path, search=[str(packages)])
-    package(packages, "linter")
-    assert write_lock(tmp_path, "box", root=tmp_path, search=[str(packages)]) != first
 
 
 def test_no_lock_has_a_token(tmp_path: Path, packages: Path) -> None:

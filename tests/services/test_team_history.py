@@ -36,11 +36,11 @@ from tests.helpers.patience import PATIENCE_SECONDS
 
 TESTS = """
     import sys
-    from pytest_tfperf import Reads
+    from pytest_tfperf import Command, Reads
 
     def test_passes(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
+        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
 """
 WRONG_PASSWORD = "hunter2"
 NOBODY_LISTENS = "postgresql://team:secret@127.0.0.1:1/history"
@@ -87,7 +87,7 @@ def ids(history: History) -> list[str]:
 
 
 def figures_at(url: str) -> list[tuple[str, str, float]]:
-    with history_at(url).database.reading() as connection:
+    with history_at(url).database.opened() as connection:
         query = select(FIGURES_TABLE.c.test, FIGURES_TABLE.c.figure, FIGURES_TABLE.c.value).order_by(
             FIGURES_TABLE.c.made
         )
@@ -185,16 +185,6 @@ def test_the_details_of_a_server_are_dropped_as_those_of_a_file(local: History, 
     assert drop_details(there.database, before).measurements == 0
     assert [m.session for m in there.measurements()] == ["s2", *(f"s{day}" for day in range(6, 16))]
     assert len(list(there.results())) == 15
-
-
-def test_a_server_that_the_released_version_set_up_takes_pushes(local: History, url: str, server: Server) -> None:
-    local.append(judged())
-    send(local, url)
-    server.execute("alter table tfperf_measurements drop column gpu, drop column run_values", url)
-    server.execute("alter table tfperf_history drop column details_from", url)
-    local.append(judged("later"))
-    assert send(local, url) == 1
-    assert [m.test for m in history_at(url).measurements()] == [judged().test, "later"]
 
 
 @pytest.mark.parametrize("only_new", [False, True])

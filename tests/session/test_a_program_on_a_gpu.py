@@ -31,7 +31,7 @@ TESTS = """
     @pytest.mark.gpu
     def test_program(throughput, gpu_topology):
         on = gpu_topology.take(1)
-        throughput.check_command([sys.executable, "train.py"], name="loop", on=on, unit='images/s', readings=45)
+        throughput.check(Command([sys.executable, "train.py"], name="loop", unit='images/s'), on=on, steps=45)
 """
 
 

@@ -25,11 +25,11 @@ PROGRAM = """
 """
 TESTS = """
     import sys
-    from pytest_tfperf import Figure, Reads
+    from pytest_tfperf import Command, Figure, Reads
 
     def program(throughput, on, name, *also):
-        throughput.check_command([sys.executable, "train.py"], name=name, on=on, tolerance=0.05,
-                                 reads=Reads(field="rate"), also=also)
+        program = Command([sys.executable, "train.py"], name=name, reads=Reads(field="rate"))
+        throughput.check(program, on=on, tolerance=0.05, also=also)
 
     def test_memory(throughput, on):
         program(throughput, on, "memory", "peak_memory")

@@ -94,7 +94,7 @@ PROGRAM = """
     import sys
 
     def test_program(throughput, on):
-        throughput.check_command([sys.executable, "prints.py"], name="program", on=on)
+        throughput.check(Command([sys.executable, "prints.py"], name="program"), on=on)
 """
 PRINTS = """
     import time
@@ -190,7 +190,7 @@ def test_a_test_with_one_recorded_baseline_of_two_is_measured(project: Project) 
 
         def test_two(throughput, on):
             for name in ("recorded", "new"):
-                throughput.check_command([sys.executable, "prints.py"], name=name, on=on)
+                throughput.check(Command([sys.executable, "prints.py"], name=name), on=on)
     """)
     project.baseline("recorded", value=float(USUAL), unit="examples", lower=-math.inf, upper=math.inf)
     assert re.search(r"= 1 measured in ", program_session(project, USUAL).text)

@@ -16,10 +16,10 @@ DIES = f"print('\\x1b[2Jno postgresql://ann:{SECRET}@db/d\\n::error::x\\n##[erro
 TESTS = f"""
     DIES = {DIES!r}
     import sys
-    from pytest_tfperf import Reads
+    from pytest_tfperf import Command, Reads
 
     def run(throughput, on, text, **how):
-        throughput.check_command([sys.executable, "-c", text], on=on, **how)
+        throughput.check(Command([sys.executable, "-c", text], **how), on=on)
 
     def test_dies(throughput, on):
         run(throughput, on, DIES, name="dies")

@@ -167,8 +167,8 @@ def test_a_session_forgets_its_names_and_leaves_those_of_one_around_it(pytester:
     pytester.parseconfigure("--collect-only")
     pytester.makeconftest(f"{naming('mine', 'nets:nan')}\ndef pytest_tfperf_pipelines(): return {{'other': 'nets:x'}}")
     pytester.runpytest_inprocess("--collect-only")
-    assert catalogue.models()["mine"] == "nets:tiny"
-    assert "other" not in catalogue.pipelines()
+    assert catalogue.names("models")["mine"] == "nets:tiny"
+    assert "other" not in catalogue.names("pipelines")
 
 
 def test_a_module_that_hides_the_one_beside_the_test_is_an_error(project: Project) -> None:

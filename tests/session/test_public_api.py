@@ -35,7 +35,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 TYPED = """
 import sys
-from pytest_tfperf import Figure, Reads, ThroughputFixture, Topology, Workload
+from pytest_tfperf import Command, Figure, Reads, ThroughputFixture, Topology, Workload
 
 def test_resnet50(throughput: ThroughputFixture, gpu_topology: Topology, update: str) -> None:
     workload = Workload(model="resnet50", batch_size=64, variable_update=update, precision="mixed_float16")
@@ -45,7 +45,7 @@ def test_resnet50(throughput: ThroughputFixture, gpu_topology: Topology, update:
 def test_gpt(throughput: ThroughputFixture, gpu_topology: Topology) -> None:
     bleu = Figure("bleu", field="bleu", better="higher", absolute=0.5)
     on, reads = gpu_topology.nodes(2).take(8), Reads(field="train.tokens_per_sec", until_end=True)
-    throughput.check_command([sys.executable, "train.py"], name="gpt", on=on, reads=reads, also=[bleu])
+    throughput.check(Command([sys.executable, "train.py"], name="gpt", reads=reads), on=on, also=[bleu])
 """
 
 

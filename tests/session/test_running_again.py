@@ -59,7 +59,7 @@ MARKED = """
             pytest.skip("it is gone")
 
     def slow(throughput, on, name):
-        throughput.check_command([sys.executable, "rate.py"], name=name, on=on)
+        throughput.check(Command([sys.executable, "rate.py"], name=name), on=on)
 
     def test_is_skipped_when_it_runs_again(is_there_once, throughput, on):
         slow(throughput, on, "skipped")

@@ -168,16 +168,16 @@ PROGRAM = f"""
 """
 TESTS = """
     import sys
-    from pytest_tfperf import Reads
+    from pytest_tfperf import Command, Reads
 
     def test_program(throughput, on):
         command = [sys.executable, "run.py", "--password", "PaSsWoRd", "--url=https://PaSsWoRd@host"]
-        throughput.check_command(command, name="program", unit="images/s", on=on, reads=Reads(until_end=True))
+        throughput.check(Command(command, name="program", unit="images/s", reads=Reads(until_end=True)), on=on)
 
     @pytest.mark.parametrize("url", ["https://PaSsWoRd@host"])
     def test_parameter(throughput, on, url):
-        throughput.check_command([sys.executable, "run.py"], name="other", unit="images/s", on=on,
-                                 reads=Reads(until_end=True))
+        program = Command([sys.executable, "run.py"], name="other", unit="images/s", reads=Reads(until_end=True))
+        throughput.check(program, on=on)
 """
 FILES = ("--tfperf-html=r.html", "--tfperf-json=r.json", "--junitxml=r.xml", "-o", "tfperf_markdown=r.md")
 

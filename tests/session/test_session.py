@@ -393,7 +393,7 @@ def test_tests_that_ended_by_time_are_counted_at_the_end_with_the_fewest_windows
         made.queue.keep(test, 0, measurement(test=test, runs=tuple(runs)))
     assert [line for line in map(str, after(made, skips=False)) if "ended by time" in line] == [
         "2 tests ended by time, before all steps: c after 3 windows. Where its interval is too wide, give the "
-        "test more steps (steps= or readings=), or all tests more time: -o tfperf_max_time=SECONDS"
+        "test more steps (steps=), or all tests more time: -o tfperf_max_time=SECONDS"
     ]
 
 

@@ -28,11 +28,9 @@ PARSERS = {one.name: one.parse for one in (*OF_THE_SPINE, *settings_of_features(
         ("tolerance", "0.05", 0.05),
         ("steps", "1", 1),
         ("warmup_steps", "0", 0),
-        ("runs", "5", 5),
         ("timeout", "0.5", 0.5),
         ("busy", "0.1", 0.1),
         ("max_time", "inf", float("inf")),
-        ("gpu_throttled", "1", 1.0),
         ("inject_slowdown", "0", 0.0),
         ("strict", "Yes", True),
         ("strict", "off", False),
@@ -57,12 +55,10 @@ def test_a_good_value_is_taken(name: str, text: str, value: Any) -> None:
         ("steps", "0"),
         ("steps", "1.5"),
         ("warmup_steps", "-1"),
-        ("runs", "4"),
         ("timeout", "0"),
         ("busy", "0"),
         ("busy", "1.1"),
         ("busy", "5"),
-        ("gpu_throttled", "nan"),
         ("timeout", "nan"),
         ("timeout", "inf"),
         ("inject_slowdown", "1"),
@@ -103,7 +99,6 @@ def test_the_limits_of_disturbance_are_the_nouns_own_where_nothing_is_set() -> N
     [
         ({"busy": 0.1}, {"other_cpu_fraction": 0.1, "steal_fraction": 0.1}),
         ({"busy": 1.0}, {"other_cpu_fraction": 1.0, "steal_fraction": 1.0, "swap_bytes_per_sec": math.inf}),
-        ({"gpu_throttled": 0.6}, {"gpu_samples_fraction": 0.6}),
     ],
 )
 def test_a_user_accepts_more_of_a_disturbance(asked: dict[str, float], limits: dict[str, float]) -> None:
@@ -169,7 +164,7 @@ def test_a_home_is_found_in_each_folder(option: str) -> None:
         ),
         (
             {"tfperf_launcher": "slurm", "tfperf_split_gpu": "true"},
-            "--tfperf-launcher with --tfperf-split-gpu: ranks on several nodes can't share one GPU",
+            "--tfperf-launcher with tfperf_split_gpu: ranks on several nodes can't share one GPU",
         ),
     ],
 )
@@ -242,7 +237,7 @@ OWN_OPTIONS = """
         (["-xvk", "small", "--tb", "short"], "-k small"),
         (["-ksmall", "--ignore=old", "--deselect", "a.py::test"], "-ksmall --ignore=old --deselect a.py::test"),
         (["--tfperf-inject-slowdown", "0.2", "--tfperf-strict", "--tfperf-html=x.html"], ""),
-        (["--tfperf-machine", "box", "--tfperf-split-gpu"], "--tfperf-machine box --tfperf-split-gpu"),
+        (["--tfperf-machine", "box", "-o", "tfperf_split_gpu=true"], "--tfperf-machine box -o tfperf_split_gpu=true"),
         (["-o", "tfperf_max_time=10", "-otfperf_strict=1", "-o", "tfperf_busy=1"], "-o tfperf_busy=1"),
         (["--models", "a", "b", "-v"], "--models a b"),
         (["--hub-token=abc"], "'--hub-token=***'"),

@@ -1,4 +1,4 @@
-"""`throughput.compare_command`: two programs, run one after the other, and their figures."""
+"""`throughput.compare` of two programs, run one after the other, and their figures."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ TESTS = """
 import sys
 
 def test_slower(throughput, on):
-    a, b = ([sys.executable, "program.py", rate] for rate in ("100", "80"))
-    found = throughput.compare_command(a, b, names=("old", "new"), on=on, tolerance=0.05)
+    a = Command([sys.executable, "program.py", "100"], name="old")
+    b = Command([sys.executable, "program.py", "80"], name="new")
+    found = throughput.compare(a, b, on=on, tolerance=0.05)
     assert [side.workload.id for side in (found.other, found)] == ["old", "new"]
     print("the body came to its end")
 """
@@ -42,7 +43,7 @@ PRINTS = """
 """
 FIGURES = """
     import json, sys
-    from pytest_tfperf import Figure, Reads
+    from pytest_tfperf import Command, Figure, Reads
 
     BLEU = Figure("bleu", field="eval.bleu", better="higher")
 
@@ -55,9 +56,10 @@ FIGURES = """
     ])
     def test_of(throughput, on, a, b):
         also = [*(["loss"] if "loss" in b else []), *([BLEU] if "eval" in a | b else [])]
-        argvs = [[sys.executable, "prints.py", json.dumps(one)] for one in (a, b)]
         reads = Reads(field="rate", until_end=True)
-        throughput.compare_command(*argvs, names=("old", "new"), on=on, tolerance=0.05, reads=reads, also=also)
+        old = Command([sys.executable, "prints.py", json.dumps(a)], name="old", reads=reads)
+        new = Command([sys.executable, "prints.py", json.dumps(b)], name="new", reads=reads)
+        throughput.compare(old, new, on=on, tolerance=0.05, also=also)
 """
 
 

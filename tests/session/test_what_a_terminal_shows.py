@@ -37,11 +37,11 @@ SLOW = "nets:tiny-b3-replicated-device"
 # A program is measured without TensorFlow, whose import would be most of such a session.
 OF_A_PROGRAM = """
     import sys
-    from pytest_tfperf import Reads
+    from pytest_tfperf import Command, Reads
 
     def test_passes(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
+        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
 
     def test_ordinary(benchmark):
         benchmark(sum, [1, 2, 3])
@@ -175,7 +175,7 @@ def test_without_ordinary_benchmarks_there_is_no_such_table(of_a_program: Projec
 # Names
 
 
-def test_a_tests_name_wins_over_the_hooks_and_own_functions_have_short_ids(piped: Finished) -> None:
+def test_a_call_has_a_name_and_own_functions_have_short_ids(piped: Finished) -> None:
     names = {row[1] for line in section(piped.text) if len(row := re.split("  +", line)) > 4}
     assert names == {"named", "nan-b1-replicated-device", "small net", "tiny-b4-replicated-device", "workload"}
 
@@ -212,14 +212,14 @@ def test_what_is_no_name_is_refused(played_project: Project) -> None:
 # Software and machine as a whole
 
 JUDGED = """
-    from pytest_tfperf.core.session_verdicts import MachineVerdict, SessionVerdict
+    from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
     from pytest_tfperf.core.verdict import Outcome
     from pytest_tfperf.session.state import SessionState
 
     def judge(session):
-        figures = {"change": -0.081, "low": -0.09, "high": -0.072, "threshold": 0.05, "tests": 8, "is_apart": True}
-        found = MachineVerdict(outcome=Outcome.REGRESSED, **figures)
-        session.verdicts.append(SessionVerdict(machine="box", found=found))
+        figures = {"change": -0.081, "interval": (-0.09, -0.072), "threshold": 0.05, "tests": 8}
+        kind, outcome = VerdictOn.MACHINE, Outcome.REGRESSED
+        session.verdicts.append(SessionVerdict(kind=kind, outcome=outcome, machine="box", **figures))
         return session.verdicts
 
     SessionState.judge = judge

@@ -19,7 +19,7 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.stores.history_rows import figures_in, profile_of, unpacked, whole_measurement, with_details
+from pytest_tfperf.stores.history_rows import environment_of, figures_in, profile_of, unpacked, whole_measurement
 from tests.helpers.measurements import KEY, baseline, measurement, run, verdict
 
 DAY = "2026-01-0{}T03:00:00+00:00"
@@ -129,7 +129,7 @@ def test_no_value_of_a_row_makes_a_command_crash(
         with suppress(TfperfError):
             whole_measurement(packed, "it")
         with suppress(TfperfError):
-            with_details(None, unpacked(packed, "it"), "it")
+            environment_of(unpacked(packed, "it"), "it")
         with suppress(TfperfError):
             profile_of(unpacked(packed, "it"), "2026-01-02", "it")
         with suppress(TfperfError):

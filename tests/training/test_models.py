@@ -42,7 +42,7 @@ BERT = {
 
 
 def test_every_named_model_has_its_facts_here() -> None:
-    assert set(catalogue.models()) == {*FACTS, *BERT}
+    assert set(catalogue.names("models")) == {*FACTS, *BERT}
 
 
 @pytest.mark.parametrize(

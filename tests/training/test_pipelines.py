@@ -28,7 +28,7 @@ def batches(name: str, spec: InputSpec, count: int) -> list[tuple[Any, Any]]:
     return list(islice(found, count)) if isinstance(found, tf.data.Dataset) else [found] * count
 
 
-@pytest.mark.parametrize("name", sorted(set(catalogue.pipelines()) - {"tokens"}))  # gives no images
+@pytest.mark.parametrize("name", sorted(set(catalogue.names("pipelines")) - {"tokens"}))  # gives no images
 def test_batches_have_the_signature_of_the_spec(cpus: list[str], photographs: Path, name: str) -> None:
     for images, labels in batches(name, replace(SPEC, data_dir=str(photographs)), 3):
         assert (images.shape, images.dtype) == ((20, 5, 6, 3), "float32")

@@ -16,7 +16,7 @@ from pytest_tfperf.errors import NotInstalled, WorkloadError
 from pytest_tfperf.workers import catalogue
 
 PACKAGE = Path(pytest_tfperf.__file__).parent
-SHIPPED = {**catalogue.models(), **catalogue.pipelines()}
+SHIPPED = {**catalogue.names("models"), **catalogue.names("pipelines")}
 
 
 @pytest.fixture
@@ -36,21 +36,21 @@ def test_a_shipped_name_stands_for_a_function_of_its_file(name: str) -> None:
 
 def test_an_unknown_name_gets_the_nearest_one_and_the_way_to_name_a_function() -> None:
     with pytest.raises(WorkloadError, match=r"unknown model 'trivail'\. Did you mean 'trivial'\?"):
-        catalogue.resolve_model("trivail")
+        catalogue.resolve("model", "trivail")
     with pytest.raises(WorkloadError, match=r"of your own: input_pipeline='package\.module:function'"):
-        catalogue.resolve_pipeline("disk")
+        catalogue.resolve("input_pipeline", "disk")
 
 
 @pytest.mark.usefixtures("empty_catalogue")
 def test_a_registered_name_stands_for_its_target_until_it_is_forgotten() -> None:
     for _ in range(2):  # two conftests may give the same name to the same function
         catalogue.register("pipelines", {"disk": "feed:disk"})
-    assert catalogue.resolve_pipeline("disk") == "feed:disk"
+    assert catalogue.resolve("input_pipeline", "disk") == "feed:disk"
     assert catalogue.registered() == {"models": {}, "pipelines": {"disk": "feed:disk"}}
     restore = catalogue.forget()
     assert catalogue.registered() == {"models": {}, "pipelines": {}}
     restore()
-    assert catalogue.resolve_pipeline("disk") == "feed:disk"
+    assert catalogue.resolve("input_pipeline", "disk") == "feed:disk"
 
 
 @pytest.mark.usefixtures("empty_catalogue")

@@ -44,7 +44,14 @@ def failures(
 
 
 def error(message: str, **more: Any) -> dict[str, Any]:
-    return {"type": "InternalError", "message": message, "hint": "", "ours": False, "out_of_memory": False} | more
+    return {
+        "type": "InternalError",
+        "message": message,
+        "below": [],
+        "hint": "",
+        "ours": False,
+        "out_of_memory": False,
+    } | more
 
 
 # Out of memory, or another fault
@@ -229,7 +236,7 @@ def test_an_exception_is_named_with_its_phase_and_cause(tmp_path: Path, sent: di
 def test_an_error_of_this_package_is_shown_as_it_is_with_the_users_lines_that_led_to_it(
     tmp_path: Path, log: str, shown: bool
 ) -> None:
-    sent = error("model 'nets:absent': no such function\nKnown: tiny", ours=True)
+    sent = error("model 'nets:absent': no such function", below=["Known: tiny"], ours=True)
     said = str(failures(tmp_path, log).raised(sent, "model"))
     assert said.startswith("model 'nets:absent': no such function (in phase 'model')\nKnown: tiny\n")
     assert (f"{tmp_path}/worker.log" in said, f"  | {USERS}" in said) == (True, shown)

@@ -24,8 +24,7 @@ STOP: Final = 130
 """The status after Ctrl-C, as a shell gives it; git ends the bisection from 128 on."""
 
 _ONLY_HERE: Final = (
-    "the test ran on the current code alone. Call `check` or `check_command` in it: only these run on other commits or "
-    "with other packages"
+    "the test ran on the current code alone. Call `check` in it: only this runs on other commits or with other packages"
 )
 
 T = TypeVar("T", OtherSide, "Answer")

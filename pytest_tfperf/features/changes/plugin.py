@@ -31,7 +31,7 @@ FAIL_ON_DRIFT: Final[Setting[bool]] = Setting(
 
 def session_verdicts(session: Session, machines: Sequence[str]) -> Iterator[SessionVerdict]:
     """A red verdict for each machine with a lasting slowdown, or a figure that became worse for good."""
-    from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionVerdict
+    from pytest_tfperf.core.session_verdicts import drift_verdict
     from pytest_tfperf.features.changes.lasting_losses import lasting_losses  # imports NumPy
 
     history, today = session.history, datetime.now(UTC).date()
@@ -41,7 +41,7 @@ def session_verdicts(session: Session, machines: Sequence[str]) -> Iterator[Sess
         now = history.measurements(session=session.id, machine=machine)
         losses = lasting_losses(results, session.id, _tolerances(now))
         if found := [loss for loss in losses if not any(_is_of(one, loss) for one in known)]:
-            yield SessionVerdict(machine=machine, found=DriftVerdict(slowdowns=tuple(found)))
+            yield drift_verdict(machine, found)
 
 
 def _tolerances(measurements: Iterable[Measurement]) -> dict[tuple[str, Key], float]:

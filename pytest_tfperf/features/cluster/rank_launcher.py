@@ -258,13 +258,13 @@ class ClusterLauncher:
         except OSError as error:
             raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
         interpreter = self._interpreter
-        argv = interpreter.user_command(command.argv)
-        ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.environment)
+        argv = interpreter.user_command(command.words)
+        ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.env)
         variables = ["PYTHONPATH", *ours, *_settings()]
         return PreparedCommand(
             argv=self._engine.command(nodes, command.ranks_per_node, argv, variables),
             environment={**interpreter.environment(), **ours},
-            folder=interpreter.user_folder(command.folder),
+            folder=interpreter.user_folder(str(command.cwd)),
             log=log,
             silence_seconds=self._silence_seconds,
             facts=interpreter.facts(command),

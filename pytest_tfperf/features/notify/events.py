@@ -14,7 +14,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.notification import Event, EventKind, Topic
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.rerun_command import RerunCommand
-from pytest_tfperf.core.session_verdicts import DriftVerdict, SessionResult, red_machines
+from pytest_tfperf.core.session_verdicts import SessionResult, VerdictOn, red_machines
 from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.reports.acknowledgement import loss
@@ -143,20 +143,19 @@ def _missing(record: SessionResult, known: Mapping[str, str], rerun: RerunComman
 def _of_session(record: SessionResult, now: str) -> Iterator[Event]:
     """Yield what the verdicts on software and machine say, and each lasting loss."""
     for verdict in record.verdicts:
-        found, is_slower = verdict.found, verdict.outcome is Outcome.REGRESSED
+        is_slower = verdict.outcome is Outcome.REGRESSED
         kind = EventKind.NEW if is_slower else EventKind.RECOVERED
         event = Event(kind=kind, machine=verdict.machine, headline=fact_of(verdict), time=now)
-        if isinstance(found, DriftVerdict):
-            for change in found.slowdowns:
+        if verdict.kind is VerdictOn.DRIFT:
+            for change in verdict.slowdowns:
                 figure = f"{change.key.figure or RATE} {_DRIFT}" if change.key else _DRIFT
-                text = fact_of(replace(verdict, found=DriftVerdict(slowdowns=(change,))))
+                text = fact_of(replace(verdict, slowdowns=(change,)))
                 size, interval = change.size, (change.low, change.high)
                 yield replace(
                     event, test=change.test or "", figure=figure, headline=text, change=size, interval=interval
                 )
         elif is_slower or verdict.outcome in _WELL:
-            interval = found.low, found.high
-            yield replace(event, figure=verdict.kind, change=found.change, interval=interval)
+            yield replace(event, figure=verdict.kind, change=verdict.change, interval=verdict.interval)
 
 
 def pulse(machine: str, last: str | None, now: datetime, most_seconds: float, ahead: str = "") -> Event:

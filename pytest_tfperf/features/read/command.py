@@ -44,7 +44,7 @@ def add_to(commands: Commands) -> None:
         commands,
         "read",
         _run,
-        "run a program for some seconds and show what `check_command` would read from its lines",
+        "run a program for some seconds and show what `check` would read from its lines",
         examples=(
             "tfperf read -- python train.py --epochs=1",
             "tfperf read --unit images/s --seconds 60 -- ./train.sh",
@@ -82,7 +82,7 @@ def _run(given: argparse.Namespace) -> int:
         pattern=given.pattern, field=given.field, examples_per_step=given.examples_per_step, rate_is=given.rate_is
     )
     argv = [sys.executable if given.command[0] in ("python", "python3") else given.command[0], *given.command[1:]]
-    command = Command.of(argv, name="read", unit=given.unit or "examples/s", reads=reads, terminal=given.terminal)
+    command = Command(argv, name="read", unit=given.unit or "examples/s", reads=reads, terminal=given.terminal)
     printed = Printed.by(command, given.seconds)
     if not printed.pieces:
         show("it printed nothing. Let it print its rate to stdout or stderr, or give --seconds more")
@@ -93,16 +93,16 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _measured(command: Command, printed: Printed, devices: int) -> list[str]:
-    """The rate that a run of `check_command` reports, or why it can't."""
+    """The rate that a run of `check` reports, or why it can't."""
     try:
         result = measure(command, printed, devices)
     except MeasurementError as error:
         fact, *below = map(str, error.lines)
-        return [f"check_command would refuse it: {fact}", *below]
+        return [f"check would refuse it: {fact}", *below]
     units = result.units_in_a_step
-    step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {command.unit}."
+    step = "" if units is None else f" By the time between its lines, a step holds {units:,.4g} {command.counted}."
     return [
-        f"check_command would report {result.units_per_sec:,.6g} {command.unit}/s, by "
+        f"check would report {result.units_per_sec:,.6g} {command.unit}, by "
         f"{counted(result.readings, 'reading')}. Compare this with what you know of the program.{step}"
     ]
 
@@ -131,7 +131,9 @@ class _Read:
     def report(self) -> list[str]:
         """The lines with their readings, the rate, and the call for a test."""
         skipped = {line for line, _ in self.reader.unread}
-        texts = [f"read      {_shown(reading, self.command.unit):>28}  {_cut(line)}" for line, reading in self.readings]
+        texts = [
+            f"read      {_shown(reading, self.command.counted):>28}  {_cut(line)}" for line, reading in self.readings
+        ]
         texts = _first(texts) + [f"not read  {why}:  {_cut(line)}" for line, why in self.reader.unread]
         texts += _first([f"ignored   {_cut(line)}" for line in self._ignored if line.strip() not in skipped])
         if self.refusal is not None:
@@ -153,31 +155,30 @@ class _Read:
         ]
 
     def _missing(self) -> list[str]:
-        if self.command.unit != STEPS or self.command.reads.examples_per_step is not None:
+        if self.command.counted != STEPS or self.command.reads.examples_per_step is not None:
             return []
         return ["It counts steps. To count what a step holds over all devices: --examples-per-step N --unit UNIT/s"]
 
     def _test(self) -> list[str]:
         command, reads = self.command, self.command.reads
-        first, *others = command.argv
+        first, *others = command.words
         argv = ", ".join(["sys.executable" if first == sys.executable else repr(first), *map(repr, others)])
         given = {"pattern": reads.pattern, "field": reads.field, "examples_per_step": reads.examples_per_step}
         given["rate_is"] = None if reads.rate_is is None else str(reads.rate_is)
         options = [f"{name}={value!r}" for name, value in given.items() if value]
         imports = ["import sys"] if "sys.executable" in argv else []
-        imports += ["from pytest_tfperf import Reads"] if options else []
         texts = [
             *imports,
-            *([""] if imports else []),
-            "throughput.check_command(",
+            f"from pytest_tfperf import Command{', Reads' if options else ''}",
+            "",
+            "program = Command(",
             f"    [{argv}],",
-            f"    name={_name_of(command.argv)!r},",
-            "    on=gpu_topology.take(1),",
+            f"    name={_name_of(command.words)!r},",
+            f'    unit="{command.unit}",',
         ]
-        texts.append(f'    unit="{command.unit}/s",')
         texts += [f"    reads=Reads({', '.join(options)}),"] if options else []
         texts += ["    terminal=True,"] if command.terminal else []
-        return [*texts, ")"]
+        return [*texts, ")", "throughput.check(program, on=gpu_topology.take(1))"]
 
 
 def _name_of(argv: Sequence[str]) -> str:
@@ -192,7 +193,7 @@ def _best(command: Command, printed: Printed, devices: int, *, unit_is_given: bo
     if read.readings or read.refusal or unit_is_given or _is_described(command):
         return read
     for unit in filter(None, (read.reader.likely_unit, "tokens", STEPS if read.reader.saw_steps else "")):
-        other = _Read(replace(command, unit=unit), printed, devices)
+        other = _Read(replace(command, unit=f"{unit}/s"), printed, devices)
         if other.readings:
             return other
     return read
@@ -223,7 +224,7 @@ def _advice(read: _Read, printed: Printed, given: argparse.Namespace) -> list[st
 def _command_line(way: Tried, given: argparse.Namespace) -> str:
     command, reads = way.command, way.command.reads
     options = {
-        "--unit": f"{command.unit}/s",
+        "--unit": command.unit,
         "--pattern": reads.pattern,
         "--field": reads.field,
         "--examples-per-step": reads.examples_per_step,
@@ -238,7 +239,7 @@ def _command_line(way: Tried, given: argparse.Namespace) -> str:
 
 def _worded(way: Tried) -> str:
     """The rate, and what to know of it."""
-    rate = f"{way.result.units_per_sec:,.6g} {way.command.unit}/s"
+    rate = f"{way.result.units_per_sec:,.6g} {way.command.unit}"
     reads = way.command.reads
     if not way.counts and reads.rate_is == RateIs.AVERAGE:
         return f"{rate} of late, by the averages since the start that it prints"

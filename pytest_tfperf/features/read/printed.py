@@ -1,4 +1,4 @@
-"""A program's output with its times, and the run of `check_command` that it would give."""
+"""A program's output with its times, and the run of `check` that it would give."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Printed:
         pieces = []
         with tempfile.TemporaryDirectory(prefix="tfperf-read-") as folder:
             prepared = PreparedCommand(
-                argv=command.argv,
+                argv=command.words,
                 environment=os.environ,
                 folder=Path.cwd(),
                 log=Path(folder) / "output.log",
@@ -79,7 +79,7 @@ class Result:
 
 
 def measure(command: Command, printed: Printed, devices: int) -> Result:
-    """The throughput of a run of `check_command` that prints this.
+    """The throughput of a run of `check` that prints this.
 
     Raises:
         MeasurementError: the run is refused.

@@ -56,5 +56,5 @@ def _command(command: Command, proposal: Proposal, *, unit_is_given: bool) -> Co
     if proposal.counts and given.examples_per_step is not None:
         return replace(command, reads=replace(reads, examples_per_step=given.examples_per_step))
     if proposal.counts or not unit_is_given:
-        return replace(command, unit=proposal.unit, reads=reads)
+        return replace(command, unit=f"{proposal.unit}/s", reads=reads)
     return replace(command, reads=reads)

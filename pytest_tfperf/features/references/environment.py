@@ -118,7 +118,7 @@ def _next_step(environment: ReferenceEnvironment) -> str:
 
 def _own_functions(workload: Workload) -> list[str]:
     """The user's functions that a workload needs, as "package.module:function"; our own are always there."""
-    functions = (catalogue.resolve_model(workload.model), catalogue.resolve_pipeline(workload.input_pipeline))
+    functions = [catalogue.resolve(field, getattr(workload, field)) for field in ("model", "input_pipeline")]
     return [function for function in functions if not function.startswith("pytest_tfperf.")]
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_tfperf.console.arguments import STATUSES, Commands, add_command, checked
-from pytest_tfperf.console.output import show, show_json, warn, width
+from pytest_tfperf.console.output import show, warn, width
 from pytest_tfperf.console.session_settings import folder_setting
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Consequence, Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.replay.replay import Replay, Request, replay
+from pytest_tfperf.features.replay.replay import Request, next_step, replay
 from pytest_tfperf.lines import rendered
-from pytest_tfperf.reports.measurement_table import counts, measurement_json, measurement_table
+from pytest_tfperf.reports.measurement_table import counts, measurement_table
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.stores.baselines import BaselineStore
 
@@ -39,7 +41,6 @@ def add_to(commands: Commands) -> None:
             "tfperf replay run.log --machine=azure-nc6-dsvm --workload=resnet50-b64-horovod-device --topology=1x1",
             "kubectl logs my-pod | tfperf replay - --machine=dgx1-p100 --workload=resnet50-b64-replicated-device",
             "tfperf replay session.json --baselines=baselines",
-            "tfperf replay session.json --json | jq '.[].verdict.outcome'",
         ),
         statuses=_STATUSES,
     )
@@ -75,20 +76,17 @@ def add_to(commands: Commands) -> None:
         help="folder of baselines (default: for logs the variable TFPERF_BASELINES, pytest's ini value "
         "tfperf_baselines, or baselines/; for exported measurements the recorded baseline)",
     )
-    command.add_argument("--json", action="store_true", help="print throughputs and verdicts as JSON")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    done = replay(arguments.files, _request(arguments))
-    for error in done.refused:
+    request = _request(arguments)
+    measurements, refused = replay(arguments.files, request)
+    for error in refused:
         warn(str(error))
-    status = _status(done)
-    if done.judged or arguments.json:
+    status = _status(measurements, is_refused=bool(refused))
+    if measurements:
         try:
-            if arguments.json:
-                show_json([measurement_json(judged.measurement) for judged in done.judged])
-            else:
-                show(*_report(done))
+            show(*_report(measurements, len(refused), request.store))
         except OSError:
             if status != EXIT_REGRESSED:
                 raise
@@ -115,24 +113,24 @@ def _request(arguments: argparse.Namespace) -> Request:
     )
 
 
-def _report(done: Replay) -> list[str]:
-    measurements = [judged.measurement for judged in done.judged]
+def _report(measurements: Sequence[Measurement], refused: int, store: BaselineStore | None) -> list[str]:
     columns = width()
-    judged = [each for each in done.judged if each.measurement.verdict]
-    messages = [line for each in judged for line in (*rendered(message(each.measurement, hint=each.hint), columns), "")]
-    refused = [f"{len(done.refused)} not judged"] if done.refused else []
-    counted = ", ".join(filter(None, [counts(measurements), *refused]))
-    return [*messages, *map(str, measurement_table(measurements, columns)), "", counted]
+    texts: list[str] = []
+    for measurement in measurements:
+        if measurement.verdict:
+            texts += [*rendered(message(measurement, hint=next_step(measurement, store)), columns), ""]
+    count = counts(measurements) + (f", {refused} not judged" if refused else "")
+    return [*texts, *map(str, measurement_table(measurements, columns)), "", count]
 
 
-def _status(done: Replay) -> int:
-    verdicts = [judged.measurement.verdict for judged in done.judged if judged.measurement.verdict]
+def _status(measurements: Sequence[Measurement], *, is_refused: bool) -> int:
+    verdicts = [measurement.verdict for measurement in measurements if measurement.verdict]
     outcomes = {verdict.outcome for verdict in verdicts if verdict.if_slower is Consequence.FAILS}
     # Figures keep the verdicts that they were recorded with.
-    outcomes |= {figure.outcome for judged in done.judged for figure in judged.measurement.figures if figure.outcome}
+    outcomes |= {figure.outcome for measurement in measurements for figure in measurement.figures if figure.outcome}
     if Outcome.REGRESSED in outcomes:
         return EXIT_REGRESSED
-    if done.refused and not done.judged:
+    if is_refused and not measurements:
         return EXIT_USAGE
     unmeasured = {Outcome.INVALID, Outcome.NO_BASELINE, Outcome.TOO_NOISY}
-    return EXIT_NOT_MEASURED if done.refused or outcomes & unmeasured else EXIT_GREEN
+    return EXIT_NOT_MEASURED if is_refused or outcomes & unmeasured else EXIT_GREEN

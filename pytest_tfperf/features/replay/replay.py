@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,15 +15,14 @@ from pytest_tfperf.core.verdict import Outcome, Reason, Tolerance, Verdict
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.replay import tf_cnn_log
-from pytest_tfperf.features.replay.description import LogDescription, describe
-from pytest_tfperf.features.replay.tf_cnn_header import DEVICES
 from pytest_tfperf.features.replay.tf_cnn_log import Log
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.target import Target, require_same_unit, target_for
 from pytest_tfperf.judging.validity import invalid
-from pytest_tfperf.stores import files, measurement_file
+from pytest_tfperf.stores import files as stored
+from pytest_tfperf.stores import measurement_file
 from pytest_tfperf.stores.baselines import BaselineStore
 
 
@@ -54,111 +54,97 @@ class Request:
             require_topology(self.topology)
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A replayed measurement, and a next step to show with it; "" for none."""
+def replay(files: Iterable[Path], request: Request) -> tuple[list[Measurement], list[TfperfError]]:
+    """Judge each measurement and log, in the order of the files; returns them, and the errors of those that can't be.
 
-    measurement: Measurement
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """The judged measurements in the order of the files, and the errors of other files."""
-
-    judged: tuple[Judged, ...]
-    refused: tuple[TfperfError, ...]
-
-
-def replay(files: Iterable[Path], request: Request) -> Replay:
-    """Judge logs and exported measurements; reads each file once, so that pipes can be replayed.
-
-    Raises:
-        TfperfError: nothing can be judged: a log without a machine or workload, or baselines that can't be read.
+    Args:
+        files: text logs, or exported measurements.
+        request: as `Request` says.
     """
-    entries: list[LogDescription | Measurement | TfperfError] = []
+    found: list[Log | Measurement] = []
+    judged: list[Measurement] = []
+    refused: list[TfperfError] = []
     for path in files:
         try:
-            read = _read(path, request)
-        except TfperfError as error:
-            entries.append(error)
-            continue
-        entries += [_described(read, request)] if isinstance(read, Log) else read
-    logs = sum(isinstance(entry, LogDescription) for entry in entries)
-    judged: list[Judged] = []
-    refused: list[TfperfError] = []
-    for entry in entries:
-        try:
-            if isinstance(entry, TfperfError):
-                refused.append(entry)
-            elif isinstance(entry, LogDescription):
-                judged.append(_judged_log(entry, request, tests=logs))
-            else:
-                judged.append(_judged_measurement(entry, request))
+            found += _read(path, request)
         except TfperfError as error:
             refused.append(error)
-    return Replay(tuple(judged), tuple(refused))
+    logs = sum(isinstance(entry, Log) for entry in found)
+    for entry in found:
+        try:
+            match entry:
+                case Log():
+                    judged.append(_judged_log(entry, request, tests=logs))
+                case Measurement():
+                    judged.append(_judged_again(entry, request))
+        except TfperfError as error:
+            refused.append(error)
+    return judged, refused
 
 
-def _read(path: Path, request: Request) -> Log | list[Measurement]:
-    text, name = files.read(path), files.shown(path)
-    if measurement_file.is_measurement_file(text):
-        return [replace(measurement, file=name) for measurement in measurement_file.parse(text, name)]
-    return tf_cnn_log.parse(text, name, only_training=request.only_training)
-
-
-def _described(log: Log, request: Request) -> LogDescription | TfperfError:
-    """The description of a log, or the error why there is none.
+def _read(path: Path, request: Request) -> Sequence[Log | Measurement]:
+    """The log of a file, or its measurements.
 
     Raises:
-        TfperfError: no machine or no workload was named, so no log can be judged.
+        TfperfError: neither can be read, or the log is not that of the request's workload and topology.
     """
+    text, name = stored.read(path), stored.shown(path)
+    if measurement_file.is_measurement_file(text):
+        return [replace(measurement, file=name) for measurement in measurement_file.parse(text, name)]
+    log = tf_cnn_log.parse(text, name, only_training=request.only_training)
     if not request.machine:
-        raise TfperfError(f"{log.name} is a log, which does not name its machine: give --machine=NAME")
+        raise TfperfError(f"{name} is a log, which does not name its machine: give --machine=NAME")
     if request.workload is None:
         raise TfperfError(
-            f"{log.name} is a log, which does not state all that it trained with, such as the precision: give "
+            f"{name} is a log, which does not state all that it trained with, such as the precision: give "
             "--workload=ID, as in resnet50-b64-horovod-device"
         )
-    try:
-        return describe(log, request.workload, request.topology)
-    except TfperfError as error:
-        return error
+    devices = None if request.topology is None else _device_count(request.topology)
+    if faults := "; ".join(log.contradictions(request.workload, devices)):
+        raise TfperfError(f"{name} is of something else: {faults}", next_step="Correct the options")
+    if request.topology is None and log.topology is None:
+        raise TfperfError(
+            f"{name} does not state how many nodes and devices it ran on", next_step="Give --topology=NxM"
+        )
+    return [log]
 
 
-def _judged_log(described: LogDescription, request: Request, *, tests: int) -> Judged:
+def _device_count(topology: str) -> int:
+    return math.prod(map(int, topology.split("x")))
+
+
+def _judged_log(log: Log, request: Request, *, tests: int) -> Measurement:
     """Judge a log. It holds a single run, and nothing can be measured again to confirm a slowdown.
 
     `tests` is the number of logs that are judged together, which share the false-alarm rate.
     """
-    assert request.store is not None, "_described has refused a log without a machine, which has a store"
-    run = described.log.run(described.examples_per_step)
-    target = _target(request.store, request.machine, Key(described.workload.id, described.topology))
-    stated = described.log.header
-    if stated.on_cpus and target.baseline is not None and target.baseline.gpu:
+    topology = request.topology or log.topology
+    assert topology, "_read has refused a log without one"
+    assert request.workload, "_read has refused a log without one"
+    assert request.store, "with a machine there is one"
+    run = log.run(request.workload.batch_size * _device_count(topology))
+    target = _target(request.store, request.machine, Key(request.workload.id, topology))
+    if log.on_cpus and target.baseline is not None and target.baseline.gpu:
         raise TfperfError(
-            f"{described.log.name}: {stated.facts[DEVICES]}, and the baseline of {request.machine} is of "
-            f"{target.baseline.gpu}",
+            f"{log.name}: {log.on_cpus}, and the baseline of {request.machine} is of {target.baseline.gpu}",
             next_step="Name the machine that the log is of with --machine=NAME",
         )
     measurement = Measurement(
         test="",
-        file=described.log.name,
-        workload=described.workload,
-        topology=described.topology,
+        file=log.name,
+        workload=request.workload,
+        topology=topology,
         machine=request.machine,
-        devices=described.topology,
+        devices=topology,
         runs=(run,),
         throughput=summarise([run]),
         document=target.document,
     )
     accepted = target.tolerance(request.tolerance, Tolerance())
-    verdict = _judged(measurement, target, accepted, max_runs=1, tests=tests)
-    measurement = replace(measurement, verdicts=(verdict,))
-    return Judged(measurement, _next_step(measurement, request.store))
+    return replace(measurement, verdicts=(_judged(measurement, target, accepted, max_runs=1, tests=tests),))
 
 
-def _next_step(measurement: Measurement, store: BaselineStore | None) -> str:
+def next_step(measurement: Measurement, store: BaselineStore | None) -> str:
     """The next step for a measurement without a baseline; "" with one.
 
     `store` is None if the measurement was judged against the row that it holds.
@@ -169,17 +155,14 @@ def _next_step(measurement: Measurement, store: BaselineStore | None) -> str:
         return "it was measured without a baseline: name a folder that has one with --baselines=DIR"
     rows = store.load(measurement.machine)
     if not rows:
-        return _no_rows(measurement.machine, store)
+        known = one_of("machine", measurement.machine, store.machines())
+        return f"{known} Or name another folder with --baselines=DIR"
     wanted = f"{measurement.workload.id} on {measurement.topology}"
     near = get_close_matches(wanted, [f"{row.workload} on {row.topology}" for row in rows], n=3, cutoff=0)
     return f"{measurement.machine} has {len(rows)} rows; the nearest are {', '.join(near)}"
 
 
-def _no_rows(machine: str, store: BaselineStore) -> str:
-    return f"{one_of('machine', machine, store.machines())} Or name another folder with --baselines=DIR"
-
-
-def _judged_measurement(recorded: Measurement, request: Request) -> Judged:
+def _judged_again(recorded: Measurement, request: Request) -> Measurement:
     """Judge an exported measurement again, from all of its runs; without a verdict it stays as it is."""
     then, store = recorded.verdict, request.store
     if store is not None:
@@ -188,11 +171,10 @@ def _judged_measurement(recorded: Measurement, request: Request) -> Judged:
     elif then is not None:
         target = Target(then.baseline, then.is_floor, then.noise, recorded.document)
     else:
-        return Judged(recorded)
+        return recorded
     accepted = target.tolerance(request.tolerance, (then and then.tolerance) or Tolerance())
     measurement, verdict = _decided(recorded, target, accepted)
-    measurement = replace(measurement, document=target.document, verdicts=(verdict, *recorded.figures))
-    return Judged(measurement, _next_step(measurement, store))
+    return replace(measurement, document=target.document, verdicts=(verdict, *recorded.figures))
 
 
 def _decided(recorded: Measurement, target: Target, tolerance: Tolerance) -> tuple[Measurement, Verdict]:

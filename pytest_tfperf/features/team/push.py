@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, LOCAL_ONLY, MEASUREMENTS, PUSHED, VERDICTS
+from pytest_tfperf.stores.history_tables import FIGURES, HISTORY, MEASUREMENTS, PUSHED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def push(local: Database, server: Database, *, only_new: bool) -> int:
     """
     # The local file is never open while the server is waited for: a server that stalls must block no session.
     local.require()
-    with server.writing() as remote:
+    with server.opened(writes=True) as remote:
         server_id: str = remote.execute(select(HISTORY.c.id)).scalar_one()
         remote.commit()
         measurements = _push_table(MEASUREMENTS, local, remote, server_id, only_new=only_new)
@@ -60,7 +60,7 @@ def _push_table(table: Table, local: Database, remote: Connection, server_id: st
 def _row_stubs(local: Database, table: Table, mark: int) -> Iterator[Sequence[_RowStub]]:
     """Yield the rows made after a mark, in order of making, some at a time."""
     while True:
-        with local.reading() as connection:
+        with local.opened() as connection:
             # A row of a figure has a few short columns, and no column `whole`.
             size = (func.length(table.c.whole) if "whole" in table.c else literal(_FIGURE_BYTES)).label("size")
             query = select(table.c.id, table.c.made, size).where(table.c.made > mark).order_by(table.c.made)
@@ -94,14 +94,12 @@ def _portions(rows: Sequence[_RowStub]) -> Iterator[list[str]]:
 
 
 def _send(table: Table, local: Database, remote: Connection, ids: Sequence[str]) -> int:
-    with local.reading() as connection:
-        # Servers that an earlier version set up lack the columns that only verdicts read.
-        columns = [column for column in table.columns if column.name not in LOCAL_ONLY]
-        rows = connection.execute(select(*columns).where(table.c.id.in_(ids)).order_by(table.c.made)).mappings().all()
+    with local.opened() as connection:
+        rows = connection.execute(select(table).where(table.c.id.in_(ids)).order_by(table.c.made)).mappings().all()
     adding = postgresql.insert(table)
     # Another machine may send the same measurement, or an older version of it, at this moment.
     newer = adding.excluded.made > table.c.made
-    others = {column.name: adding.excluded[column.name] for column in columns if column.name != "id"}
+    others = {column.name: adding.excluded[column.name] for column in table.columns if column.name != "id"}
     remote.execute(
         adding.on_conflict_do_update(index_elements=[table.c.id], set_=others, where=newer), [dict(row) for row in rows]
     )
@@ -110,12 +108,12 @@ def _send(table: Table, local: Database, remote: Connection, ids: Sequence[str])
 
 
 def _mark(local: Database, server_id: str, table: Table) -> int:
-    with local.reading() as connection:
+    with local.opened() as connection:
         query = select(PUSHED.c.made).where(PUSHED.c.server == server_id, PUSHED.c.kind == table.name)
         return connection.scalar(query) or 0
 
 
 def _set_mark(local: Database, server_id: str, table: Table, made: int) -> None:
     adding = sqlite.insert(PUSHED).values(server=server_id, kind=table.name, made=made)
-    with local.writing() as connection:
+    with local.opened(writes=True) as connection:
         connection.execute(adding.on_conflict_do_update(index_elements=["server", "kind"], set_={"made": made}))

@@ -23,17 +23,18 @@ TEST = "test_it.py::test_program"
 
 TESTS = """
     import sys
-    from pytest_tfperf import Reads
+    from pytest_tfperf import Command, Reads
 
     PROGRAM = "rate = float(open('rate').read()); print(f'{rate} examples/s\\\\n' * 9)"
 
     @pytest.mark.owner("team-vision")
     def test_program(throughput, on):
-        throughput.check_command([sys.executable, "-c", PROGRAM], name="program", on=on, reads=Reads(until_end=True))
+        throughput.check(Command([sys.executable, "-c", PROGRAM], name="program", reads=Reads(until_end=True)), on=on)
 
     def test_other(throughput, on):
-        throughput.check_command([sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"], name="other", on=on,
-                                 reads=Reads(until_end=True))
+        argv = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
+        program = Command(argv, name="other", reads=Reads(until_end=True))
+        throughput.check(program, on=on)
 """
 
 

@@ -36,12 +36,12 @@ def test_a_check_compares_with_the_other_python_instead_of_a_baseline(slowed: Fi
 
 FIGURES = """
     import sys
-    from pytest_tfperf import Figure, Reads
+    from pytest_tfperf import Command, Figure, Reads
 
     def program(throughput, on, name, *also):
         # Both sides print the same rate, so that only the figures differ.
         argv = [sys.executable, "program.py"]
-        throughput.check_command(argv, name=name, on=on, reads=Reads(field="rate", until_end=True), also=also)
+        throughput.check(Command(argv, name=name, reads=Reads(field="rate", until_end=True)), on=on, also=also)
 
     def test_workload(throughput, on):
         throughput.check(tiny(), on=on, tolerance=0.3, also=("peak_memory", "loss"))

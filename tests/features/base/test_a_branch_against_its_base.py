@@ -89,15 +89,15 @@ def test_two(throughput, on):
 # It compares two programs of this side, so it says nothing of the base.
 OWN_COMPARISON = """
 def test_own_comparison(throughput, on):
-    loop = [sys.executable, "loop.py"]
-    throughput.compare_command(loop, loop, names=("old", "new"), on=on, tolerance=0.05)
+    old, new = (Command([sys.executable, "loop.py"], name=name) for name in ("old", "new"))
+    throughput.compare(old, new, on=on, tolerance=0.05)
 """
 
 # `echo` is not of this repository, and where it runs is not either.
 ELSEWHERE = """
 def test_elsewhere(throughput, on, tmp_path):
     loop = "for i in 1 2 3 4 5 6; do sleep 0.2; echo step $i throughput: 5 examples/s; done"
-    throughput.check_command(["/bin/sh", "-c", loop], name="elsewhere", on=on, cwd=tmp_path)
+    throughput.check(Command(["/bin/sh", "-c", loop], name="elsewhere", cwd=tmp_path), on=on)
 """
 
 

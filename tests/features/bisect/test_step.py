@@ -35,7 +35,7 @@ def test_a_tests_own_comparison_is_no_comparison_of_two_states() -> None:
 def test_a_test_that_only_compares_by_itself_is_refused_with_what_to_do() -> None:
     answer = answer_of(SessionResult(results=[interleaved(), measurement()]))
     assert not answer.comparisons
-    assert "ran on the current code alone. Call `check` or `check_command` in it" in answer.faults[TEST].why
+    assert "ran on the current code alone. Call `check` in it" in answer.faults[TEST].why
 
 
 def test_comparisons_are_told_apart_by_test_workload_and_topology() -> None:

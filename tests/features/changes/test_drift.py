@@ -29,11 +29,11 @@ from tests.helpers.measurements import KEY, acknowledged, baseline, measurement,
 
 TESTS = """
     import sys
-    from pytest_tfperf import Reads
+    from pytest_tfperf import Command, Reads
 
     def test_program(throughput, on):
         command = [sys.executable, "-c", "print('9 examples/s\\\\n' * 9)"]
-        throughput.check_command(command, name="program", on=on, reads=Reads(until_end=True))
+        throughput.check(Command(command, name="program", reads=Reads(until_end=True)), on=on)
 """
 
 DAYS, SLOWER_FROM = 40, 30

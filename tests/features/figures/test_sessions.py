@@ -25,7 +25,7 @@ PROGRAM = """
 """
 TESTS = """
     import sys
-    from pytest_tfperf import Figure, Reads
+    from pytest_tfperf import Command, Figure, Reads
 
     MEMORY = Figure("peak_memory", absolute=0.0)
 
@@ -45,9 +45,8 @@ TESTS = """
         throughput.check(tiny(5), on=on, also=("peak_memry",))
 
     def program(throughput, on, name, *also):
-        throughput.check_command(
-            [sys.executable, "train.py"], name=name, on=on, reads=Reads(field="rate"), readings=5, also=also
-        )
+        program = Command([sys.executable, "train.py"], name=name, reads=Reads(field="rate"))
+        throughput.check(program, on=on, steps=5, also=also)
 
     def test_a_program_passes(throughput, on):
         figure = Figure("eval_loss", field="eval.loss", takes="first", limit=3.0)

@@ -82,7 +82,7 @@ def test_lines_with_a_counter_are_timed_by_the_proposed_pattern(name: str) -> No
     options = proposed(text)[0]
     assert option(options, "--unit") == f"{unit}/s", text
     status, text = read(output, *options)
-    rate = float(text.split("check_command would report ")[1].split()[0])
+    rate = float(text.split("check would report ")[1].split()[0])
     per_second = 0.01 / STEP if "dictionary" in name else 1 / STEP
     assert (status, rate) == (EXIT_GREEN, pytest.approx(per_second, rel=0.03))
 
@@ -128,7 +128,7 @@ def test_a_rate_is_read_as_it_is_meant(name: str) -> None:
     output, is_average = RATES[name]
     [options] = proposed(read(output)[1])
     assert ("--rate-is" in options) == (is_average is not None)
-    rate = float(read(output, *options)[1].split("check_command would report ")[1].split()[0])
+    rate = float(read(output, *options)[1].split("check would report ")[1].split()[0])
     assert rate == pytest.approx(BATCH / STEP, rel=0.03)
 
 

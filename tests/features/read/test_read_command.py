@@ -28,7 +28,7 @@ def test_what_is_read_is_shown_with_the_call_to_paste(capsys: pytest.CaptureFixt
 def test_the_call_to_paste_measures(capsys: pytest.CaptureFixture[str]) -> None:
     """It is Python, and says what the options said."""
     _, text = read(capsys, "print('speed 12')", r"--pattern=speed (?P<rate>\d+)")
-    call = text[text.index("throughput.check_command") :]
+    call = text[text.index("from pytest_tfperf import Command, Reads") :]
     compile(call, "test", "exec")
     assert r"reads=Reads(pattern='speed (?P<rate>\\d+)')" in call
 
@@ -44,7 +44,7 @@ LINES = "import time\nfor rate in {}: print(rate, 'img/s', flush=True); time.sle
 def test_the_rate_that_a_test_would_report_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """Without the warm-up's, and in the unit that the lines name."""
     _, text = read(capsys, LINES.format([3, *[9] * 12]))
-    assert "check_command would report 9 img/s, by " in text, text
+    assert "check would report 9 img/s, by " in text, text
 
 
 def test_what_a_step_holds_by_the_clock_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +55,7 @@ def test_what_a_step_holds_by_the_clock_is_printed(capsys: pytest.CaptureFixture
 
 def test_a_test_that_would_be_refused_is_announced_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
     _, text = read(capsys, LINES.format([3, 9]))
-    assert "check_command would refuse it: the program ended after " in text
+    assert "check would refuse it: the program ended after " in text
     assert "\n  next        let it print more often or run longer" in text
 
 

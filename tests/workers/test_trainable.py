@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.supported import require_supported
 from pytest_tfperf.core.topology import DeviceKind, Devices, Topology
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import WorkloadError
+from pytest_tfperf.workers.catalogue import require_trainable
 from tests.helpers.played import BOX
 
 NCCL = {"all_reduce": "nccl"}
@@ -47,9 +47,9 @@ def workload(choices: dict[str, Any]) -> Workload:
         (NCCL, cpus(2), r"needs GPUs, and this test runs on 2 virtual CPU devices"),
         ({**COLLECTIVE, **NCCL}, cpus(1, nodes=2), r"needs GPUs.*on CPUs use all_reduce='auto' or 'ring'$"),
         ({**HOROVOD, **NCCL}, cpus(2), r"needs GPUs.*on CPUs use all_reduce='auto'$"),
-        (NCCL, split(2), r"a GPU for each replica.*leave out --tfperf-split-gpu, or use all_reduce='copy' or 'hier"),
-        ({**COLLECTIVE, **NCCL}, split(2), r"leave out --tfperf-split-gpu, or use all_reduce='auto' or 'ring'$"),
-        (HOROVOD, split(2), r"a process for each GPU, and here one GPU is split; leave out --tfperf-split-gpu"),
+        (NCCL, split(2), r"a GPU for each replica.*leave out tfperf_split_gpu, or use all_reduce='copy' or 'hier"),
+        ({**COLLECTIVE, **NCCL}, split(2), r"leave out tfperf_split_gpu, or use all_reduce='auto' or 'ring'$"),
+        (HOROVOD, split(2), r"a process for each GPU, and here one GPU is split; leave out tfperf_split_gpu"),
         (HIERARCHICAL, cpus(3), r"an even number of devices, and there are 3: .*'copy' or 'nccl'"),
         (ON_GPU, cpus(1), r"needs GPUs.*leave it out to keep the parameters, or the sums of gradients, on the CPU"),
         ({**SERVER, **XLA}, cpus(2), r"XLA can't compile .*variable_update='replicated'"),
@@ -63,7 +63,7 @@ def test_what_the_devices_can_not_train_says_what_they_can(
     choices: dict[str, Any], topology: Topology, message: str
 ) -> None:
     with pytest.raises(WorkloadError, match=message):
-        require_supported(workload(choices), topology)
+        require_trainable(workload(choices), topology)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_what_the_devices_can_not_train_says_what_they_can(
     ],
 )
 def test_what_the_devices_can_train_passes(choices: dict[str, Any], topology: Topology) -> None:
-    require_supported(workload(choices), topology)
+    require_trainable(workload(choices), topology)
 
 
 @pytest.mark.parametrize("update", ["replicated", "independent"])
 def test_an_update_that_trains_on_one_node_says_which_train_on_several(update: str) -> None:
     one_node = workload({"variable_update": update})
-    require_supported(one_node, gpus(2))
+    require_trainable(one_node, gpus(2))
     said = f"variable_update='{update}' trains on one node, and this test takes 2; on .*'collective', 'horovod' or "
     with pytest.raises(WorkloadError, match=said):
-        require_supported(one_node, gpus(2, nodes=2))
+        require_trainable(one_node, gpus(2, nodes=2))
