@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.changes.lasting_losses import lasting_losses
+from pytest_tfperf.features.changes.plugin import lasting_losses
 from pytest_tfperf.judging.change_points import alarms
 from pytest_tfperf.judging.lasting_changes import changes_of
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         WorkloadError,
     )
     from pytest_tfperf.session.fixture import ThroughputFixture
-    from pytest_tfperf.stores.data_frame import load_history
+    from pytest_tfperf.stores.history import load_history
     from pytest_tfperf.training.input_spec import InputSpec
     from pytest_tfperf.training.inputs import PipelineOnly
     from pytest_tfperf.training.layers import FusedBatchNormalization
@@ -84,7 +84,7 @@ _NAMES = {
     "core.workload": "AllReduce Optimizer ParameterDevice Precision Trainer VariableUpdate Workload",
     "errors": "MeasurementError NoData NotEnoughDevices OutOfMemory TfperfError ThroughputRegression WorkloadError",
     "session.fixture": "ThroughputFixture",
-    "stores.data_frame": "load_history",
+    "stores.history": "load_history",
     "training.input_spec": "InputSpec",
     "training.inputs": "PipelineOnly",
     "training.layers": "FusedBatchNormalization",

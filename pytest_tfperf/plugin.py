@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.features import settings_of_features
 from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
 from pytest_tfperf.session.owners import keep_owned
 from pytest_tfperf.session.running import SESSION
@@ -40,7 +39,7 @@ _MARKERS = (
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the `tfperf` group."""
-    options.add_options(parser, settings_of_features())
+    options.add_options(parser)
     config: Any = pluginmanager.get_plugin("pytestconfig")
     usage_errors.hide_in_errors_of(parser, config)
     with usage_errors.with_status_of_features(config), usage_errors.as_usage_error():
@@ -59,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     with usage_errors.as_usage_error():
         config.add_cleanup(catalogue.forget())
         _register_names(config)
-        state = config.stash[SESSION] = SessionState(options.read_settings(config, settings_of_features()))
+        state = config.stash[SESSION] = SessionState(options.read_settings(config))
         if not xdist.is_xdist_worker(config):
             state.prepare()
 

@@ -332,7 +332,7 @@ class Session:
         """
         settings, references = self.settings, self.references
         key = Key(workload.id, topology.shape)
-        rows, published = self.baselines.load(topology.machine), self.baselines.published_like(key)
+        rows, published = self.baselines.load(topology.machine), self.baselines.published(key)
         # The nightly gate requires rows, so nothing stands in for one.
         is_provisional = key not in rows and not settings.require_baseline
         target = target_for(

@@ -1,4 +1,4 @@
-"""`tfperf history`: show, export or prune measurements; features add further actions."""
+"""`tfperf history`: show or export measurements; features add actions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import statistics
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_tfperf.console.arguments import (
     Commands,
     add_command,
-    date_or_age,
     history_filters,
     history_place,
     nothing_left,
@@ -29,7 +27,7 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.interleaved import latest_interleaved
-from pytest_tfperf.reports.numbers import change, counted, rate
+from pytest_tfperf.reports.numbers import change, rate
 from pytest_tfperf.reports.table import Columns, paragraphs, shown_names, table
 from pytest_tfperf.stores import measurement_file
 
@@ -44,7 +42,7 @@ def add_to(commands: Commands) -> Commands:
         commands,
         "history",
         _run,
-        "show, export or prune what was measured",
+        "show or export what was measured",
         examples=(
             "tfperf history",
             "tfperf history --machine=dgx1-p100 --since=30d",
@@ -52,7 +50,6 @@ def add_to(commands: Commands) -> Commands:
             "tfperf history --csv > measurements.csv",
             "tfperf history --session=latest --json",
             "tfperf history --export --session ID -o session.json",
-            "tfperf history --prune=365d",
         ),
         parents=[history_place(), history_filters()],
     )
@@ -60,7 +57,6 @@ def add_to(commands: Commands) -> Commands:
     action.add_argument("--csv", action="store_true", help="print every measurement as CSV")
     action.add_argument("--json", action="store_true", help="print every measurement as JSON, with the fields of --csv")
     action.add_argument("--export", action="store_true", help="write whole measurements as JSON, for `tfperf replay`")
-    action.add_argument("--prune", type=date_or_age, metavar="AGE", help="delete what is older: 90d, or 2026-01-31")
     history.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the export to FILE, not to stdout")
     actions: Commands = history.add_subparsers(metavar="ACTION")
     return actions
@@ -70,8 +66,6 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.output and not arguments.export:
         raise TfperfError("-o belongs to an export: add --export")
     history = open_history(arguments)
-    if arguments.prune:
-        return _prune(history, arguments)
     if arguments.export:
         return _export(history, arguments)
     return _show(history, arguments)
@@ -110,17 +104,6 @@ def _export(history: History, arguments: argparse.Namespace) -> int:
         show_file(measurement_file.render(measurements))
     else:
         measurement_file.write(arguments.output, measurements)
-    return EXIT_GREEN
-
-
-def _prune(history: History, arguments: argparse.Namespace) -> int:
-    if any(value is not None for value in wanted(arguments, history).values()):
-        raise TfperfError("--prune deletes by age only: leave --session, --test, --machine and the like out")
-    if arguments.prune > datetime.now().astimezone():
-        raise TfperfError("--prune: that time is in the future, so nothing would be left: give an age, as in 365d")
-    deleted = counted(history.prune(arguments.prune), "measurement")
-    before = arguments.prune.isoformat(sep=" ", timespec="minutes")
-    show(f"{history.database}: deleted {deleted} from before {before}")
     return EXIT_GREEN
 
 

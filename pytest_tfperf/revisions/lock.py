@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.rerun_command import recording_option
-from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.errors import BaselineError, worded
 from pytest_tfperf.revisions.git import DIRTY
 from pytest_tfperf.stores import files
 
@@ -56,11 +56,8 @@ def read_lock(path: Path) -> Lock:
         BaselineError: it can't be read, or does not say which Python it is for.
     """
     advice = f"Restore it from git, or record the baselines again with {recording_option()}"
-    try:
+    with worded(path, "read", advice, kind=BaselineError):
         lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", "it is not UTF-8")
-        raise BaselineError(f"{path} can't be read: {why}", next_step=advice) from None
 
     def after(beginning: str) -> list[str]:
         return [line[match.end() :] for line in lines if (match := re.match(beginning, line))]
@@ -87,15 +84,11 @@ def write_lock(folder: Path, machine: str, *, root: Path, search: Sequence[str] 
     header, requirements = _current(root.resolve(), _installed(sys.path if search is None else search))
     text = "\n".join([*header, *(requirements[key] for key in sorted(requirements))]) + "\n"
     path = folder / f"{machine}-{hashlib.sha256(text.encode()).hexdigest()[:8]}{SUFFIX}"
-    try:
+    way_out = "Make the folder writable, or name another with --tfperf-baselines=DIR"
+    with worded(path, "written", way_out, kind=BaselineError):
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             files.replace(path, text.encode())
-    except OSError as error:
-        raise BaselineError(
-            f"{path} can't be written: {error.strerror}",
-            next_step="Make the folder writable, or name another with --tfperf-baselines=DIR",
-        ) from None
     return path.name
 
 

@@ -10,13 +10,22 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, final
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
+from pytest_tfperf.reports.numbers import size
 from pytest_tfperf.revisions.git import commit_of, repository_of, run_git
-from pytest_tfperf.revisions.unwritable import after_checkout, after_os_error
 from pytest_tfperf.workers.failures import last_line, last_lines
 
 KEPT: Final = 4
 """The number of unused worktrees to keep: a pull request's base rarely changes."""
+
+# In the words of the C library, which git, pip and uv repeat; git writes "unable to write file" of a full disk.
+FULL: Final = re.compile(r"No space left on device|[Qq]uota exceeded|unable to write|write error")
+_FORBIDDEN: Final = re.compile(r"Read-only file system|Permission denied(?! \()|Operation not permitted")
+_OF_A_SERVER: Final = re.compile(
+    r"could not read (Username|Password)|terminal prompts disabled|Authentication failed|Permission denied \(|"
+    r"Host key verification|Could not read from remote|could not resolve|unable to access|submodule",
+    re.IGNORECASE,
+)
 
 _READY = ".ready"  # written last: a worktree without it was interrupted
 _LOCK = ".lock"
@@ -39,9 +48,37 @@ def add_worktree(repository: Path, commit: str, folder: Path) -> None:
     if done.returncode:
         remove_worktree(repository, folder)
         lines = last_lines(done.stderr)
-        next_step = after_checkout(done.stderr, repository, commit, folder)
+        next_step = _after_checkout(done.stderr, repository, commit, folder)
         fact = f"git can't check out {commit} into {folder}"
         raise TfperfError(f"{fact}:", *lines, next_step, brief=f"{fact}: {last_line(done.stderr)}")
+
+
+def _after_checkout(errors: str, repository: Path, commit: str, folder: Path) -> str:
+    """The next step after `git worktree add` or `git submodule update` failed with these errors."""
+    if FULL.search(errors):
+        return f"{_space(repository, commit, folder.parent)}Free space there, or use another folder"
+    if _FORBIDDEN.search(errors):
+        return (
+            f"Git writes the files to {folder.parent}, and a record of them to the repository's .git: make both "
+            f"writable, or run in a clone of your own: git clone {repository} FOLDER"
+        )
+    by_hand = f"git worktree add --detach /tmp/base {commit[:12]}"
+    if _OF_A_SERVER.search(errors):
+        return (
+            "Git must be able to check it out, with its submodules, without asking for a password; try it: "
+            f"{by_hand} && git -C /tmp/base submodule update --init --recursive"
+        )
+    return f"Try it by hand: {by_hand}"
+
+
+def _space(repository: Path, commit: str, folder: Path) -> str:
+    """What the commit's files take, and what is free, where that explains the failure; "" otherwise."""
+    listed = run_git(repository, "ls-tree", "-r", "--long", commit).stdout
+    needed = sum(map(int, re.findall(r"^\S+ blob \S+ +(\d+)\t", listed, re.MULTILINE)))
+    free = shutil.disk_usage(folder).free
+    if free >= needed:
+        return ""
+    return f"The files of {commit[:12]} take {size(needed)}, and {folder} has {size(free)} left. "
 
 
 def remove_worktree(repository: Path, folder: Path) -> None:
@@ -78,25 +115,20 @@ class Worktrees:
             TfperfError: git can't check it out, with its submodules, the disk is full, or its files were changed while
                 another session uses it.
         """
-        try:
-            with self._alone():
-                self._prune(keep=commit)
-                folder = self._folder / commit
-                self._release(folder)  # a search comes back to a commit
-                if not (self._ready(folder).exists() and _is_unchanged(folder)):
-                    self._require_free(folder)
-                    self._remove(folder)
-                    say(f"checking out {commit[:12]} in {folder.parent}")
-                    add_worktree(self._repository, commit, folder)
-                self._ready(folder).touch()
-                self._held[folder] = held = ExitStack()
-                held.enter_context(_locked(self._lock(folder), fcntl.LOCK_SH))
-                return folder
-        except OSError as error:
-            raise TfperfError(
-                f"{error.filename or self._folder}: the code of {commit} can't be checked out: {error.strerror}",
-                next_step=after_os_error(error, "or name another folder with --tfperf-dir"),
-            ) from None
+        way_out = "Make it writable, or name another folder with --tfperf-dir"
+        with worded(self._folder, "written", way_out), self._alone():
+            self._prune(keep=commit)
+            folder = self._folder / commit
+            self._release(folder)  # a search comes back to a commit
+            if not (self._ready(folder).exists() and _is_unchanged(folder)):
+                self._require_free(folder)
+                self._remove(folder)
+                say(f"checking out {commit[:12]} in {folder.parent}")
+                add_worktree(self._repository, commit, folder)
+            self._ready(folder).touch()
+            self._held[folder] = held = ExitStack()
+            held.enter_context(_locked(self._lock(folder), fcntl.LOCK_SH))
+            return folder
 
     def close(self) -> None:
         """Unlock them."""

@@ -171,7 +171,7 @@ class ThroughputFixture:
         store, settings = self._state.session.baselines, self._state.settings
         published = None
         if at_least is None:
-            rows = [*store.published_like(key), *store.published_like(over_key)]
+            rows = [*store.published(key), *store.published(over_key)]
             published = ratios.published_ratio(rows, key, over_key)
         else:
             ratios.require_limit(at_least)

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Final, final
 
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
 from pytest_tfperf.core.topology import check_name, is_name
-from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.errors import BaselineError, worded
 from pytest_tfperf.stores import baseline_file, files
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class BaselineStore:
 
     def __init__(self, folder: Path, published: Path | None = _PUBLISHED) -> None:
         self.folder = folder
-        self._published = published
+        self._folders = [folder] if published is None else [published, folder]
         self._locked = False
         self._read: dict[Path, tuple[tuple[int, ...], dict[Key, Baseline]]] = {}
 
@@ -57,31 +57,28 @@ class BaselineStore:
     def _load(self, machine: str) -> dict[Key, Baseline]:
         check_name(machine)
         rows: dict[Key, Baseline] = {}
-        for folder in self._folders():
+        for folder in self._folders:
             rows |= self._rows(folder, machine)
         return rows
 
     def machines(self) -> list[str]:
         """Return the machines that have a file, published ones included."""
-        names = {file.stem for folder in self._folders() if folder.is_dir() for file in folder.glob("*.csv")}
+        names = {file.stem for folder in self._folders if folder.is_dir() for file in folder.glob("*.csv")}
         return sorted(filter(is_name, names), key=baseline_file.natural)
 
-    def published(self) -> list[Baseline]:
-        """Return the published rows of all machines, even where a measured row has the same key.
+    def published(self, like: Key | None = None) -> list[Baseline]:
+        """Return the published rows of all machines with a key, or all, even where a measured row has the same key.
 
         Files that can't be read are ignored: another machine's file must not cost this machine its verdict.
         """
         published: dict[tuple[str, Key], Baseline] = {}
         for machine in self.machines():
-            for folder in self._folders():
+            for folder in self._folders:
                 with suppress(BaselineError):
-                    rows = self._rows(folder, machine).values()
-                    published |= {(machine, row.key): row for row in rows if not (row.is_measured or row.key.figure)}
+                    for row in self._rows(folder, machine).values():
+                        if not (row.is_measured or row.key.figure) and like in (None, row.key):
+                            published[machine, row.key] = row
         return list(published.values())
-
-    def published_like(self, key: Key) -> list[Baseline]:
-        """Return the rows of `published` with this key."""
-        return [row for row in self.published() if row.key == key]
 
     def update(
         self, machine: str, rows: Mapping[Key, Baseline], without: Collection[Key] = ()
@@ -156,23 +153,17 @@ class BaselineStore:
         except OSError as error:
             raise _unwritable(path, error) from None
 
-    def _folders(self) -> list[Path]:
-        return [self.folder] if self._published is None else [self._published, self.folder]
-
     def _rows(self, folder: Path, machine: str) -> dict[Key, Baseline]:
         """Return the rows of a file that count; it is parsed again only where it has changed."""
         path = folder / f"{machine}.csv"
-        try:
-            status = path.stat()
+        with worded(path, "read", "Repair it, or name another folder", kind=BaselineError):
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                return {}
             version = (status.st_ino, status.st_size, status.st_mtime_ns)
             if path not in self._read or self._read[path][0] != version:
                 self._read[path] = (version, baseline_file.parse(path.read_bytes(), machine, str(path)))
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise BaselineError(
-                f"{path} can't be read: {error.strerror}", next_step="Repair it, or name another folder"
-            ) from None
         rows = self._read[path][1]
         if folder == self.folder:
             return rows

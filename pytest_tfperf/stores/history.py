@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from sqlalchemy import Table, delete, insert
 
+from pytest_tfperf.core.history_url import place_of
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.profile import Profile
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.lines import shortened
+from pytest_tfperf.lines import one_line, shortened
 from pytest_tfperf.stores import history_queries as queries
 from pytest_tfperf.stores.earlier_rows import EarlierRows
 from pytest_tfperf.stores.history_database import DamagedHistory, Database
@@ -59,11 +62,47 @@ COLUMNS: Final = (
 """The fields of a measurement for other programs, as `tfperf history --csv` prints them."""
 
 
+def load_history(place: str | Path = ".tfperf", **wanted: Unpack[Filters]) -> pandas.DataFrame:
+    """Load a history: a row for each measurement, then a row for each further figure, both in order of time.
+
+    Columns: `COLUMNS`, with `time` as times in UTC; `figure`, "" for the throughput; and `value`, the
+    figure's in its unit or the throughput. Figures have no `examples_per_sec`. Rows that can't be read are left out,
+    with a warning.
+
+    Args:
+        place: the folder of a history, as in `--tfperf-dir`, or the URL of a team's server.
+        wanted: only this session, test, machine or commit, or only since or until a time.
+
+    Raises:
+        TfperfError: there is no history, it can't be read, or pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        raise TfperfError("load_history needs pandas, which is not installed", next_step="pip install pandas") from None
+
+    history = History(place_of(place))
+    rates, figures = history.frame(**wanted), history.figure_results(**wanted)
+    rows = [
+        {name: getattr(result, name) for name in rates.columns if name != "examples_per_sec"}
+        | {"examples_per_sec": math.nan, "outcome": result.outcome_word or None}
+        | {"figure": result.key.figure, "value": result.value}
+        for result in figures
+    ]
+    frame = rates.assign(figure="", value=rates["examples_per_sec"])
+    if rows:
+        frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
+    if unread := str(history.unread):
+        warnings.warn(one_line(unread), stacklevel=2)
+    return frame.assign(time=pd.to_datetime(frame["time"], utc=True, format="ISO8601", errors="coerce"))
+
+
 class History:
     """A history, opened anew for each call.
 
-    Every method that reads or writes raises TfperfError where the file or the server cannot be used. A row that is
-    damaged, or that a newer version wrote in a format unknown here, is left out and noted in `unread`.
+    Every method that reads or writes raises TfperfError where the file or the server cannot be used, and, but for
+    `profile_of`, `earlier`, `values_of` and `times_of`, where there is no history yet. A row that is damaged, or that a
+    newer version wrote in a format unknown here, is left out and noted in `unread`.
 
     Args:
         place: the SQLite file, whose folder is made where missing; or the URL of a team's server.
@@ -131,28 +170,16 @@ class History:
         return None
 
     def measurements(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
-        """Return whole measurements, by default all, in the order in which they were made.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return whole measurements, by default all, in the order in which they were made."""
         return self._wholes(MEASUREMENTS, queries.wholes(MEASUREMENTS, wanted), whole_measurement)
 
     def measurements_of(self, ids: Collection[str]) -> list[Measurement]:
-        """Return whole measurements by their ids, latest first; those that can't be read are left out.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return whole measurements by their ids, latest first; those that can't be read are left out."""
         wholes = queries.wholes(MEASUREMENTS, {}).where(MEASUREMENTS.c.id.in_(ids))
         return list(self._wholes(MEASUREMENTS, wholes, whole_measurement))[::-1]
 
     def comparisons(self, **wanted: Unpack[Filters]) -> Iterator[Measurement]:
-        """Return whole measurements beside another side, in order, without those whose details were dropped.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return whole measurements beside another side, in order, without those whose details were dropped."""
         kept = queries.wholes(MEASUREMENTS, {**wanted, "is_interleaved": True}, with_details=True)
         return self._wholes(MEASUREMENTS, kept, whole_measurement)
 
@@ -162,9 +189,6 @@ class History:
         Args:
             machine: the only machine; None for all.
             alone_only: whether sessions that only measured beside another side are left out.
-
-        Raises:
-            TfperfError: also where there is no history yet.
         """
         query = queries.sessions(machine, alone_only=alone_only)
         known = set[tuple[str, str]]()
@@ -174,11 +198,7 @@ class History:
                 yield session, name
 
     def has(self, **wanted: Unpack[Filters]) -> bool:
-        """Whether there is any such measurement.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Whether there is any such measurement."""
         self.database.require()
         return any(self._rows(queries.any_of(wanted)))
 
@@ -192,47 +212,28 @@ class History:
         return str(first), str(last)
 
     def verdicts(self, *, session: str, machine: str) -> list[SessionVerdict]:
-        """Return the verdicts on a session as a whole.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return the verdicts on a session as a whole."""
         self.database.require()
         return list(
             self._wholes(VERDICTS, queries.wholes(VERDICTS, {"session": session, "machine": machine}), whole_verdict)
         )
 
     def results(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
-        """Yield results of throughputs, by default all without another side, in the order in which they were made.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Yield results of throughputs, by default all without another side, in the order in which they were made."""
         yield from self._results(queries.results(wanted))
 
     def points(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
-        """Yield `results` without interval, runs, seconds, baseline and place, in a third of the time.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Yield `results` without interval, runs, seconds, baseline and place, in a third of the time."""
         yield from self._results(queries.results(wanted, queries.POINT), queries.POINT)
 
     def latest(self, **wanted: Unpack[Filters]) -> list[PastResult]:
-        """Return the last result of each machine's test, workload and topology, in the order of `results`.
-
-        Raises:
-            TfperfError: also where there is no history yet.
-        """
+        """Return the last result of each machine's test, workload and topology, in the order of `results`."""
         return list(self._results(queries.latest(wanted)))
 
     def figure_results(self, **wanted: Unpack[Filters]) -> Iterator[PastResult]:
         """Yield results of further figures, by default all without another side, in the order in which they were made.
 
         Each has the `Figure` of its test's latest measurement.
-
-        Raises:
-            TfperfError: also where there is no history yet.
         """
         self.database.require()
         last = {tuple(series): id for *series, id in self._rows(queries.latest_figures(wanted))}
@@ -253,9 +254,6 @@ class History:
         """Yield measurements as `COLUMNS`, by default all without another side, in the order in which they were made.
 
         The outcome is the test's, the worst of its throughput's and its figures', or None.
-
-        Raises:
-            TfperfError: also where there is no history yet.
         """
         for result in self.results(**wanted):
             row = {name: getattr(result, "value" if name == "examples_per_sec" else name) for name in COLUMNS}

@@ -28,8 +28,8 @@ from sqlalchemy import (
 from sqlalchemy.sql.functions import coalesce
 from sqlalchemy.types import NullType
 
-from pytest_tfperf.core.bounded_decoding import MOST_ZIPPED_BYTES
 from pytest_tfperf.core.past import PastResult
+from pytest_tfperf.core.plain_json import MOST_ZIPPED_BYTES
 from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.verdict import LOSSES, Outcome
 from pytest_tfperf.errors import TfperfError

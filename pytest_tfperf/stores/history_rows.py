@@ -13,7 +13,7 @@ from datetime import UTC
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import EarlierMeasurement, PastResult, SessionChanges, moment, not_provisional
@@ -152,10 +152,10 @@ def unpacked(whole: bytes | None, row: str) -> Any:
         TfperfError: it is damaged; names `row`.
     """
     if whole is None:
-        most = bounded_decoding.MOST_ZIPPED_BYTES / 2**20
+        most = plain_json.MOST_ZIPPED_BYTES / 2**20
         raise TfperfError(f"{row} is damaged: it has more than {most:g} MiB, compressed")
     try:
-        return bounded_decoding.from_json(bounded_decoding.unzipped(whole))
+        return plain_json.from_json(plain_json.unzipped(whole))
     except (TypeError, ValueError) as error:
         raise TfperfError(f"{row} is damaged: {error}") from None
 
@@ -200,7 +200,7 @@ def session_changes(session: object, changes: object, outcome: str, code: object
         TfperfError: a column is damaged, or has a newer version's outcome.
     """
     try:
-        of_runs = tuple(map(float, bounded_decoding.from_json(changes)))  # type: ignore[arg-type]
+        of_runs = tuple(map(float, plain_json.from_json(changes)))  # type: ignore[arg-type]
         if not all(map(math.isfinite, of_runs)):
             raise ValueError("a change is not finite")
         return SessionChanges(str(session), of_runs, Outcome(outcome), str(code or ""))
@@ -215,7 +215,7 @@ def earlier_of_columns(row: Any) -> EarlierMeasurement:
         TfperfError: a column is damaged.
     """
     try:
-        values = bounded_decoding.from_json(row.run_values)
+        values = plain_json.from_json(row.run_values)
         runs = tuple(RunValue(float(rate), float(error), int(count)) for rate, error, count in values)
         if not runs or not all(math.isfinite(run.log_rate) for run in runs):
             raise ValueError("no runs, or a rate that is not finite")
@@ -239,7 +239,7 @@ def environment_of(whole: Any, row: str) -> dict[str, str]:
 
 def _packed(whole: Measurement | SessionVerdict) -> bytes:
     text = json.dumps(plain(whole)).encode()
-    if len(text) > bounded_decoding.MOST_BYTES and isinstance(whole, Measurement):
+    if len(text) > plain_json.MOST_BYTES and isinstance(whole, Measurement):
         text = json.dumps(plain(_without_polls(whole))).encode()
     return zlib.compress(text)
 

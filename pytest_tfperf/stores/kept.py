@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError, worded
 from pytest_tfperf.stores import files
@@ -44,7 +44,7 @@ def read(cls: type[T], path: Path, version: int, again: str) -> T | None:
         except FileNotFoundError:
             return None
     try:
-        document = bounded_decoding.from_json(data)
+        document = plain_json.from_json(data)
         if not isinstance(document, dict) or "version" not in document:
             raise ValueError('it is no object with a "version"')
         require_version(document.pop("version"), path, newest=version)

@@ -11,7 +11,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
@@ -72,7 +72,7 @@ def read(path: Path) -> tuple[Measurement, ...]:
 def parse(text: str, name: str) -> tuple[Measurement, ...]:
     """Parse a file's text as `read` does; `name` is the file, for messages."""
     try:
-        whole = bounded_decoding.from_json(text)
+        whole = plain_json.from_json(text)
     except json.JSONDecodeError as error:
         raise TfperfError(f"{name}, line {error.lineno}: cut off or damaged ({error.msg}): {_NEXT}") from None
     except ValueError as error:

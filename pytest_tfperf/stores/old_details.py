@@ -7,7 +7,6 @@ baseline's environment), the last one of each figure (how it is judged), and tho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -30,18 +29,13 @@ _Key: TypeAlias = tuple[str, str, str, bool]
 _KEY: Final = ("machine", "workload", "topology", "is_interleaved")
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """How many measurements lost their details, and how many more are old enough to be looked at."""
-
-    measurements: int
-    left: int
-
-
-def drop_details(database: Database, before: datetime, *, most: int | None = None) -> Dropped:
+def drop_details(database: Database, before: datetime, *, most: int | None = None) -> tuple[int, int]:
     """Drop the whole measurements from before a time, oldest first, in several transactions.
 
     A file notes how far it has got, so that no session looks at a measurement twice.
+
+    Returns:
+        The number of measurements that lost their details, and of those that are old enough and were not looked at.
 
     Args:
         database: the history.
@@ -57,10 +51,11 @@ def drop_details(database: Database, before: datetime, *, most: int | None = Non
     while most is None or looked_at < most:
         with database.opened(writes=True) as connection:
             if after is None:
-                after = _noted(database, connection)
+                noted = connection.scalar(select(HISTORY.c.details_from)) if database.path is not None else None
+                after = noted or 0  # a server is looked at from its beginning
             rows = connection.execute(_old(after, end).order_by(_M.made).limit(_AT_ONCE)).all()
             if not rows:
-                return Dropped(dropped, 0)
+                return dropped, 0
             if last is None or database.path is not None:
                 last = _last_to_drop(connection, rows, in_file=database.path is not None)
             ids = list(_droppable(connection, rows, last))
@@ -71,18 +66,13 @@ def drop_details(database: Database, before: datetime, *, most: int | None = Non
         looked_at, dropped = looked_at + len(rows), dropped + len(ids)
     with database.opened() as connection:
         left = connection.scalar(select(func.count()).select_from(_old(after or 0, end).subquery()))
-    return Dropped(dropped, left or 0)
+    return dropped, left or 0
 
 
 def _old(after: int, end: int) -> Select[Any]:
     """Select the measurements made between two times that still are whole."""
-    columns = [_M.id, _M.made, _M.outcome, *(_M[name] for name in _KEY)]
-    return select(*columns).where(_M.made > after, _M.made < end, func.length(_M.whole) > len(DROPPED))
-
-
-def _noted(database: Database, connection: Connection) -> int:
-    """Return how far the sessions before got; a server is looked at from its beginning."""
-    return (connection.scalar(select(HISTORY.c.details_from)) or 0) if database.path is not None else 0
+    columns = select(_M.id, _M.made, _M.outcome, _M.machine, _M.workload, _M.topology, _M.is_interleaved)
+    return columns.where(_M.made > after, _M.made < end, func.length(_M.whole) > len(DROPPED))
 
 
 def _droppable(connection: Connection, rows: Sequence[Row[Any]], last: Mapping[_Key, int]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.notification import Event, Topic
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.errors import TfperfError
@@ -39,7 +39,7 @@ def read(folder: Path) -> tuple[Told, str]:
     """
     path = folder / NAME
     try:
-        document = bounded_decoding.from_json(path.read_bytes())
+        document = plain_json.from_json(path.read_bytes())
         require_version(document.get("version"), path, newest=VERSION)
         channels = build(_File, document, NAME, newer=True).channels
     except FileNotFoundError:

@@ -23,7 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.job import digest
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.training.process import become_worker, import_and_work
@@ -143,7 +143,7 @@ def find_rank(environment: Mapping[str, str]) -> RankNumbers:
 def _from_tf_config(text: str) -> RankNumbers:
     """The rank among chief and workers: a chief is rank 0. Parameter servers and evaluators are no ranks of ours."""
     try:
-        config: Any = bounded_decoding.from_json(text)
+        config: Any = plain_json.from_json(text)
         is_sparse = "sparseCluster" in config  # Kubeflow writes it in place of "cluster"
         cluster = config.get("cluster", {}) if is_sparse else config["cluster"]
         kind, index = str(config["task"]["type"]), int(config["task"]["index"])

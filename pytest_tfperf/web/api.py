@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.errors import TfperfError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Api:
             Unavailable: the server fails, limits the rate or can't be reached.
         """
         try:
-            return bounded_decoding.from_json(self._answer(method, url, body))
+            return plain_json.from_json(self._answer(method, url, body))
         except ValueError:
             raise NotPosted(f"{host(url)} answers with something else than JSON") from None
 

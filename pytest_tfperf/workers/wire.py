@@ -27,7 +27,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.errors import TfperfError
 
 _NAME = b"tfperf "
@@ -125,7 +125,7 @@ class Channel:
         if not hmac.compare_digest(signature, self._signature(next(self._received), body)):
             raise Refused(_OTHER_KEY)
         try:
-            message = bounded_decoding.from_json(body)
+            message = plain_json.from_json(body)
         except ValueError as error:
             raise Refused(f"it has sent what can't be read: {error}") from None
         if not isinstance(message, dict):

@@ -228,19 +228,6 @@ def test_the_verdicts_on_old_sessions_are_pruned(history: History) -> None:
     assert [history.verdicts(session=f"s{day}", machine="box") for day in (1, 3)] == [[], [session_verdict()]]
 
 
-def test_the_command_says_what_it_pruned(days: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["history", "--prune=2026-01-02T12:00Z", "--history", str(tmp_path)]) == 0
-    assert ": deleted 2 measurements from before 2026-01-02 " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "given", [["--prune"], ["--prune=3d", "--test=a"], ["--prune=3d", "--csv"], ["--prune=9999-01-01"]]
-)
-def test_a_prune_that_is_not_clear_deletes_nothing(days: History, tmp_path: Path, given: list[str]) -> None:
-    assert cli.main(["history", *given, "--history", str(tmp_path)]) == 4
-    assert names(days) == ["a", "b", "c"]
-
-
 def test_a_command_of_the_command_has_the_same_history(days: History, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.delenv("TFPERF_HISTORY_URL", raising=False)
     assert cli.main(["history", "--history", str(tmp_path), "push"]) == 4

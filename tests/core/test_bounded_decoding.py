@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.bounded_decoding import MOST_BYTES, from_json, unzipped
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.plain_json import build, plain
+from pytest_tfperf.core.plain_json import MOST_BYTES, build, from_json, plain, unzipped
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.errors import TfperfError
 from tests.helpers.measurements import measurement, run
@@ -89,7 +88,7 @@ def test_a_bomb_takes_the_memory_that_a_true_text_may() -> None:
     # In a process of its own, because a process's peak never falls.
     program = """
 import resource, sys, zlib
-from pytest_tfperf.core.bounded_decoding import unzipped
+from pytest_tfperf.core.plain_json import unzipped
 press = zlib.compressobj(1)
 bomb = b"".join(press.compress(bytes(2**20)) for _ in range(512)) + press.flush()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -149,7 +149,7 @@ def of_the_documents(folder: Path, *, device: bool) -> list[Target]:
     return [
         target_for(
             {},
-            store.published_like(key),
+            store.published(key),
             "h200",
             key,
             gpu_fp32_tflops=floor_rate(machine.take(int(key.topology[2]))),

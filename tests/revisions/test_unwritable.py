@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import re
 
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.revisions.unwritable import after_checkout, after_installer, after_os_error
-from pytest_tfperf.revisions.worktrees import Worktrees
+from pytest_tfperf.revisions.worktrees import Worktrees, _after_checkout
 from tests.helpers.repositories import Repository
 from tests.helpers.space import full_disk_at, read_only
 
@@ -55,13 +53,6 @@ def test_a_read_only_repository_is_told(repository: Repository) -> None:
     ],
 )
 def test_the_next_step_fits_the_reason(errors: str, step: str, repository: Repository) -> None:
-    said = after_checkout(errors, repository.folder, repository.git("rev-parse", "HEAD"), repository.folder / "x")
+    said = _after_checkout(errors, repository.folder, repository.git("rev-parse", "HEAD"), repository.folder / "x")
     assert step in said
     assert said.count("password") == step.count("password")
-
-
-def test_only_a_full_disk_wants_free_space() -> None:
-    assert after_os_error(OSError(errno.ENOSPC, ""), "or b") == "Free some space, or b"
-    assert after_os_error(OSError(errno.EROFS, ""), "or b") == "Make it writable, or b"
-    assert "Free space" in after_installer("OSError: [Errno 28] No space left on device", "Install it")
-    assert after_installer("No matching distribution found", "Install it") == "Install it"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.revisions.virtual_environment import fault_of, find_uv, make_virtual_environment
+from pytest_tfperf.revisions.pythons import fault_of, find_uv, make_virtual_environment
 from tests.helpers.wheels import wheel
 
 

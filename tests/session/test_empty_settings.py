@@ -18,7 +18,7 @@ SETTINGS = (*OF_THE_SPINE, *settings_of_features())
 
 
 def read(pytester: pytest.Pytester, *arguments: str) -> Settings:
-    return read_settings(pytester.parseconfig(*arguments), settings_of_features())
+    return read_settings(pytester.parseconfig(*arguments))
 
 
 def test_no_setting_may_be_empty(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_no_setting_may_be_empty(pytester: pytest.Pytester, monkeypatch: pytest.
         with monkeypatch.context() as patch:
             patch.setenv(f"TFPERF_{setting.name.upper()}", "")
             with pytest.raises(TfperfError, match=f"^environment variable TFPERF_{setting.name.upper()} is empty: "):
-                read_settings(config, settings_of_features())
+                read_settings(config)
 
 
 @pytest.mark.parametrize("text", ["", " \t"], ids=["empty", "blank"])

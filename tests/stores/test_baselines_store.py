@@ -91,8 +91,8 @@ def test_published_rows_are_found_on_every_machine_and_hidden_by_no_measured_one
         store(tmp_path / "shipped").update(machine, {KEY: published})
     mine = store(tmp_path / "mine", tmp_path / "shipped")
     mine.update("k80", {KEY: row(1700, machine="k80")})
-    assert [(found.machine, found.value) for found in mine.published_like(KEY)] == [("k80", 400), ("p100", 1612)]
-    assert mine.published_like(Key(KEY.workload, "1x4")) == []
+    assert [(found.machine, found.value) for found in mine.published(KEY)] == [("k80", 400), ("p100", 1612)]
+    assert mine.published(Key(KEY.workload, "1x4")) == []
 
 
 def test_another_machines_broken_file_is_ignored(tmp_path: Path) -> None:

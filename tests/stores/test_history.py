@@ -26,8 +26,7 @@ from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores.data_frame import load_history
-from pytest_tfperf.stores.history import History
+from pytest_tfperf.stores.history import History, load_history
 from tests.helpers.measurements import (
     BUSY,
     KEY,
@@ -49,7 +48,7 @@ import itertools, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tests.helpers.measurements import measurement
-from pytest_tfperf.stores.data_frame import load_history
+from pytest_tfperf.stores.history import load_history
 from pytest_tfperf.stores.history import History
 history = History(Path(sys.argv[1]))
 for i in itertools.islice(itertools.count(), int(sys.argv[3]) if len(sys.argv) > 3 else None):

@@ -17,7 +17,7 @@ from pytest_tfperf.core.verdict import NOTHING, Verdict
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores import history_database, old_details
 from pytest_tfperf.stores.history import History
-from pytest_tfperf.stores.old_details import Dropped, drop_details
+from pytest_tfperf.stores.old_details import drop_details
 from tests.helpers.measurements import KEY, baseline, interleaved, measurement, throughput, verdict
 
 START = datetime(2026, 1, 1, 3, tzinfo=UTC)
@@ -46,7 +46,7 @@ def append(history: History, day: int, **more: Any) -> None:
     )
 
 
-def drop(history: History, *, before: int, most: int | None = None) -> Dropped:
+def drop(history: History, *, before: int, most: int | None = None) -> tuple[int, int]:
     return drop_details(history.database, START + timedelta(days=before), most=most)
 
 
@@ -56,7 +56,7 @@ def whole(history: History) -> list[str]:
 
 def test_details_are_dropped_and_all_columns_stay(history: History) -> None:
     results, frame = list(history.results()), history.frame()
-    assert drop(history, before=15) == Dropped(15, 0)
+    assert drop(history, before=15) == (15, 0)
     assert whole(history) == [f"s{day}" for day in range(15, DAYS)]
     assert list(history.results()) == results
     assert history.frame().equals(frame)
@@ -71,15 +71,15 @@ def test_readers_of_whole_measurements_say_what_they_lack(history: History) -> N
 
 def test_nothing_is_dropped_twice(history: History) -> None:
     drop(history, before=10)
-    assert drop(history, before=10) == Dropped(0, 0)
-    assert drop(history, before=15) == Dropped(5, 0)
+    assert drop(history, before=10) == (0, 0)
+    assert drop(history, before=15) == (5, 0)
 
 
 def test_a_part_is_dropped_at_a_time_oldest_first(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(old_details, "_AT_ONCE", 4)
-    assert drop(history, before=15, most=8) == Dropped(8, 7)
+    assert drop(history, before=15, most=8) == (8, 7)
     assert whole(history)[0] == "s8"
-    assert drop(history, before=15, most=8) == Dropped(7, 0)
+    assert drop(history, before=15, most=8) == (7, 0)
 
 
 def test_the_last_measurements_of_each_workload_keep_theirs(history: History) -> None:
@@ -122,7 +122,7 @@ def test_a_provisional_baseline_needs_no_details(history: History) -> None:
 def test_a_damaged_measurement_stays_as_it_is(history: History, path: Path) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("update tfperf_measurements set whole = x'78', outcome = null where session = 's3'")
-    assert drop(history, before=5) == Dropped(4, 0)
+    assert drop(history, before=5) == (4, 0)
 
 
 @pytest.mark.usefixtures("history")
@@ -133,4 +133,4 @@ def test_a_locked_file_is_an_error_and_the_next_session_goes_on(path: Path, monk
         other.execute("begin immediate")
         with pytest.raises(TfperfError, match="another process has held its lock"):
             drop(history, before=15)
-    assert drop(history, before=15) == Dropped(15, 0)
+    assert drop(history, before=15) == (15, 0)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.telemetry import Telemetry
@@ -70,7 +70,7 @@ COMMANDS = (
 
 
 BOMB = zlib.compress(b'{"runs": [' + b"[]," * 400_000 + b"[]]}")
-HUGE = zlib.compress(b" " * (bounded_decoding.MOST_BYTES + 1))
+HUGE = zlib.compress(b" " * (plain_json.MOST_BYTES + 1))
 DAMAGED = [
     b"x",
     "x",
@@ -79,7 +79,7 @@ DAMAGED = [
     zlib.compress(b"[" * 100_000),
     BOMB,
     HUGE,
-    bytes(bounded_decoding.MOST_ZIPPED_BYTES + 1),
+    bytes(plain_json.MOST_ZIPPED_BYTES + 1),
 ]
 
 
@@ -140,7 +140,7 @@ def test_no_value_of_a_row_makes_a_command_crash(
 def test_telemetry_that_would_make_a_row_too_large_to_read_is_left_out(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_decoding, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(plain_json, "MOST_BYTES", 20_000)
     several = tuple(run(polls=(Telemetry(seconds=1.0),) * 60) for _ in range(3))
     history.append(measurement(session="s3", runs=several))
     (kept,) = history.measurements(session="s3")

@@ -16,7 +16,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.reports.numbers import duration
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.git import DIRTY, commit_of, merge_base, require_repository
-from pytest_tfperf.revisions.virtual_environment import environment_of
+from pytest_tfperf.revisions.pythons import environment_of
 from pytest_tfperf.revisions.worktrees import Worktrees
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from pytest_tfperf.core import bounded_decoding
+from pytest_tfperf.core import plain_json
 from pytest_tfperf.web.api import NotPosted, Unavailable
 from pytest_tfperf.web.code_host import CodeHost
 
@@ -73,7 +73,7 @@ class PullRequest:
 def _github(variables: Mapping[str, str]) -> dict[str, Any]:
     event = variables.get("GITHUB_EVENT_PATH") or os.devnull
     try:
-        content = bounded_decoding.from_json(Path(event).read_text("utf-8") or "{}")
+        content = plain_json.from_json(Path(event).read_text("utf-8") or "{}")
         number = (content.get("pull_request") or {}).get("number")
     except (OSError, ValueError, AttributeError) as error:
         why = getattr(error, "strerror", None) or "it is no event in JSON"

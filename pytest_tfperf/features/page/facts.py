@@ -30,7 +30,6 @@ from pytest_tfperf.features.page.past import (
     worst_of_each,
 )
 from pytest_tfperf.judging.lasting_changes import changes_of
-from pytest_tfperf.judging.trial import answer
 from pytest_tfperf.lines import printable
 from pytest_tfperf.reports.figures import figure_rows
 from pytest_tfperf.reports.interleaved import sides, why_of
@@ -38,8 +37,6 @@ from pytest_tfperf.reports.measurement_table import ACT_FIRST
 from pytest_tfperf.reports.message import in_brief
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
-from pytest_tfperf.reports.trial import trial_fact
-from pytest_tfperf.stores import trial_file
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.baselines import BaselineStore
@@ -314,11 +311,11 @@ def report_source(source: ReportSource, history: History, baselines: BaselineSto
 
 
 def _trial(history: History, machines: Collection[str]) -> str:
-    """Return the trial of the gate beside a history in a sentence, if it was of one of these machines; else ""."""
-    with suppress(TfperfError):  # doctor says why it can't be read
-        trial = None if history.database.path is None else trial_file.read(history.database.path.parent)
-        if trial is not None and trial.machine in machines:
-            return trial_fact(trial, answer(trial))
+    """Return what `tfperf trial` keeps beside a history in a sentence, if it was of one of these machines; else ""."""
+    if (path := history.database.path) is not None:
+        with suppress(OSError, ValueError, KeyError):  # the command itself says why it can't be read
+            trial = json.loads((path.parent / "trial" / "trial.json").read_bytes())
+            return str(trial["fact"]) if trial["machine"] in machines else ""
     return ""
 
 

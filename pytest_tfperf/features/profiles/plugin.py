@@ -91,7 +91,7 @@ class TraceStore:
             OSError: they can't be written; what was written of them is removed.
             ValueError: one is no trace, or a longer one than workers send.
         """
-        from pytest_tfperf.core.bounded_decoding import unzipped
+        from pytest_tfperf.core.plain_json import unzipped
         from pytest_tfperf.core.profile import MOST_XSPACE_BYTES
 
         top = self.folder / file_name(test) / file_name(session)

@@ -13,8 +13,7 @@ from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_USAGE
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.references.environment import check
-from pytest_tfperf.features.references.store import ReferenceStore
+from pytest_tfperf.features.references.environment import ReferenceStore, check
 from pytest_tfperf.reports.numbers import counted, size
 from pytest_tfperf.revisions.pythons import require_python
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -87,7 +86,7 @@ def _create(arguments: argparse.Namespace) -> int:
             environment = store.create(row, show)
             subjects = [parse_subject(other.key.workload) for other in rows if other.lock == row.lock]
             if any(isinstance(subject, Workload) for subject in subjects):
-                tensorflow, _ = check(environment, [], root())
+                tensorflow, _ = check(environment, [])
                 show(f"{environment.name}: ready at {row.commit}, TensorFlow {tensorflow}")
             else:  # a user's program need not use TensorFlow
                 require_python(environment.python)

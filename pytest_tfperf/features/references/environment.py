@@ -1,65 +1,80 @@
-"""Reference environments, the packages and code that baselines were recorded with, and their launchers in a session."""
+"""Reference environments: the packages and code that baselines were recorded with, on disk, and their launchers.
+
+On disk there is a virtual environment for each lock, and beside it a git worktree for each commit.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shlex
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import final
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.errors import TfperfError, WorkloadError, one_of, worded
 from pytest_tfperf.revisions.checkout import Checkout
-from pytest_tfperf.revisions.lock import forget_locks, read_lock, unrepeatable, unrepeatable_commit, write_lock
-from pytest_tfperf.revisions.pythons import find_python, require_python, try_imports
+from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
+from pytest_tfperf.revisions.git import commit_of, repository_of, require_commit
+from pytest_tfperf.revisions.lock import (
+    SUFFIX,
+    Lock,
+    contradiction,
+    forget_locks,
+    read_lock,
+    unrepeatable,
+    unrepeatable_commit,
+    write_lock,
+)
+from pytest_tfperf.revisions.pythons import (
+    NAME_ONE,
+    fault_of,
+    find_python,
+    lock_of,
+    make_virtual_environment,
+    require_python,
+    try_imports,
+)
+from pytest_tfperf.revisions.worktrees import add_worktree, remove_worktree
 from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 
+StatusCallback = Callable[[str], object]
+"""Called with a line of text before anything that may take minutes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceEnvironment:
-    """An interpreter with the packages, and the user's code at the commit, of recorded baselines.
+    """A Python with the packages, and the user's code at the commit, of recorded baselines.
 
     Args:
         name: its name in `tfperf reference list`, or the text given to --tfperf-reference.
         python: the interpreter, an absolute path.
-        source: folder of the user's code; None for the current code.
-        replaces: the folder in whose place `source` is used; None for pytest's rootdir.
+        checkout: the user's code; None for the current code.
+        is_named: --tfperf-reference names it: the user maintains it, and `tfperf reference` does not know it.
     """
 
     name: str
     python: Path
-    source: Path | None = None
-    replaces: Path | None = None
+    checkout: Checkout | None = None
+    is_named: bool = False
 
     @property
-    def is_named(self) -> bool:
-        """Whether --tfperf-reference names it: the user maintains it, and `tfperf reference` does not know it."""
-        return self.replaces is None
-
-    def checkout(self, root: Path) -> Checkout | None:
-        """The code at the commit; None for the current code. `root` is pytest's rootdir."""
-        if self.source is None:
-            return None
-        folder = self.source.resolve()
-        return Checkout(
-            repository=(self.replaces or root).resolve(),
-            folder=folder,
-            name=f"the reference environment {self.name}",
-            beside=None if self.is_named else folder.parent,
-        )
-
-    def interpreter(self, root: Path) -> Interpreter:
-        """The Python with that code; `root` is pytest's rootdir."""
-        checkout = self.checkout(root)
-        return Interpreter(str(self.python)) if checkout is None else checkout.interpreter(self.python)
+    def interpreter(self) -> Interpreter:
+        """The Python with that code."""
+        return Interpreter(str(self.python)) if self.checkout is None else self.checkout.interpreter(self.python)
 
 
-def parse_reference(text: str) -> ReferenceEnvironment:
-    """The environment that `--tfperf-reference=PYTHON[:SOURCE_DIR]` names; the user maintains it.
+def parse_reference(text: str) -> tuple[Path, Path | None]:
+    """The Python and the folder of code that `--tfperf-reference=PYTHON[:SOURCE_DIR]` names; None for today's code.
 
     Raises:
         ValueError: PYTHON can't be run, or SOURCE_DIR is no folder.
@@ -67,14 +82,26 @@ def parse_reference(text: str) -> ReferenceEnvironment:
     python, colon, folder = text.partition(":")
     interpreter = find_python(python)
     if not colon:
-        return ReferenceEnvironment(name=text, python=interpreter)
+        return interpreter, None
     source = Path(folder).expanduser().absolute()
     if not folder or not source.is_dir():
         raise ValueError(f"must name a folder of source code after the colon, and {folder!r} is none")
-    return ReferenceEnvironment(name=text, python=interpreter, source=source)
+    return interpreter, source
 
 
-def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root: Path) -> tuple[str, dict[str, str]]:
+def named(python: Path, source: Path | None, root: Path) -> ReferenceEnvironment:
+    """The environment that `parse_reference` has found; its code takes the place of the project in `root`."""
+    name = str(python) if source is None else f"{python}:{source}"
+    checkout = None if source is None else _checkout(name, root, source)
+    return ReferenceEnvironment(name=name, python=python, checkout=checkout, is_named=True)
+
+
+def _checkout(name: str, repository: Path, source: Path, beside: Path | None = None) -> Checkout:
+    title = f"the reference environment {name}"
+    return Checkout(repository=repository.resolve(), folder=source.resolve(), name=title, beside=beside)
+
+
+def check(environment: ReferenceEnvironment, workloads: Iterable[Workload]) -> tuple[str, dict[str, str]]:
     """Check that the Python imports TensorFlow, and that the code has the workloads' models and pipelines.
 
     Takes as long as importing TensorFlow, and trains nothing. Returns TensorFlow's version, and id -> reason for each
@@ -83,7 +110,6 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
     Args:
         environment: the environment to check.
         workloads: the workloads to be measured in it.
-        root: pytest's rootdir.
 
     Raises:
         TfperfError: nothing can be measured in it.
@@ -97,7 +123,7 @@ def check(environment: ReferenceEnvironment, workloads: Iterable[Workload], root
             unknown[workload.id] = str(error)
     functions = {function for own in needed.values() for function in own}
     try:
-        tensorflow, faults = try_imports(environment.interpreter(root), functions)
+        tensorflow, faults = try_imports(environment.interpreter, functions)
     except TfperfError as error:
         why = str(error.lines[0])
         raise TfperfError(
@@ -127,7 +153,7 @@ class ReferenceLaunchers:
 
     Args:
         find: returns the environment that serves a baseline; raises TfperfError if there is none.
-        launch: returns a launcher that starts workers in an environment.
+        launch: returns the launcher of a Python.
         root: pytest's rootdir.
         baselines: the folder for the locks of new baselines.
     """
@@ -135,7 +161,7 @@ class ReferenceLaunchers:
     def __init__(
         self,
         find: Callable[[Baseline], ReferenceEnvironment],
-        launch: Callable[[ReferenceEnvironment], Launcher],
+        launch: Callable[[Interpreter], Launcher],
         root: Path,
         baselines: Path = Path(),
     ) -> None:
@@ -180,7 +206,10 @@ class ReferenceLaunchers:
         if environment is None:
             return None
         if environment not in self._launchers:
-            self._launchers[environment] = self._launch(environment)
+            local, checkout = self._launch(environment.interpreter), environment.checkout
+            # Workers must not run the current code.
+            launcher = local if checkout is None else CheckoutLauncher(local, checkout, may_be_same=True)
+            self._launchers[environment] = launcher
         return self._launchers[environment]
 
     def before_recording(self, commit: str) -> str:
@@ -211,9 +240,182 @@ class ReferenceLaunchers:
                 faults |= dict.fromkeys(commands, str(error.lines[0]))
         if workloads:
             try:
-                _, unknown = check(environment, workloads, self._root)
+                _, unknown = check(environment, workloads)
                 faults |= {id: f"{id} is unknown to {environment.name}: {why}" for id, why in unknown.items()}
             except TfperfError as error:
                 faults |= dict.fromkeys([workload.id for workload in workloads], str(error.lines[0]))
         self._usable |= {(row.machine, row.key): environment for row in rows if row.key.workload not in faults}
         return Counter(faults[row.key.workload] for row in rows if row.key.workload in faults)
+
+
+# On disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An environment as `tfperf reference list` shows it.
+
+    Args:
+        name: the argument of `tfperf reference remove`.
+        fault: why it can't be used, and the next step; "" if it can.
+        lock: the lock of its packages; None if its creation was interrupted.
+        commits: the commits whose code it has.
+        rows: number of baselines that it serves.
+        bytes: its size on disk.
+    """
+
+    name: str
+    fault: str
+    lock: Lock | None
+    commits: tuple[str, ...]
+    rows: int
+    bytes: int
+
+
+@final
+class ReferenceStore:
+    """The reference environments in `<folder>/reference/<name>/`, named after their locks.
+
+    Each has a virtual environment, `venv/`, and the code of each commit, `source/<commit>/`.
+
+    Args:
+        folder: tfperf's own folder, `.tfperf`.
+        baselines: the folder of the locks.
+        root: the project, a folder in a git repository.
+    """
+
+    def __init__(self, folder: Path, *, baselines: Path, root: Path) -> None:
+        self._folder = folder.absolute() / "reference"
+        self._baselines = baselines.absolute()
+        self._root = root.absolute()
+
+    def find(self, row: Baseline) -> ReferenceEnvironment:
+        """The environment that serves a row.
+
+        Raises:
+            TfperfError: it is missing, incomplete, changed or unreadable; says how to build it.
+        """
+        home = self._home(row)
+        try:
+            why = unrepeatable(row) or self._packages_fault(home) or self._code_fault(home, row.commit)
+            why = why or contradiction(row, read_lock(self._baselines / row.lock))
+        except (OSError, UnicodeDecodeError) as error:  # another user made it, or a session is removing it
+            why = f"{home} can't be read: {error}. {self._build_it(home)}"
+        if why:
+            raise TfperfError(why)
+        return self._environment(row, repository_of(self._root) or self._root)
+
+    def create(self, row: Baseline, progress: StatusCallback) -> ReferenceEnvironment:
+        """Build the missing parts of the row's environment; a failure leaves nothing incomplete.
+
+        Raises:
+            TfperfError: the row names no lock or commit, the commit is gone, its Python is missing, the packages can't
+                be installed, the disk is full, or the code was changed by hand.
+        """
+        if why := unrepeatable(row):
+            raise TfperfError(why)
+        home, path = self._home(row), self._baselines / row.lock
+        lock, repository = read_lock(path), repository_of(self._root)
+        if why := contradiction(row, lock):
+            raise TfperfError(why)
+        if repository is None:
+            raise TfperfError(
+                f"git finds no repository at {self._root}, so the code of {row.commit} can't be checked out",
+                next_step=f"Call it in the project's repository, {NAME_ONE}",
+            )
+        require_commit(repository, row.commit)  # before minutes go into packages
+        with self._alone(progress):
+            if self._packages_fault(home):
+                progress(f"{home.name}: installing its packages with Python {lock.python}; this can take minutes")
+                make_virtual_environment(home / "venv", path)
+            source = _source(home, row.commit)
+            if not source.exists():
+                progress(f"{home.name}: checking out {row.commit}")
+                add_worktree(repository, row.commit, source)
+            elif fault := self._code_fault(home, row.commit):
+                raise TfperfError(fault)
+        return self._environment(row, repository)
+
+    def entries(self, rows: Iterable[Baseline]) -> list[Entry]:
+        """All environments, by name; `rows` are the baselines that they may serve."""
+        wanted = Counter((row.lock, row.commit) for row in rows)
+        return [self._entry(home, wanted) for home in self._homes()]
+
+    def remove(self, name: str, progress: StatusCallback) -> None:
+        """Delete an environment, with the worktrees in it, from disk and from git.
+
+        Raises:
+            TfperfError: no environment has that name, or it can't be deleted.
+        """
+        homes = {home.name: home for home in self._homes()}
+        if name not in homes:
+            raise TfperfError(one_of("reference environment", name, homes))
+        with self._alone(progress):
+            for source in (homes[name] / "source").glob("*"):
+                remove_worktree(self._root, source)
+            shutil.rmtree(homes[name])
+
+    def _home(self, row: Baseline) -> Path:
+        return self._folder / row.lock.removesuffix(SUFFIX)
+
+    def _homes(self) -> list[Path]:
+        return sorted(home for home in self._folder.glob("*") if home.is_dir() and any(home.iterdir()))
+
+    def _environment(self, row: Baseline, repository: Path) -> ReferenceEnvironment:
+        home = self._home(row)
+        checkout = _checkout(home.name, repository, _source(home, row.commit), beside=(home / "source").resolve())
+        return ReferenceEnvironment(name=home.name, python=home / "venv" / "bin" / "python", checkout=checkout)
+
+    def _entry(self, home: Path, wanted: Counter[tuple[str, str]]) -> Entry:
+        commits = sorted(source.name for source in (home / "source").glob("*"))
+        faults = [self._packages_fault(home), *(self._code_fault(home, commit) for commit in commits)]
+        return Entry(
+            name=home.name,
+            fault=next(filter(None, faults), ""),
+            lock=lock_of(home / "venv"),
+            commits=tuple(commits),
+            rows=sum(wanted[home.name + SUFFIX, commit] for commit in commits),
+            bytes=sum(file.lstat().st_blocks * 512 for file in home.rglob("*")),
+        )
+
+    def _packages_fault(self, home: Path) -> str:
+        path = self._baselines / (home.name + SUFFIX)
+        try:
+            read_lock(path)
+        except TfperfError as error:
+            return str(error)
+        fault = fault_of(home / "venv", path)
+        return fault and f"{fault}. {self._build_it(home)}"
+
+    def _code_fault(self, home: Path, commit: str) -> str:
+        source = _source(home, commit)
+        if not source.exists():
+            return f"the code of {commit} is not in {home}. {self._build_it(home)}"
+        if commit_of(source) != commit:
+            return f"the code in {source} is not that of {commit} any more. Delete that folder. {self._build_it(home)}"
+        return ""
+
+    def _build_it(self, home: Path) -> str:
+        """The next step: the command that builds it from the current folder."""
+        folder, baselines = (shlex.quote(os.path.relpath(path)) for path in (self._folder.parent, self._baselines))
+        machine = home.name.rpartition("-")[0]
+        return f"Build it: tfperf reference create --machine={machine} --dir={folder} --baselines={baselines}"
+
+    @contextmanager
+    def _alone(self, progress: StatusCallback) -> Iterator[None]:
+        """Wait until no other process creates or removes environments here."""
+        with worded(self._folder, "written", "Make it writable, or name another folder with --dir"):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / ".gitignore").write_text("*\n", "utf-8")  # `git add .` must not add it
+            with (self._folder / ".lock").open("a", encoding="utf-8") as file:
+                os.set_inheritable(file.fileno(), True)  # an installer that outlives this process still holds it
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    progress(f"waiting for another `tfperf reference`, which is at work in {self._folder}")
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+
+
+def _source(home: Path, commit: str) -> Path:
+    return home / "source" / commit

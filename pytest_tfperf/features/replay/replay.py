@@ -195,7 +195,7 @@ def _target(store: BaselineStore, machine: str, key: Key, of: Measurement | None
     """The baseline to judge against. Only a measurement has its GPUs' rates, which a floor needs."""
     return target_for(
         store.load(machine),
-        store.published_like(key),
+        store.published(key),
         machine,
         key,
         gpu_fp32_tflops=None if of is None else of.gpu_fp32_tflops,

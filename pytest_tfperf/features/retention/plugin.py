@@ -47,14 +47,12 @@ def session_ended(session: Session, result: SessionResult) -> list[str]:
     from pytest_tfperf.stores.old_details import drop_details
 
     database = session.history.database
-    dropped = drop_details(database, datetime.now(UTC) - timedelta(days=days), most=MOST_IN_A_SESSION)
-    if not dropped.measurements:
+    dropped, left = drop_details(database, datetime.now(UTC) - timedelta(days=days), most=MOST_IN_A_SESSION)
+    if not dropped:
         return []
-    rest = (
-        f"; {dropped.left:,} are left to the next sessions, or to tfperf history prune-details" if dropped.left else ""
-    )
+    rest = f"; {left:,} are left to the next sessions, or to tfperf history prune --details {days}d" if left else ""
     return [
-        f"history: dropped the details of {counted(dropped.measurements, 'measurement')} older than {days} days, whose "
+        f"history: dropped the details of {counted(dropped, 'measurement')} older than {days} days, whose "
         f"figures stay (tfperf_details_days){rest}"
     ]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.past import PastResult
-from pytest_tfperf.features.changes.lasting_losses import lasting_losses
+from pytest_tfperf.features.changes.plugin import lasting_losses
 from tests.helpers.past_results import past_figure, past_result, past_results, quiet_tests
 
 SESSIONS, AT = 80, 50

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.features.references.store import ReferenceStore
+from pytest_tfperf.features.references.environment import ReferenceStore
 
 PLAYED = "3.99"
 

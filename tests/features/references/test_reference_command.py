@@ -19,7 +19,7 @@ from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.features.references.environment import ReferenceEnvironment, check
+from pytest_tfperf.features.references.environment import check, named
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.workers.local import LocalLauncher
 from tests.helpers.patience import SESSION_SECONDS, running, wait_for
@@ -79,7 +79,7 @@ def test_an_environment_is_created_listed_and_removed_by_the_command(
 
     project.commit("def other(): ...\n")  # today's code has no `tiny`
     workloads = [TINY, Workload(model="nets:other", batch_size=1), Workload(model="trivial", batch_size=1)]
-    _, unknown = check(project.store.find(row), workloads, project.folder)
+    _, unknown = check(project.store.find(row), workloads)
     assert unknown == {workloads[1].id: "module 'nets' has no function 'other'"}
 
     assert cli.main(["reference", "list"]) == 0
@@ -187,11 +187,11 @@ def test_a_worker_runs_the_code_of_the_commit_in_its_folder(
     old = project.commit(NETS)
     project.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "old"), old)
     project.commit("raise ImportError('todays code')\n")
-    environment = ReferenceEnvironment(name="x", python=Path(sys.executable), source=tmp_path / "old")
+    environment = named(Path(sys.executable), tmp_path / "old", project.folder)
     launcher = LocalLauncher(
         logs=tmp_path / "logs",
         silence_seconds=SESSION_SECONDS,
-        interpreter=environment.interpreter(project.folder),
+        interpreter=environment.interpreter,
     )
     try:
         job = Job(workload=TINY, devices=Devices(kind=DeviceKind.CPU, count=1))

@@ -19,6 +19,7 @@ from pytest_tfperf.features.references.environment import (
     ReferenceEnvironment,
     ReferenceLaunchers,
     check,
+    named,
     parse_reference,
 )
 from tests.helpers.played import steady
@@ -44,10 +45,10 @@ def found(project: ReferenceProject, *requirements: str) -> ReferenceEnvironment
 
 def test_what_was_created_is_found_with_its_packages_and_its_code(project: ReferenceProject) -> None:
     environment = found(project, "six==1.16.0")
-    assert environment.source is not None
+    assert environment.checkout is not None
     project.commit("def tiny(): ...  # slower\n")
-    assert (environment.source / "nets.py").read_text() == "def tiny(): ...\n"
-    assert environment.interpreter(project.folder / "tests").moved == {project.folder: environment.source}
+    assert (environment.checkout.folder / "nets.py").read_text() == "def tiny(): ...\n"
+    assert environment.interpreter.moved == {project.folder: environment.checkout.folder}
     assert list(environment.python.parents[1].rglob("six-1.16.0.dist-info"))
     assert project.git("status", "--porcelain", ".tfperf") == "", "git does not see it"
 
@@ -57,7 +58,7 @@ def test_one_lock_at_two_commits_is_installed_once_and_checked_out_twice(project
     later = project.row_of(row.lock, project.commit("def tiny(): ...  # slower\n"))
     said: list[str] = []
     first, second, again = (project.store.create(row, said.append) for row in (row, later, row))
-    assert (first.python == second.python, first.source == second.source, first == again) == (True, False, True)
+    assert (first.python == second.python, first.checkout == second.checkout, first == again) == (True, False, True)
     assert ["installing" in text for text in said] == [True, False, False]
 
 
@@ -129,8 +130,9 @@ def test_an_environment_of_a_lock_that_contradicts_its_row_is_neither_found_nor_
 
 def test_code_that_was_changed_is_kept(project: ReferenceProject) -> None:
     row = project.row("six==1.16.0")
-    source = project.store.create(row, lambda _: None).source
-    assert source is not None
+    checkout = project.store.create(row, lambda _: None).checkout
+    assert checkout is not None
+    source = checkout.folder
     (source / "nets.py").write_text("mine")
     assert f"the code in {source} is not that of {project.first} any more. Delete that folder" in why_not(project, row)
     with pytest.raises(TfperfError, match="is not that of"):
@@ -274,8 +276,9 @@ def test_only_what_is_listed_can_be_removed(project: ReferenceProject, name: str
 
 def test_a_named_python_runs_todays_code_or_that_of_a_named_folder(tmp_path: Path) -> None:
     root, alone, with_source = Path("/project"), sys.executable, f"{sys.executable}:{tmp_path}"
-    assert [parse_reference(text).python for text in (alone, with_source)] == [Path(sys.executable)] * 2
-    assert [parse_reference(text).interpreter(root).moved for text in (alone, with_source)] == [{}, {root: tmp_path}]
+    environments = [named(*parse_reference(text), root) for text in (alone, with_source)]
+    assert [environment.python for environment in environments] == [Path(sys.executable)] * 2
+    assert [environment.interpreter.moved for environment in environments] == [{}, {root: tmp_path}]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +299,7 @@ def answering(folder: Path, **answer: object) -> ReferenceEnvironment:
     python = folder / "python"
     python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
     python.chmod(0o755)
-    return ReferenceEnvironment(name="box-1", python=python, source=folder, replaces=folder)
+    return ReferenceEnvironment(name="box-1", python=python)
 
 
 def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> None:
@@ -306,13 +309,13 @@ def test_an_environment_without_tensorflow_says_what_to_do(tmp_path: Path) -> No
         "then tfperf reference create"
     )
     with pytest.raises(TfperfError, match=said):
-        check(environment, [Workload(model="trivial", batch_size=1)], tmp_path)
+        check(environment, [Workload(model="trivial", batch_size=1)])
 
 
 def test_of_a_named_python_nobody_is_told_to_remove_or_build_it(tmp_path: Path) -> None:
     python = answering(tmp_path, failed="No module named tensorflow", faults={}).python
     with pytest.raises(TfperfError, match=f"Install what {python} lacks .*--tfperf-reference=PYTHON") as refused:
-        check(parse_reference(str(python)), [Workload(model="trivial", batch_size=1)], tmp_path)
+        check(named(python, None, tmp_path), [Workload(model="trivial", batch_size=1)])
     assert "tfperf reference" not in str(refused.value)
 
 
@@ -322,7 +325,7 @@ def test_of_a_named_python_nobody_is_told_to_remove_or_build_it(tmp_path: Path) 
 def test_a_row_of_a_model_that_nobody_knows_any_more_takes_no_other_row_along(tmp_path: Path) -> None:
     environment = answering(tmp_path, imported={"tensorflow": "2.21.0"}, faults={})
     workloads = [Workload(model=model, batch_size=1) for model in ("trivial", "renamed")]
-    _, unknown = check(environment, workloads, tmp_path)
+    _, unknown = check(environment, workloads)
     assert list(unknown) == [workloads[1].id]
     assert "renamed" in unknown[workloads[1].id]
 

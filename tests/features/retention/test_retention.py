@@ -1,4 +1,4 @@
-"""Each session drops a part of what is too old; `tfperf history prune-details` drops all of it."""
+"""Each session drops a part of what is too old; `tfperf history prune --details` drops all of it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_command_drops_all_of_it_and_frees_the_space(history: History, capsy
     path = history.database.path
     assert path is not None
     before = path.stat().st_size
-    assert cli.main(["history", "prune-details", "95d"]) == EXIT_GREEN
+    assert cli.main(["history", "prune", "--details", "95d"]) == EXIT_GREEN
     assert "dropped the details of 20 measurements from before " in capsys.readouterr().out
     assert path.stat().st_size < before
     assert len(list(history.results())) == KEPT + 20
@@ -93,8 +93,22 @@ def test_the_command_without_a_history_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["history", "prune-details"]) == EXIT_USAGE
+    assert cli.main(["history", "prune", "--details", "90d"]) == EXIT_USAGE
     assert "no history yet" in capsys.readouterr().err
+
+
+def test_the_command_says_what_it_deleted(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["history", "prune", "95d"]) == EXIT_GREEN
+    assert ": deleted 26 measurements from before " in capsys.readouterr().out
+    assert len(list(history.results())) == 4
+
+
+@pytest.mark.parametrize(
+    "given", ["prune", "--test=a prune 3d", "--csv prune 3d", "--commit=a prune --details 3d", "prune 9999-01-01"]
+)
+def test_a_prune_that_is_not_clear_deletes_nothing(given: str, history: History) -> None:
+    assert cli.main(["history", *given.split()]) == EXIT_USAGE
+    assert len(list(history.measurements())) == KEPT + 20
 
 
 @pytest.mark.parametrize(
@@ -113,7 +127,7 @@ def test_the_command_without_a_history_says_so(
 def test_what_needs_an_old_measurement_whole_says_where_it_went(
     command: str, status: int, history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cli.main(["history", "prune-details"])
+    cli.main(["history", "prune", "--details", "90d"])
     capsys.readouterr()
     old = next(history.results()).session
     assert cli.main(command.format(old=old).split()) == status
