@@ -14,9 +14,8 @@ from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.lines import Line
 from pytest_tfperf.lines import command as command_line
-from pytest_tfperf.reports.figures import written_in
 from pytest_tfperf.reports.invalid import ADVICE
-from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate
+from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate, written_in
 from pytest_tfperf.reports.table import Columns, shown_names, table
 
 _RECORDED = Columns(

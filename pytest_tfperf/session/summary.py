@@ -21,11 +21,16 @@ from pytest_tfperf.judging.breakdown import matmul_change
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
 from pytest_tfperf.reports.baselines import recorded_table, recorded_under_load, required, unrecorded
-from pytest_tfperf.reports.breakdown import straggler_text
-from pytest_tfperf.reports.figures import figure_table
-from pytest_tfperf.reports.interleaved import interleaved_table
-from pytest_tfperf.reports.measurement_table import Shown, counts, is_gain, measurement_table
+from pytest_tfperf.reports.measurement_table import (
+    Shown,
+    counts,
+    figure_table,
+    interleaved_table,
+    is_gain,
+    measurement_table,
+)
 from pytest_tfperf.reports.numbers import change, counted, duration, percent, time_span
+from pytest_tfperf.reports.run import straggler_text
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.session.expected_time import (
     expected_time,

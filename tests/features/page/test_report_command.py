@@ -200,7 +200,7 @@ def test_a_series_has_its_latest_points_and_the_changes_among_them(
         when = (datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=day)).isoformat()
         history.append(measurement(throughput(rate), session=f"s{day}", time=when, verdict=verdict()))
     (whole,) = facts(tmp_path, capsys)["tests"]
-    monkeypatch.setattr("pytest_tfperf.features.page.facts._MOST_POINTS", 30)
+    monkeypatch.setattr("pytest_tfperf.features.page.past._MOST_POINTS", 30)
     (latest,) = facts(tmp_path, capsys)["tests"]
     assert (len(whole["history"]["rate"]), latest["history"]["rate"]) == (60, whole["history"]["rate"][30:])
     assert (len(whole["changes"]), latest["changes"]) == (2, whole["changes"][1:])
