@@ -50,27 +50,27 @@ class CallRunner:
     ) -> Throughput:
         """Measure and judge, in the way that the session's options say."""
         self._require_one_meaning(subject, on)
-        settings, measuring = self._state.settings, self._state.measuring
+        settings, session = self._state.settings, self._state.session
         if settings.smoke:
             return self.measure(subject, on, plan, name)
-        if measuring.launchers.other_side is not None:
-            return self._check_against(measuring.launchers.other_side, subject, on, accepted, plan, name)
+        if session.other_side is not None:
+            return self._check_against(session.other_side, subject, on, accepted, plan, name)
         task = self._task(subject, on, accepted, plan, name)
         self._require_one_acknowledged(task)
         if settings.update_baselines:
             return self._measured(task, lambda earlier: self._recorded(task, earlier))
-        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier))
+        return self._measured(task, lambda earlier: session.bench.check(task, earlier))
 
     def _recorded(self, task: Task, earlier: Measurement | None) -> Measurement:
         """One more run towards a baseline, after those of the controls where it begins a round."""
-        measuring = self._state.measuring
-        measuring.controls.before_run(task, len(earlier.runs) if earlier else 0)
-        return measuring.bench.record(task, earlier)
+        session = self._state.session
+        session.controls.before_run(task, len(earlier.runs) if earlier else 0)
+        return session.bench.record(task, earlier)
 
     def measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
         """Measure, and judge nothing."""
         task = self._task(subject, on, None, plan, name)
-        return self._measured(task, lambda _: self._state.measuring.bench.measure(task))
+        return self._measured(task, lambda _: self._state.session.bench.measure(task))
 
     def compare(self, a: Side, b: Side, plan: Plan, terms: Terms, *, judged: bool) -> Measurement:
         """Compare b with a, interleaved."""
@@ -80,7 +80,7 @@ class CallRunner:
         self, other: OtherSide, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
     ) -> Throughput:
         """Compare with the other side of the session; what it has nothing to compare with is measured alone."""
-        a_launcher, b_launcher = self._state.measuring.launchers.compared
+        a_launcher, b_launcher = self._state.session.compared
         if not other.compares_figures:
             plan = replace(plan, also=())
         tolerance = other.terms.tolerance or accepted or Tolerance.of(self._state.settings.tolerance)
@@ -138,7 +138,7 @@ class CallRunner:
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
         _require_one_line(name, subject)
-        return self._state.measuring.task(self._test, self.made, subject, on, accepted, plan, name)
+        return self._state.session.task(self._test, self.made, subject, on, accepted, plan, name)
 
     def _slowed(self, side: Side) -> Side:
         """The side, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
@@ -157,8 +157,10 @@ class CallRunner:
         asked = asked_for(b.topology.machine, *((side.workload, side.topology.shape) for side in (a, b)))
 
         def take(_: Measurement | None) -> Measurement:
-            engine = state.measuring.engine
-            return compare(engine, a, b, plan, terms, other=other, judged=judged, test=self._test, session=state.id)
+            engine = state.session.engine
+            return compare(
+                engine, a, b, plan, terms, other=other, judged=judged, test=self._test, session=state.session.id
+            )
 
         return self._result(asked, take)
 

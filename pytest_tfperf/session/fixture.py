@@ -21,7 +21,6 @@ from pytest_tfperf.judging.pairs import MAX_SECONDS, MOST_PAIRS, PAIRS_THAT_TELL
 from pytest_tfperf.judging.published_ratio import published_ratio
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
-from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.outcomes import Outcomes
 from pytest_tfperf.session.state import SessionState
 
@@ -138,7 +137,7 @@ class ThroughputFixture:
             raise TfperfError(f"max_pairs={max_pairs!r}: it takes a whole number from {PAIRS_THAT_TELL} to decide")
         if not max_seconds > 0:
             raise TfperfError(f"max_seconds={max_seconds!r} must be above 0")
-        settings, launcher = self._state.settings, self._state.measuring.launchers.here
+        settings, launcher = self._state.settings, self._state.session.here
         figures = self._figures(also, a, b, of_suite=False)
         left = Side(workload=self._here(a, figures), topology=on, launcher=launcher)
         right = Side(workload=self._here(b, figures), topology=b_on, launcher=launcher)
@@ -154,7 +153,9 @@ class ThroughputFixture:
             terms = replace(terms, tolerance=Tolerance(), at_least=_ratio(at_least, tolerance))
             return self._calls.compare(left, right, plan, terms, judged=True)
         accepted = Tolerance.of(0.1 if tolerance is None else tolerance)
-        published = published_ratio(self._state.baselines.published(), Key(a.id, on.shape), Key(b.id, b_on.shape))
+        published = published_ratio(
+            self._state.session.baselines.published(), Key(a.id, on.shape), Key(b.id, b_on.shape)
+        )
         least = published.value * (1 + (-1.0 if accepted.lower is None else accepted.lower))
         terms = replace(terms, tolerance=accepted, at_least=least)
         left, right = replace(left, document=published.a), replace(right, document=published.b)
@@ -190,8 +191,9 @@ class ThroughputFixture:
             raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...), for both sides the same kind")
         of_a_program = kinds == {True}
         asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
-        hooks = features().hooks(settings, lambda feature: feature.figures) if of_suite else []
-        default = first(hook(settings) for hook in hooks) or ()
+        default: list[Figure] = []
+        if of_suite:
+            default = [figure for feature in self._state.features.values() for figure in feature.figures(settings)]
         return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...], *subjects: Subject) -> Plan:

@@ -20,7 +20,6 @@ from pytest_tfperf.lines import plain
 from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.measurement_table import interleaved_table, latest_interleaved
 from pytest_tfperf.reports.message import message
-from pytest_tfperf.reports.summary import interleaved_summary
 from pytest_tfperf.reports.verdict import headline, in_brief
 from tests.helpers.measurements import BUSY, WORKLOAD, baseline, interleaved, pair, throughput
 
@@ -161,8 +160,3 @@ def test_the_history_shows_the_latest_comparison_of_two_sides() -> None:
     heading, *rows = map(str, latest_interleaved(found))
     assert (heading.split()[0], heading.split()[-2:]) == ("outcome", ["machine", "when"])
     assert [(row.split()[-1], "0.800" in row) for row in rows] == [("tuesday", True), ("monday", False)]
-
-
-def test_the_summary_counts_comparisons() -> None:
-    found = [interleaved(None), interleaved(Outcome.INCONCLUSIVE)]
-    assert interleaved_summary(found) == [*interleaved_table(found), "", "box: 1 INCONCLUSIVE, 1 compared in 1 min"]
