@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import percent, rate, whole_percent
