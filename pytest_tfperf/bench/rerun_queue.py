@@ -6,7 +6,7 @@ rerun it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,12 +37,12 @@ class RerunQueue:
     session, and one slow phase of the machine does not affect all of them.
 
     Args:
-        open_history: returns the history. Each result is written to it at once, so that a killed session loses none.
-            None for a smoke run, which keeps nothing.
+        history: each result is written to it at once, so that a killed session loses none; None for a smoke run, which
+            keeps nothing.
     """
 
-    def __init__(self, open_history: Callable[[], History] | None) -> None:
-        self._open_history = open_history
+    def __init__(self, history: History | None) -> None:
+        self._history = history
         self._calls: dict[str, list[_Call]] = {}
         self._waiting: set[str] = set()
         self.history_fault = ""
@@ -94,11 +94,10 @@ class RerunQueue:
             calls.append(_Call(result))
         call = calls[index]
         call.result = result
-        if self._open_history is None:
+        if self._history is None:
             return
-        history = self._open_history()
         try:
-            call.row = history.append(result, replaces=call.row)
+            call.row = self._history.append(result, replaces=call.row)
         except TfperfError as error:
             self.history_fault = self.history_fault or str(error)
 

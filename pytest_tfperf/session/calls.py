@@ -49,40 +49,40 @@ class CallRunner:
     ) -> Throughput:
         """Measure and judge, in the way that the session's options say."""
         self._require_one_meaning(subject, on)
-        settings, measuring = self._state.settings, self._state.measuring
+        settings, session = self._state.settings, self._state.session
         if settings.smoke:
             return self.measure(subject, on, plan, name)
-        if measuring.launchers.other_side is not None:
-            return self._check_against(measuring.launchers.other_side, subject, on, accepted, plan, name)
+        if session.other_side is not None:
+            return self._check_against(session.other_side, subject, on, accepted, plan, name)
         task = self._task(subject, on, accepted, plan, name)
         self._require_one_acknowledged(task)
         if settings.update_baselines:
             return self._measured(task, lambda earlier: self._recorded(task, earlier))
-        return self._measured(task, lambda earlier: measuring.bench.check(task, earlier))
+        return self._measured(task, lambda earlier: session.bench.check(task, earlier))
 
     def _recorded(self, task: Task, earlier: Measurement | None) -> Measurement:
         """One more run towards a baseline, after those of the controls where it begins a round."""
-        measuring = self._state.measuring
-        measuring.controls.before_run(task, len(earlier.runs) if earlier else 0)
-        return measuring.bench.record(task, earlier)
+        session = self._state.session
+        session.controls.before_run(task, len(earlier.runs) if earlier else 0)
+        return session.bench.record(task, earlier)
 
     def measure(self, subject: Subject, on: Topology, plan: Plan, name: str = "") -> Throughput:
         """Measure, and judge nothing."""
         task = self._task(subject, on, None, plan, name)
-        return self._measured(task, lambda _: self._state.measuring.bench.measure(task))
+        return self._measured(task, lambda _: self._state.session.bench.measure(task))
 
     def compare(
         self, a: Subject, b: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort
     ) -> Measurement:
         """Compare b with a, interleaved."""
-        left = Side(workload=a, launcher=self._state.measuring.launchers.here, may_lack_figures=True)
+        left = Side(workload=a, launcher=self._state.session.here, may_lack_figures=True)
         return self._compared(left, self._slowed(b), on, accepted, plan, effort=effort)
 
     def _check_against(
         self, other: OtherSide, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
     ) -> Throughput:
         """Compare with the other side of the session; what it has nothing to compare with is measured alone."""
-        a_launcher, b_launcher = self._state.measuring.launchers.compared
+        a_launcher, b_launcher = self._state.session.compared
         if not other.terms.compares_figures:
             plan = replace(plan, also=())
         a = Side(workload=subject, launcher=a_launcher, may_lack_figures=True)
@@ -137,12 +137,12 @@ class CallRunner:
 
     def _task(self, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str) -> Task:
         _require_one_line(name, subject)
-        return self._state.measuring.task(self._test, self.made, subject, on, accepted, plan, name)
+        return self._state.session.task(self._test, self.made, subject, on, accepted, plan, name)
 
     def _slowed(self, subject: Subject) -> Side:
         """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
         slowdown = self._state.settings.slowdown_of(self._test)
-        return Side(workload=subject, launcher=self._state.measuring.launchers.here, slowdown=slowdown)
+        return Side(workload=subject, launcher=self._state.session.here, slowdown=slowdown)
 
     def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:
         asked = asked_for(task.topology.shape, task.topology.machine, task.workload)
@@ -168,7 +168,7 @@ class CallRunner:
 
         def take(_: Measurement | None) -> Measurement:
             found = compare(
-                state.measuring.engine,
+                state.session.engine,
                 a,
                 b,
                 on,
@@ -179,7 +179,7 @@ class CallRunner:
                 is_of_commits=other is not None and other.may_lack_code,
                 judged=not state.settings.smoke,
                 test=self._test,
-                session=state.id,
+                session=state.session.id,
             )
             assert found.other is not None, "two sides were measured"
             a_environment = {**found.other.environment, **a_facts}

@@ -16,9 +16,9 @@ from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
+from pytest_tfperf.features import module_of
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
-from pytest_tfperf.session.feature_hooks import features, first, module_of
 from pytest_tfperf.session.outcomes import Outcomes
 from pytest_tfperf.session.state import SessionState
 
@@ -168,7 +168,7 @@ class ThroughputFixture:
         self._require_open(on, other)
         ratios = module_of("ratios", "ratios", "throughput.check_ratio")
         key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
-        store, settings = self._state.baselines, self._state.settings
+        store, settings = self._state.session.baselines, self._state.settings
         published = None
         if at_least is None:
             rows = [*store.published(key), *store.published(over_key)]
@@ -222,8 +222,9 @@ class ThroughputFixture:
             raise WorkloadError(f"{given}: give a Workload or a Command(argv, name=...), for both sides the same kind")
         of_a_program = kinds == {True}
         asked, settings = figures_of(also, of_a_program=of_a_program), self._state.settings
-        hooks = features().hooks(settings, lambda feature: feature.figures) if of_suite else []
-        default = first(hook(settings) for hook in hooks) or ()
+        default: list[Figure] = []
+        if of_suite:
+            default = [figure for feature in self._state.features.values() for figure in feature.figures(settings)]
         return () if settings.smoke else with_default(asked, default, of_a_program=of_a_program)
 
     def _plan(self, steps: int | None, warmup_steps: int | None, also: tuple[Figure, ...], *subjects: Subject) -> Plan:

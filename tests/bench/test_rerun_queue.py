@@ -25,7 +25,7 @@ def settled() -> Measurement:
 
 
 def queue_with(*results: Measurement, history: History | None = None) -> RerunQueue:
-    queue = RerunQueue(None if history is None else lambda: history)
+    queue = RerunQueue(history)
     queue.begin(TEST)
     for index, result in enumerate(results):
         queue.keep(TEST, index, result)

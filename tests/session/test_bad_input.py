@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.options import read_settings
 from pytest_tfperf.stores import baseline_file
 from tests.helpers.inner import NOT_MEASURED, Finished, Project
@@ -112,7 +111,7 @@ def test_an_option_wins_over_the_environment_and_that_over_the_ini_file(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def machine(*arguments: str) -> str:
-        return read_settings(pytester.parseconfig(*arguments), features().settings).machine
+        return read_settings(pytester.parseconfig(*arguments)).machine
 
     pytester.makeini("[pytest]\ntfperf_machine = ini\n")
     found = [machine()]
