@@ -11,10 +11,9 @@ from enum import StrEnum
 
 from pytest_tfperf.core.acknowledgement import Standing
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.profile import Breakdown, Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.speed_variables import FACT, each_apart, is_variable
 from pytest_tfperf.core.throughput import Throughput

@@ -18,12 +18,11 @@ from pytest_tfperf.bench.other_side import OtherSide, State
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
-from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.measurement import Ended, Interleaving, Measurement
-from pytest_tfperf.core.profile import Input, StepProfile
+from pytest_tfperf.core.profile import Bound, Input, StepProfile
 from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.verdict import Outcome

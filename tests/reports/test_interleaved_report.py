@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.lines import plain
