@@ -14,7 +14,7 @@ from pytest_tfperf.core.figure import FIXED_STEP, LOSS, RETRACES
 from pytest_tfperf.core.run import WINDOW_SECONDS, Enough, Observer, Pair, Plan, Run, Window
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, robust_mean, run_value
 from pytest_tfperf.core.workload import DISTRIBUTED, Trainer, Workload
-from pytest_tfperf.judging.steady_state import in_steady_state
+from pytest_tfperf.judging.validity import in_steady_state
 from pytest_tfperf.workers.training_run import TrainingRun
 from pytest_tfperf.workers.worker_run import Progress
 

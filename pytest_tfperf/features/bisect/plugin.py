@@ -13,7 +13,7 @@ from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.session_verdicts import SessionResult
 
@@ -39,7 +39,7 @@ def other_side(session: Session) -> OtherSide | None:
     path = session.settings.of(STEP)
     if path is None:
         return None
-    from pytest_tfperf.bench.other_side import OtherSide
+    from pytest_tfperf.bench.comparing import OtherSide
     from pytest_tfperf.features.bisect.step import read
 
     return read(OtherSide, path)

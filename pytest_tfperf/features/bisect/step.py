@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from pytest_tfperf.bench.other_side import OtherSide
+from pytest_tfperf.bench.comparing import OtherSide
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_REGRESSED
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.plain_json import build, plain
