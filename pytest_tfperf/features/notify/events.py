@@ -18,10 +18,9 @@ from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
 from pytest_tfperf.features.notify.news import Event, EventKind, Topic
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.reports.acknowledgement import loss
-from pytest_tfperf.reports.figures import figure_fact
-from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of
+from pytest_tfperf.reports.verdict import fact, headline
 
 _WELL: Final = (Outcome.PASS, Outcome.IMPROVED)
 _DRIFT: Final = "drift"
@@ -67,7 +66,7 @@ def _size(event: Event) -> float:
 def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand) -> tuple[Topic, Event | None]:
     """Return what a verdict says about a figure; None for nothing certain, or for a loss that is acknowledged."""
     is_rate, known, kind = verdict.figure.name == RATE, verdict.acknowledged, _kind(m, verdict)
-    text = headline(m) if is_rate else f"{figure_fact(verdict)}, of {m.workload.id} on {m.devices} ({m.machine})"
+    text = headline(m) if is_rate else f"{fact(m, verdict)}, of {m.workload.id} on {m.devices} ({m.machine})"
     event = Event(
         kind=kind or EventKind.NEW,
         machine=m.machine,
