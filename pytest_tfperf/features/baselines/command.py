@@ -26,8 +26,8 @@ from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.baselines.merging import finish_merge, merged_lines
+from pytest_tfperf.reports.baselines import recorded_table
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.reports.summary import recorded_table
 from pytest_tfperf.reports.table import Columns, paragraphs, table
 from pytest_tfperf.revisions.lock import unrepeatable
 from pytest_tfperf.stores.baselines import BaselineStore
