@@ -64,7 +64,7 @@ def before(state: SessionState) -> list[str]:
     if settings.smoke:
         lines.append("smoke run: one window of each test, no verdicts")
     if settings.inject_slowdown:
-        slowed = [test for test in settings.inject_slowdown_tests if test in selection]
+        slowed = [test for test in settings.slowed if test in selection]
         who = f"workers of {counted(len(slowed), 'test')}" if slowed else "workers"
         lines.append(f"{who} lose {percent(settings.inject_slowdown)} of their throughput on purpose")
     if session.other_side is not None:
