@@ -20,7 +20,6 @@ from pytest_tfperf.lines import Line
 from pytest_tfperf.lines import command as command_line
 from pytest_tfperf.reports.invalid import ADVICE
 from pytest_tfperf.reports.measurement_table import (
-    Shown,
     counts,
     figure_table,
     interleaved_table,
@@ -159,8 +158,8 @@ def summary(
     measured_nothing: bool = False,
     history_error: str = "",
     width: int | None = None,
-    unrecorded: Sequence[Shown] = (),
-) -> list[Shown]:
+    unrecorded: Sequence[Line | str] = (),
+) -> list[Line | str]:
     """Return the summary: table, counts, machine, recorded rows, next steps and failures.
 
     Args:
@@ -175,7 +174,7 @@ def summary(
         width: the terminal's; None for no limit.
         unrecorded: the paragraph about tests without a recorded baseline.
     """
-    lines: list[Shown] = []
+    lines: list[Line | str] = []
     if measured_nothing:
         lines.append(
             "NOTHING WAS MEASURED: --tfperf-require-baseline was given, and no selected test was measured. "
@@ -194,7 +193,7 @@ def summary(
     return lines + ([f"not in the history: {history_error}"] if history_error else [])
 
 
-def interleaved_summary(measurements: Sequence[Measurement], width: int | None = None) -> list[Shown]:
+def interleaved_summary(measurements: Sequence[Measurement], width: int | None = None) -> list[Line | str]:
     """Return the table of measurements beside another side, and their counts; nothing without any."""
     if not measurements:
         return []

@@ -127,7 +127,7 @@ def fact(m: Measurement, verdict: Verdict) -> str:
     if verdict.reason is Reason.BEYOND_LIMIT and figure.limit is not None:
         return f"{text}, beyond its limit of {written(figure, figure.limit)}"
     if not math.isfinite(verdict.value):
-        target = target_of(verdict)
+        target = verdict.compared_with
         return text if target is None else f"{text}, and not {written(figure, target)}"
     changes = _changes(verdict)
     if not changes and verdict.outcome is Outcome.NO_BASELINE:
@@ -171,18 +171,11 @@ def _compared(figure: Figure, difference: float, target: float) -> str:
     return f"{amount} {more if difference >= 0 else less} than"
 
 
-def target_of(verdict: Verdict) -> float | None:
-    """Return the value that its change is from: the baseline, or side a's."""
-    if verdict.rule is Rule.OTHER_SIDE:
-        return verdict.confirmed_from
-    return verdict.compared_with if verdict.baseline is not None else None
-
-
 def as_fraction(verdict: Verdict, difference: float | None) -> float | None:
     """Return a change as a fraction of its target; None where there is none."""
     if verdict.figure.name == RATE:
         return difference
-    target = abs(target_of(verdict) or 0.0)
+    target = abs(verdict.compared_with or 0.0)
     return difference / target if target and difference is not None else None
 
 
@@ -209,7 +202,7 @@ def _signed(verdict: Verdict, difference: float | None) -> str | None:
         return None
     fraction = as_fraction(verdict, difference)
     if fraction is None:
-        return None if target_of(verdict) is None else f"{difference:+.3g}"
+        return None if verdict.compared_with is None else f"{difference:+.3g}"
     return change(fraction)
 
 

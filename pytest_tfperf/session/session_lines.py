@@ -16,8 +16,8 @@ from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.judging.breakdown import matmul_change
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports import summary
-from pytest_tfperf.reports.measurement_table import Shown
 from pytest_tfperf.reports.numbers import change, counted, duration
 from pytest_tfperf.reports.run import straggler_text
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
@@ -61,7 +61,7 @@ def header(session: SessionState) -> list[str]:
     return [*lines, *remarks, *said, *summary.refused(selection.faulty, len(selection), in_brief=True)]
 
 
-def closing(session: SessionState, *, skips: bool, width: int | None = None) -> Sequence[Shown]:
+def closing(session: SessionState, *, skips: bool, width: int | None = None) -> Sequence[Line | str]:
     """The tables, what could not be measured, and what to do next.
 
     Args:
@@ -230,7 +230,7 @@ def _ended_by_time(measurements: Sequence[Measurement]) -> list[str]:
     ]
 
 
-def _unrecorded(session: SessionState, measurements: Sequence[Measurement]) -> Sequence[Shown]:
+def _unrecorded(session: SessionState, measurements: Sequence[Measurement]) -> Sequence[Line | str]:
     settings, facts = session.settings, session.unrecorded
     if facts is None:
         return []

@@ -42,11 +42,11 @@ def write_summary(reporter: TerminalReporter, session: SessionState) -> None:
     if session.has_nothing_to_say:
         return
     from pytest_tfperf.core.verdict import Outcome
-    from pytest_tfperf.reports.measurement_table import OutcomeRow
     from pytest_tfperf.session import session_lines
 
     width = terminal_width(reporter.config)
-    colours = {Outcome.PASS: "green", Outcome.IMPROVED: "green", Outcome.REGRESSED: "red", Outcome.INVALID: "red"}
+    colours = dict.fromkeys(map(str, Outcome), "yellow") | {"PASS": "green", "IMPROVED": "green"}
+    colours |= {"REGRESSED": "red", "INVALID": "red"}
 
     def write(line: Line | str) -> None:
         for part in rendered([line], width):
@@ -56,9 +56,10 @@ def write_summary(reporter: TerminalReporter, session: SessionState) -> None:
     if lines := session_lines.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
         reporter.write_sep("=", "throughput")
         for line in lines:
-            if isinstance(line, OutcomeRow):
-                reporter.write(line.word, **{colours.get(line.outcome, "yellow"): True})
-                reporter.write_line(printable(line.rest))
+            outcome, gap, rest = str(line).partition("  ")
+            if gap and (colour := colours.get(outcome.partition(" ")[0])):  # a row of a table
+                reporter.write(outcome, **{colour: True})
+                reporter.write_line(printable(gap + rest))
             else:
                 write(line)
     for text in session.output_lines:

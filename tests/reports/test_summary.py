@@ -11,7 +11,8 @@ from pytest_tfperf.core.baseline import BaselineUpdate
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.reports.measurement_table import Shown, measurement_table
+from pytest_tfperf.lines import Line
+from pytest_tfperf.reports.measurement_table import measurement_table
 from pytest_tfperf.reports.summary import before, refused, skips, summary
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import NOISE, baseline, measurement, throughput, verdict
@@ -26,7 +27,7 @@ UNKNOWN = measurement(verdict=Verdict(outcome=Outcome.NO_BASELINE, reason=Reason
 PASSED = judged(Outcome.PASS)
 
 
-def after(*measurements: Measurement, **more: Any) -> list[Shown]:
+def after(*measurements: Measurement, **more: Any) -> list[Line | str]:
     return summary(measurements, baselines="baselines/", **more)
 
 
