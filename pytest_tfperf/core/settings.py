@@ -70,6 +70,7 @@ class Settings:
     Attributes:
         root: pytest's rootdir.
         collects_only: whether pytest runs no test.
+        writes_junit: whether pytest writes JUnit XML.
         rerun: the command that runs a test again.
         update_baselines: the tests whose baselines are recorded; None for no tests.
         of_features: the given values of features' settings, by name.
@@ -77,6 +78,7 @@ class Settings:
 
     root: Path = Path()
     collects_only: bool = False
+    writes_junit: bool = False
     rerun: RerunCommand = RerunCommand()
     update_baselines: Update | None = None
     of_features: Mapping[str, Any] = field(default_factory=dict)

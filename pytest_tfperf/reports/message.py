@@ -122,9 +122,17 @@ def _of_both(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
     for name, throughput, shown in zip("ab", (a.throughput, b.throughput), sides(b), strict=True):
         text = f"{rate(throughput.examples_per_sec)} {throughput.unit}/s"
         yield Line(text if shown == name else f"{text}: {shown}", name)
-    lower = verdict.tolerance.lower if verdict.tolerance else None
-    text = "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
-    yield Line(text, "tolerance")
+    if a.at_least is None:
+        lower = verdict.tolerance.lower if verdict.tolerance else None
+        text = "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
+        yield Line(text, "tolerance")
+    elif a.document is None or b.document is None:
+        yield Line(f"fails below {a.at_least:g}    (at_least, in the test)", "threshold")
+    else:
+        of_documents = f"the documents' {b.document.value / a.document.value:.3f}, less the tolerance"
+        yield Line(f"fails below {a.at_least:.3f}    ({of_documents})", "threshold")
+        figures = f"{rate(b.document.value)} / {rate(a.document.value)} on {b.document.machine}"
+        yield Line(f"{figures}: {b.document.source}; over {a.document.source}", "document")
     changes = "  ".join(change(math.expm1(pair.log_ratio)) for pair in b.pairs)
     yield Line(f"{changes}: {why_of(b)}" if b.is_valid else changes, "pairs")
     if a.doubt:

@@ -22,6 +22,7 @@ from pytest_tfperf.core.rerun_command import RECORDING_OPTION, name_recording_op
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
 from pytest_tfperf.core.settings import MAX_SECONDS, OF_THE_SPINE, Settings, Update
 from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
+from pytest_tfperf.features import settings_of_features
 from pytest_tfperf.session.rerun_options import rerun_command
 from pytest_tfperf.workers import catalogue
 
@@ -44,17 +45,13 @@ _RECORDING: Setting[Update | None] = Setting(
 )
 
 
-def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) -> Settings:
+def read_settings(config: pytest.Config) -> Settings:
     """Read pytest's command line, the environment and the ini file; relative paths start at rootdir.
-
-    Args:
-        config: pytest's.
-        of_features: the settings that features bring.
 
     Raises:
         TfperfError: a value that is not allowed; says where it was given and what is.
     """
-    known = {setting.name: setting for setting in (*OF_THE_SPINE, *of_features)}
+    known = {setting.name: setting for setting in (*OF_THE_SPINE, *settings_of_features())}
     _refuse_misspelt_variables(known)
     given = {name: raw for name, setting in known.items() if (raw := _given(config, setting)) is not None}
     values = {name: raw.value for name, raw in given.items()}
@@ -73,10 +70,11 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
     if (pipeline := given.get("input_pipeline")) is not None:
         _refuse_unknown_pipeline(pipeline)
     _refuse_contradictions(known, given, values | {"update_baselines": update})
-    names = {setting.name for setting in of_features}
+    names = {setting.name for setting in settings_of_features()}
     return Settings(
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
+        writes_junit=bool(config.getoption("xmlpath", None)),
         update_baselines=Update(update) if update else None,
         rerun=rerun_command(config, known | {_RECORDING.name: _RECORDING}, given),
         of_features={name: value for name, value in values.items() if name in names},
@@ -89,11 +87,11 @@ def _max_time_of_baselines(given: float | None) -> float | None:
     return None if given is None or given < MAX_SECONDS else given
 
 
-def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> None:
+def add_options(parser: pytest.Parser) -> None:
     """Register every option and ini value, in one group."""
     group = parser.getgroup("tfperf", "performance gate for TensorFlow (pytest-tfperf)")
     _add_recording_options(group)
-    for setting in (*OF_THE_SPINE, *of_features):
+    for setting in (*OF_THE_SPINE, *settings_of_features()):
         default = "" if setting.default in ("", None, ()) else f" (default: {setting.default})"
         if not setting.is_option:
             parser.addini(f"tfperf_{setting.name}", help=setting.help + default, default=None)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from pytest_tfperf.bench.feature import first
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features import features
 from pytest_tfperf.lines import printable
-from pytest_tfperf.session.feature_hooks import features
 
 
 def hide_in_errors_of(parser: pytest.Parser, config: pytest.Config) -> None:
@@ -55,7 +56,7 @@ def with_status_of_features(config: pytest.Config) -> Iterator[None]:
         yield
     except Exception as error:
         arguments = tuple(map(str, config.invocation_params.args))
-        status = features().usage_status(arguments)
+        status = first(feature.usage_status(arguments) for feature in features().values())
         if status is None:
             raise
         # Any other error is a fault of a conftest.py or of a plugin, and its traceback says where.

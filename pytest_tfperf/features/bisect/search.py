@@ -7,11 +7,11 @@ import math
 import shutil
 import statistics
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
-from pytest_tfperf.bench.comparing import Effort
-from pytest_tfperf.bench.other_side import OtherSide, Terms
+from pytest_tfperf.bench.other_side import OtherSide
 from pytest_tfperf.console.pytest_process import run_pytest
 from pytest_tfperf.console.session_settings import root
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
@@ -21,7 +21,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features import outputs
 from pytest_tfperf.features.bisect.states import States
 from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read, write
-from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, ErrorRates
+from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, Terms
 from pytest_tfperf.reports.numbers import change, counted, time_span
 from pytest_tfperf.reports.table import aligned
 from pytest_tfperf.reports.verdict import why_of
@@ -51,10 +51,10 @@ def comparisons(states: int) -> int:
     return 2 + math.ceil(math.log2(states)) if states > 1 else 2
 
 
-def error_rates(states: int) -> ErrorRates:
+def error_rates(states: int) -> Terms:
     """Return one comparison's share in either direction, among this many states that may be the first slow state."""
     share = TOTAL_ERROR / comparisons(states)
-    return ErrorRates(false_alarms=share, false_passes=share)
+    return Terms(false_alarms=share, false_passes=share)
 
 
 def threshold_of(ratio: float) -> Tolerance:
@@ -239,14 +239,10 @@ class Search:
         step = self._folder / "step.json"
         answered = answer_file(step)
         answered.unlink(missing_ok=True)
-        terms = Terms(
-            tolerance=tolerance,
-            effort=Effort(max_pairs=MOST_PAIRS, max_seconds=_MOST_SECONDS),
-            error_rates=error_rates(self._last),
-            compares_figures=False,
-        )
+        terms = replace(error_rates(self._last), tolerance=tolerance, max_seconds=_MOST_SECONDS)
         announcement = (f"each check compares {side_b.title} (b) with {side_a.title} (a)",)
-        self._write(step, OtherSide(a=side_a, b=side_b, announcement=announcement, terms=terms))
+        other = OtherSide(a=side_a, b=side_b, announcement=announcement, terms=terms, compares_figures=False)
+        self._write(step, other)
         text = self._run_pytest(self._test, step)
         answer = read(Answer, answered) if answered.exists() else Answer()
         self._seconds_of_runs += _seconds_of_a_run(answer)

@@ -11,9 +11,8 @@ import pytest
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Breakdown, Input, Straggler
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
