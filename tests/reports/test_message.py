@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.breakdown import Breakdown, Slower
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Breakdown, Input, Slower
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.judging.breakdown import of_a_slowdown
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
-from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
+from pytest_tfperf.reports.message import message, not_measured
+from pytest_tfperf.reports.verdict import headline, in_brief
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import (
     BUSY,

@@ -19,7 +19,7 @@ from pytest_tfperf.hardware.host_usage import pid_in, process_name
 from pytest_tfperf.hardware.nvml import SWITCH, NvmlError, answer_of, ask, driver_hangs, nvlink_ends, session
 from pytest_tfperf.hardware.sampler import handles_of, read_gpus
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.reports.telemetry import slowed_down
+from pytest_tfperf.reports.run import slowed_down
 
 _LIMITS = DisturbanceLimits()
 
@@ -76,8 +76,6 @@ def gpu_findings(
     """All findings about the driver and the visible GPUs; facts that the driver does not report are left out.
 
     Args:
-        root: the folder above sys and dev.
-        nvml: pynvml or a stand-in; None imports pynvml.
         other_process: returns the name of a process; None for one that is gone, and instead of it where NVML's pids are
             not valid.
         environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter; CUDA_CACHE_PATH and HOME lead to

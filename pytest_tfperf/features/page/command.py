@@ -23,7 +23,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult, moment
 from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.reports.interleaved import sides
+from pytest_tfperf.reports.verdict import sides
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history_rows import as_stored

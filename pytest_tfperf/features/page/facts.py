@@ -31,14 +31,13 @@ from pytest_tfperf.features.page.past import (
     worst_of_each,
 )
 from pytest_tfperf.lines import plain, printable
-from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.figures import figure_rows, figures_to_blame
-from pytest_tfperf.reports.interleaved import sides, why_of
-from pytest_tfperf.reports.measurement_table import ACT_FIRST, is_gain, outcome_alone, target_kind
-from pytest_tfperf.reports.message import headline, in_brief, message, next_commands
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, figure_rows, is_gain, outcome_alone, target_kind
+from pytest_tfperf.reports.message import message, next_commands
 from pytest_tfperf.reports.numbers import prefix_of, whole_percent
+from pytest_tfperf.reports.run import bound_by, breakdown_lines
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
+from pytest_tfperf.reports.verdict import figures_to_blame, headline, in_brief, sides, why_of
 
 SCHEMA: Final = 1
 """The version of the document's format; added fields do not change it."""
@@ -75,12 +74,7 @@ def report_facts(
     names = shown_names((m.workload.id, m.name) for m in now)
     tests = [_test(m, names[m.workload.id, m.name], result, past, sessions, rerun) for m in now]
     tests.sort(key=_worst_first)
-    clauses = session_headline(
-        [*result.alone, *result.interleaved],
-        result.verdicts,
-        not_measured=result.not_measured,
-        refused=result.refused,
-    )
+    clauses = session_headline(result)
     errors = {**result.not_measured, **result.refused}
     facts: dict[str, Any] = {
         "schema": SCHEMA,

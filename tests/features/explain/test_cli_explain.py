@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,9 +11,8 @@ import pytest
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Breakdown, Input, Straggler
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -72,7 +69,7 @@ def text_of(m: Measurement) -> str:
         (judged(-0.2, confirmed=[-0.2] * 12), "REGRESSED", "is 18.0, and the test fails from 5.7."),
         (judged(-0.2, confirmed=[0.0] * 2), "PASS", "so the pairs that were left (20 at most) were not needed."),
         (judged(*[-0.2] * 3, row=baseline(provenance=Provenance.PROVISIONAL)), "REGRESSED", "warns and never fails"),
-        (judged(-0.001, drift=CommonDrift(-0.03, 20, 0.001)), "PASS", "have -3.0 % in common"),
+        (judged(-0.001, drift=CommonDrift(-0.03, 20, 0.001)), "PASS", "drift: -3.0 % is common to all tests"),
     ],
     ids=[
         *(
@@ -215,8 +212,8 @@ def test_a_workloads_name_is_enough(folder: Path, capsys: pytest.CaptureFixture[
 
 def test_a_measurement_beside_another_side_is_not_explained(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     History(folder / "history.sqlite").append(interleaved(session="two"))
-    assert run(folder, TEST, "--json") == GREEN
-    assert len(json.loads(capsys.readouterr().out)) == 1
+    assert run(folder, TEST) == GREEN
+    assert capsys.readouterr().out.count(f"{TEST}, session ") == 1
 
 
 @pytest.mark.parametrize("text", ["tiny_cnn-b8-replicated-pipe", "tiny_cnn", "all net"])
@@ -248,15 +245,7 @@ def test_what_does_not_name_one_test_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_the_figures_can_be_had_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(folder, TEST, "--json") == GREEN
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["verdict"]["outcome"] == "REGRESSED"
-    assert found["verdict"]["decision"]["middle"] == pytest.approx(-0.2)
-    assert math.isfinite(found["verdict"]["decision"]["powers"][0]["threshold"])
-
-
 def test_a_straggler_is_part_of_the_explanation_of_a_pass() -> None:
     slow = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="nodeb", slower=1.6))
     text = text_of(measurement(verdict=verdict(), breakdown=slow))
-    assert "A straggler: rank 1 on nodeb: its step alone takes 160 % longer" in text
+    assert "straggler: rank 1 on nodeb: its step alone takes 160 % longer" in text

@@ -37,6 +37,7 @@ SLOW_SECONDS = 0.05
 RAISED = {
     "type": "ValueError",
     "message": "the layers do not fit",
+    "below": [],
     "hint": "",
     "out_of_memory": False,
     "ours": False,
