@@ -164,7 +164,7 @@ class RunEngine:
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as observation:
                 run = windows.time(plan, self._observer, enough)
-            peak_bytes = None if peak is None else peak.peak_bytes()
+            peak_bytes = None if peak is None else peak()
             printed = windows.figures(required=not side.may_lack_figures)
             figures = {name: figure.value for name, figure in printed.items()}
             places = {name: figure.place for name, figure in printed.items() if figure.place}
