@@ -96,12 +96,12 @@ def speed_variables(variables: Mapping[str, str]) -> str:
 
     Passwords are hidden.
     """
-    values = {name: _plain(variables[name]) for name in sorted(variables) if is_speed_variable(name)}
-    return ",".join(f"{name}={value}" for name, value in values.items() if value) or "none"
-
-
-def _plain(value: str) -> str:
-    return "_".join(without_passwords(os.fsencode(value).decode(errors="replace")).split())
+    texts = []
+    for name in filter(is_speed_variable, sorted(variables)):
+        value = without_passwords(os.fsencode(variables[name]).decode(errors="replace"))
+        if value.strip():
+            texts.append(f"{name}={'_'.join(value.split())}")
+    return ",".join(texts) or "none"
 
 
 def each_apart(environment: Mapping[str, str]) -> dict[str, str]:
