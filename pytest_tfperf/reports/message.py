@@ -58,7 +58,7 @@ def message(m: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") 
     if m.other is not None:
         lines += _of_both(m, m.other)
     elif not figures:
-        lines += _of_throughput(m, verdict)
+        lines += throughput_lines(m, verdict)
     if changed := _changed(m, figures):
         lines.append(Line(changed, "environment"))
     if m.other is None and not figures and verdict.outcome in BAD_NEWS:
@@ -97,7 +97,8 @@ def _beside_figures(m: Measurement, verdict: Verdict) -> str:
     return f"{rate(m.throughput.examples_per_sec)} {m.throughput.unit}/s: {verdict.outcome}, {verdict.why}"
 
 
-def _of_throughput(m: Measurement, verdict: Verdict) -> Iterator[Line]:
+def throughput_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
+    """Yield labelled lines about the throughput of a test: what it was judged by, its runs, and its breakdown."""
     row = verdict.baseline
     if verdict.outcome is Outcome.INVALID:
         yield from _discarded(m)

@@ -39,6 +39,11 @@ def written(figure: Figure, value: float) -> str:
     return rate(value) if figure.name == RATE else written_in(figure.unit or "", value)
 
 
+def value_of_row(row: Baseline) -> str:
+    """Write a row's value, of a throughput without its unit."""
+    return written_in(row.unit, row.value) if row.key.figure else rate(row.value)
+
+
 def bad_figures(m: Measurement) -> list[Verdict]:
     """Return figures that regressed, are in doubt, could not be measured, or lack the baseline that the throughput has.
 
@@ -131,7 +136,7 @@ def fact(m: Measurement, verdict: Verdict) -> str:
     if verdict.reason is Reason.BEYOND_LIMIT and figure.limit is not None:
         return f"{text}, beyond its limit of {written(figure, figure.limit)}"
     if not math.isfinite(verdict.value):
-        target = target_of(verdict)
+        target = verdict.compared_with
         return text if target is None else f"{text}, and not {written(figure, target)}"
     changes = _changes(verdict)
     if not changes and verdict.outcome is Outcome.NO_BASELINE:
@@ -175,18 +180,11 @@ def _compared(figure: Figure, difference: float, target: float) -> str:
     return f"{amount} {more if difference >= 0 else less} than"
 
 
-def target_of(verdict: Verdict) -> float | None:
-    """Return the value that its change is from: the baseline, or side a's."""
-    if verdict.rule is Rule.OTHER_SIDE:
-        return verdict.confirmed_from
-    return verdict.compared_with if verdict.baseline is not None else None
-
-
 def as_fraction(verdict: Verdict, difference: float | None) -> float | None:
     """Return a change as a fraction of its target; None where there is none."""
     if verdict.figure.name == RATE:
         return difference
-    target = abs(target_of(verdict) or 0.0)
+    target = abs(verdict.compared_with or 0.0)
     return difference / target if target and difference is not None else None
 
 
@@ -196,7 +194,7 @@ def facts(verdict: Verdict) -> dict[str, str | None]:
     return {
         "value": None if verdict.value is None else written(figure, verdict.value),
         "a": None if verdict.confirmed_from is None else written(figure, verdict.confirmed_from),
-        "baseline": _of_row(row) if row else None,
+        "baseline": value_of_row(row) if row else None,
         "change": _signed(verdict, verdict.change),
         "confirmed": _signed(verdict, verdict.confirmed_change),
         "fails at": fails_at(verdict),
@@ -204,16 +202,12 @@ def facts(verdict: Verdict) -> dict[str, str | None]:
     }
 
 
-def _of_row(row: Baseline) -> str:
-    return written_in(row.unit, row.value) if row.key.figure else rate(row.value)
-
-
 def _signed(verdict: Verdict, difference: float | None) -> str | None:
     if difference is None or not math.isfinite(difference):
         return None
     fraction = as_fraction(verdict, difference)
     if fraction is None:
-        return None if target_of(verdict) is None else f"{difference:+.3g}"
+        return None if verdict.compared_with is None else f"{difference:+.3g}"
     return change(fraction)
 
 

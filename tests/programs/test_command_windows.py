@@ -22,7 +22,7 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.programs.command_windows import CommandWindows
-from pytest_tfperf.programs.figure_lines import FigureValue
+from pytest_tfperf.programs.own_formats import FigureValue
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.workers.failures import describe_exit
