@@ -15,9 +15,9 @@ from pytest_tfperf.core.command import parse_subject
 from pytest_tfperf.core.figure import BUILT_IN, RATE, Figure, is_figure_name
 from pytest_tfperf.core.plain_json import build
 from pytest_tfperf.core.rerun_command import recording_option
-from pytest_tfperf.errors import TfperfError, one_of
+from pytest_tfperf.errors import TfperfError, one_of, worded
 from pytest_tfperf.stores import files
-from pytest_tfperf.stores.baseline_file import has_marker
+from pytest_tfperf.stores.baseline_file import merge_line
 from pytest_tfperf.stores.kept import require_version
 
 if TYPE_CHECKING:
@@ -54,14 +54,12 @@ def read(folder: Path) -> tuple[Acknowledgement, ...]:
             nothing or could hide any loss; names file and line.
     """
     path = folder / NAME
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    except OSError as error:
-        raise TfperfError(f"{path} can't be read: {error.strerror}", next_step="Correct its permissions") from None
-    if has_marker(data):
-        line = next(n for n, each in enumerate(data.splitlines(), start=1) if has_marker(each))
+    with worded(path, "read", "Correct its permissions"):
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+    if line := merge_line(data):
         raise TfperfError(
             f"{path}, line {line}: git's merge of this file is unfinished",
             next_step="Keep the entries of both sides, and delete the lines that git added",
@@ -146,14 +144,12 @@ def write(folder: Path, acknowledgements: Iterable[Acknowledgement]) -> Path:
         TfperfError: it can't be written; an earlier file is untouched.
     """
     path, text = folder / NAME, render(acknowledgements)
-    try:
+    with worded(path, "written", "Make it writable"):
         if text:
             folder.mkdir(parents=True, exist_ok=True)
             files.replace(path, text.encode())
         else:
             path.unlink(missing_ok=True)
-    except OSError as error:
-        raise TfperfError(f"{path} can't be written: {error.strerror}", next_step="Make it writable") from None
     return path
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.errors import MeasurementError, TfperfError, worded
 from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
@@ -75,14 +75,10 @@ class TraceStore:
         Raises:
             TfperfError: it can't be written.
         """
-        try:
+        with worded(f"--tfperf-profile-on-regression={self.folder}", "written", "Name another folder"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
-        except OSError as error:
-            raise TfperfError(
-                f"--tfperf-profile-on-regression: {self.folder} can't be written: {error.strerror}; name another folder"
-            ) from None
 
     def write(self, test: str, session: str, call: str, traces: Sequence[Trace]) -> Path:
         """Write the traces of one call's processes, rank 0 first; returns the folder of the test in this session.

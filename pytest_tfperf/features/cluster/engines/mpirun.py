@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import TfperfError, worded
 
 _HOST_OPTIONS = ("-H", "-host", "--host")
 _FILE_OPTIONS = ("-hostfile", "--hostfile", "-machinefile", "--machinefile")
@@ -96,10 +96,8 @@ def hosts_named_by(options: Sequence[str]) -> list[str]:
 
 
 def _hosts_of_file(path: Path) -> list[str]:
-    try:
+    with worded(f"mpirun's host file {path}", "read"):
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TfperfError(f"mpirun's host file {path} can't be read: {error}") from None
     hosts = [
         _host_of_line(text, f"{path}:{number}")
         for number, line in enumerate(lines, 1)
