@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from functools import cached_property
-from operator import attrgetter
 
 from pytest_tfperf.bench.bench import Bench
 from pytest_tfperf.bench.controls import Controls
@@ -179,7 +178,6 @@ class Measuring:
         may_move = not isinstance(workload, Command) or workload.runs_this_python
         may_move = may_move and target.is_own_row
         other = references.launcher_for(target.baseline) if references and may_move else None
-        # Entries that name no call come first, so that one of this very call replaces them.
         losses = [loss for loss in known if loss.is_of(topology.machine, test, key)]
         return Task(
             test=test,
@@ -190,5 +188,5 @@ class Measuring:
             reference_environment=None if other is None else Side(workload=workload, launcher=other, name=name),
             target=target,
             tolerance=target.tolerance(tolerance, Tolerance.of(settings.tolerance)),
-            acknowledged={loss.figure: loss for loss in sorted(losses, key=attrgetter("workload"))},
+            acknowledged={loss.figure: loss for loss in losses},
         )

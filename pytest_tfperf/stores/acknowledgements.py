@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "acknowledged.toml"
 
-VERSION: Final = 2
-"""A file that does not say its version has version 1, whose entries name neither workload nor topology."""
+VERSION: Final = 1
 
 _MOST_WORST: Final = 2
 """How many times the change its worse end may be: of a loss that was confirmed, it is always less."""
@@ -104,11 +103,8 @@ def require_plausible(one: Acknowledgement) -> None:
     for name, meaning in _MEANING.items():
         if not getattr(one, name).strip():
             raise TfperfError(f"{name} is empty: write {meaning}")
-    if bool(one.workload) != bool(one.topology):
-        raise TfperfError("workload and topology name a call together: write both, as the baseline's row has them")
-    if one.workload:
-        parse_subject(one.workload)
-        require_topology(one.topology)
+    parse_subject(one.workload)
+    require_topology(one.topology)
     _require_loss(one)
     if abs(one.worst) > _MOST_WORST * abs(one.change):
         raise TfperfError(
