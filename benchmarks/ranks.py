@@ -25,7 +25,8 @@ from pytest_tfperf import Workload
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.features.cluster.engines.slurm import Slurm
-from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankListener
+from pytest_tfperf.features.cluster.nodes import ClusterNodes
+from pytest_tfperf.features.cluster.plugin import Listen
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 from pytest_tfperf.workers.local import LocalLauncher
@@ -68,15 +69,11 @@ def start(rounds: int) -> None:
         launchers: dict[str, Launcher] = {"local": end.enter_context(local())}
         if "SLURM_CONF" in os.environ:
             folder = Path(end.enter_context(tempfile.TemporaryDirectory()))
-            rank_listener = end.enter_context(closing(RankListener("127.0.0.1", 0, None, folder)))
-            launchers["slurm"] = ClusterLauncher(
-                Slurm([]),
-                launchers["local"],
-                lambda: rank_listener,
-                logs=folder,
-                silence_seconds=300,
-                interpreter=Interpreter(sys.executable),
+            nodes = ClusterNodes(
+                Slurm([]), named="slurm", listen=Listen("127.0.0.1"), folder=folder, silence_seconds=300
             )
+            end.enter_context(closing(nodes))
+            launchers["slurm"] = nodes.launcher(launchers["local"], Interpreter(sys.executable))
         phases_of(launchers["local"], job(TRIVIAL, 1))[1].close()  # the fork server imports TensorFlow
         for name, launcher in launchers.items():
             taken = []

@@ -23,10 +23,10 @@ from verdict import Machine, Session, Situation, record_baselines, run_session
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.past import SessionChanges
 from pytest_tfperf.core.session_verdicts import VerdictOn
-from pytest_tfperf.core.trial import Trial, TrialResult, TrialSession
 from pytest_tfperf.core.verdict import Outcome, Rule
-from pytest_tfperf.features.trial.sessions import is_next_slowed, slowed_tests
-from pytest_tfperf.judging.trial import answer
+from pytest_tfperf.features.trial.answer import answer
+from pytest_tfperf.features.trial.runner import is_next_slowed, slowed_tests
+from pytest_tfperf.features.trial.trial import Trial, TrialResult, TrialSession
 
 LOSS = 0.05
 

@@ -28,7 +28,10 @@ class TfperfError(Exception):
     ) -> None:
         self.fact, self.next_step, self.below, self.where = str(fact), next_step, below, where
         self.brief = brief or self.fact
-        Exception.__init__(self, plain(self.lines))
+        Exception.__init__(self, self.fact)
+
+    def __str__(self) -> str:
+        return plain(self.lines)
 
     @property
     def text(self) -> str:

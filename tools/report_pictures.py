@@ -48,11 +48,16 @@ def browser() -> Iterator[Browser]:
             started.close()
 
 
+def drawn(scope: str = "", **changes: Any) -> bytes:
+    """The page on the last simulated session, with other fields of its result where they are given."""
+    return page(report_facts(*source(**changes), scope=scope))
+
+
 def main() -> None:
     """Write every picture."""
     with tempfile.TemporaryDirectory() as folder, browser() as chromium:
         file = Path(folder) / "report.html"
-        file.write_bytes(page(report_facts(source())))
+        file.write_bytes(drawn())
         for name, options in _SHOTS.items():
             context = chromium.new_context(**options)
             shown = context.new_page()

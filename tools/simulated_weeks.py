@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
@@ -25,6 +25,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.profile import Input, StepProfile
 from pytest_tfperf.core.run import Run, Window
+from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Tolerance
@@ -39,7 +40,7 @@ from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 
 if TYPE_CHECKING:
-    from pytest_tfperf.features.page.facts import ReportSource
+    from pytest_tfperf.features.page.past import Past
 
 DAYS = 21
 FIRST_DAY = datetime(2026, 11, 2, 2, 15, tzinfo=UTC)
@@ -316,20 +317,16 @@ def _gpu(number: int, second: int, slow: float, random: Random) -> GpuTelemetry:
     )
 
 
-def source(days: int = DAYS) -> ReportSource:
-    """What a report of the last session is made of."""
-    from pytest_tfperf.features.page.facts import ReportSource
+def source(days: int = DAYS, **changes: Any) -> tuple[SessionResult, Past, Sequence[Baseline]]:
+    """What a report of the last session is made of, with other fields of its result where they are given."""
+    from pytest_tfperf.features.page.past import Past
 
     weeks = list(sessions(days))
-    previous = {one.machine: one for one in weeks[-2]}
-    past = [PastResult.of(one) for session in weeks for one in session]
-    return ReportSource(
-        measurements=weeks[-1],
-        past=past,
-        changes=changes_of(past),
-        previous=list(previous.values()),
-        published=PUBLISHED,
-    )
+    result = replace(SessionResult(results=weeks[-1]), **changes)
+    results = [PastResult.of(measurement) for session in weeks for measurement in session]
+    previous = {measurement.machine: measurement for measurement in weeks[-2]}
+    past = Past.of(results, result.alone, changes=changes_of(results), previous=list(previous.values()))
+    return result, past, PUBLISHED
 
 
 def write(folder: Path, days: int = DAYS) -> None:

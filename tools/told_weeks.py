@@ -74,14 +74,14 @@ CHANNELS = {"TFPERF_NOTIFY": "webhook $HOOK_URL\ngithub ada/nets", "GITHUB_TOKEN
 
 
 def live_through(folder: Path, team: str = "") -> None:
-    """Live through the weeks in a folder, which is the current one: sessions at night, a heartbeat in the morning.
+    """Live through the weeks in a folder, which is the current one: sessions at night, silent machines in the morning.
 
     Whatever tells something is run again at once, as a job that is restarted: nothing may be told twice.
 
     Args:
         folder: gets baselines and histories.
-        team: the URL of a server, to which each machine pushes a history of its own, and which the heartbeat asks; ""
-            for one history of both machines.
+        team: the URL of a server, to which each machine pushes a history of its own, and which is asked for silent
+            machines; "" for one history of both machines.
     """
     store = BaselineStore(folder / "baselines", published=None)
     for machine in (GPU_MACHINE, CPU_MACHINE):
@@ -94,7 +94,7 @@ def live_through(folder: Path, team: str = "") -> None:
             if team:
                 run("history", "--history", str(place), "push", team)
         with standing_at(FIRST_DAY.replace(hour=9) + timedelta(days=day)):
-            tell("heartbeat", *(["--history", team] if team else []))
+            tell("notify", "--silent-for", "26h", *(["--history", team] if team else []))
             for test, until in UNTIL.items() if day == ACKNOWLEDGED_ON else ():
                 history = ["--history", str(folder / GPU_MACHINE)] if team else []
                 run("ack", test, "--until", until, "--why", "upstream bug 123", *history)

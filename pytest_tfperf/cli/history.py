@@ -26,7 +26,7 @@ from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.reports.interleaved import latest_interleaved
+from pytest_tfperf.reports.measurement_table import latest_interleaved
 from pytest_tfperf.reports.numbers import change, rate
 from pytest_tfperf.reports.table import Columns, paragraphs, shown_names, table
 from pytest_tfperf.stores import measurement_file

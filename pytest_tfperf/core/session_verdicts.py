@@ -108,6 +108,7 @@ class SessionResult:
         refused: the error of each test that was measured, but refused as a baseline.
         not_run: tests that this machine measured lately and that were collected, but deselected or skipped, and why.
         remarks: further lines of the summary.
+        exit_status: None where only the measurements are known.
         keeps_history: whether its measurements were added to the history.
         is_compared: whether each check was a comparison with the session's other side.
     """
@@ -121,7 +122,7 @@ class SessionResult:
     not_run: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     keeps_history: bool = False
-    exit_status: int = 0
+    exit_status: int | None = None
     is_compared: bool = False
 
     @property

@@ -10,24 +10,25 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history, session_id
 from pytest_tfperf.console.measured_test import is_part, names_of, wanted_test
-from pytest_tfperf.console.output import show, show_json, width
+from pytest_tfperf.console.output import show, width
 from pytest_tfperf.core.baseline import Baseline, Provenance
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.past import NotProvisional, not_provisional
+from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.lines import rendered, shortened
-from pytest_tfperf.reports.breakdown import straggler_text
-from pytest_tfperf.reports.figures import figure_fact, figure_lines, figures_to_blame
-from pytest_tfperf.reports.measurement_table import measurement_json, outcome
-from pytest_tfperf.reports.message import headline
+from pytest_tfperf.lines import one_line, rendered, shortened
+from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
+from pytest_tfperf.reports.measurement_table import outcome
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
+from pytest_tfperf.reports.run import straggler_text
 from pytest_tfperf.reports.table import Columns, aligned, paragraphs, table
-from pytest_tfperf.reports.without_baseline import without_baseline
+from pytest_tfperf.reports.verdict import fact, figures_to_blame, headline, lines_about
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history import History
@@ -43,7 +44,6 @@ def add_to(commands: Commands) -> None:
         examples=(
             "tfperf explain test_resnet50",
             'tfperf explain "perf_tests/test_a.py::test_resnet50[8]" --session 20261122-144825-c8d7f4',
-            "tfperf explain test_resnet50 --json",
         ),
         parents=[history_place()],
     )
@@ -53,7 +53,6 @@ def add_to(commands: Commands) -> None:
         metavar="ID",
         help="session to explain: its id, latest or previous (default: the last that measured the test)",
     )
-    command.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -68,12 +67,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if not calls:
         raise TfperfError(f"the measurement of {shortened(test)} in session {shortened(session)} can't be read")
     measurements = _matching(calls, arguments.test)
-    if arguments.json:
-        # Runs and pairs are left out, because of their many windows; `tfperf history --export` has them.
-        show_json([measurement_json(m) for m in measurements])
-    else:
-        earlier = _before(history, test, session) if any(map(_lacks_baseline, measurements)) else []
-        show(*paragraphs(*(rendered(explained(m, earlier), width()) for m in measurements), gap=2))
+    earlier = _before(history, test, session) if any(map(_lacks_baseline, measurements)) else []
+    show(*paragraphs(*(rendered(explained(m, earlier), width()) for m in measurements), gap=2))
     return EXIT_GREEN
 
 
@@ -110,7 +105,7 @@ def explained(m: Measurement, earlier: Sequence[Measurement] = ()) -> list[str]:
 def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequence[str]]:
     verdict, figures = m.verdict, figures_to_blame(m)
     about = headline(m), f"{m.test}, session {m.session or 'unknown'}, {m.time or 'at an unknown time'}"
-    yield (f"{outcome(m)}: {figure_fact(figures[0])}.", *about) if figures else about
+    yield (f"{outcome(m)}: {fact(m, figures[0])}.", *about) if figures else about
     if verdict is None:
         yield ("It was measured and not judged.",)
         return
@@ -119,7 +114,7 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
         yield (f"A straggler: {text}.",)
     row, decision = verdict.baseline, verdict.decision
     if decision is None or row is None:
-        yield list(without_baseline(m, earlier)) if _lacks_baseline(m) else [_without_figures(verdict)]
+        yield list(_without_baseline(m, earlier)) if _lacks_baseline(m) else [_without_figures(verdict)]
         return
     yield _section("What was it held against?", _baseline(m, verdict, row, decision))
     yield _section("Why this outcome?", _steps(verdict, decision, has_figures=bool(m.figures)))
@@ -129,8 +124,8 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
 
 def _figure(m: Measurement, verdict: Verdict) -> Sequence[str]:
     """Return a figure's outcome, and the rows, tolerances and values that led to it."""
-    heading = f"{verdict.outcome or 'measured'}: {figure_fact(verdict)}: {verdict.why}."
-    return heading, *(f"  {line.label}: {line.text}" for line in figure_lines(m, verdict))
+    heading = f"{verdict.outcome or 'measured'}: {fact(m, verdict)}: {verdict.why}."
+    return heading, *(f"  {line.label}: {line.text}" for line in lines_about(m, verdict))
 
 
 def _section(heading: str, lines: Iterator[str]) -> list[str]:
@@ -330,3 +325,59 @@ def _powers(verdict: Verdict, d: Decision) -> Iterator[str]:
         yield "Record the baseline again, with a reference environment: tfperf reference create"
     else:
         yield f"A slowdown of {percent(d.middle)} is beyond the threshold from {counted(d.enough, kind)} on."
+
+
+# Without a baseline
+
+_MOST_SESSIONS: Final = 3
+
+
+def _without_baseline(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[str]:
+    """Say why each of the latest sessions gives no provisional baseline, whether this one will, and what to do.
+
+    `earlier` are the test's measurements of earlier sessions, latest first.
+    """
+    alike = [past for past in earlier if (past.machine, past.key) == (m.machine, m.key)]
+    if alike:
+        yield f"Earlier sessions on {one_line(m.machine)}, the latest first:"
+        yield from (f"  {one_line(past.session)}: {_use(past, m)}" for past in alike[:_MOST_SESSIONS])
+    else:
+        yield f"No earlier session has measured this workload of the test on {one_line(m.machine)}."
+        if earlier:
+            last = earlier[0]
+            what = f"{last.workload.id} {last.topology} on {one_line(last.machine)}"
+            yield f"The last one, {one_line(last.session)}, measured {what}."
+    if (reason := not_provisional(m)) is None:
+        yield f"Record a baseline with {recording_option()}, or measure again: this session is then a provisional one."
+        return
+    yield f"This session is no provisional baseline for later ones, because {_why_not(m, reason)}."
+    if disturbances := [run.disturbance for run in m.runs if run.disturbance]:
+        yield f"Before you measure again, or record, {ADVICE[disturbances[-1].kind]}."
+    else:
+        yield f"Record a baseline with {recording_option()}, or measure again."
+
+
+def _use(past: Measurement, m: Measurement) -> str:
+    if (reason := not_provisional(past)) is not None:
+        return f"no provisional baseline, because {_why_not(past, reason)}"
+    if past.gpu != m.gpu:
+        return f"no provisional baseline, because it ran on {past.gpu or 'CPUs'}"
+    if past.throughput.unit != m.throughput.unit:
+        return f"no provisional baseline, because it counted {past.throughput.unit}"
+    return "a provisional baseline, which does not count with --tfperf-require-baseline"
+
+
+def _why_not(m: Measurement, reason: NotProvisional) -> str:
+    if reason is NotProvisional.DISTURBED and (disturbance := m.runs[-1].disturbance):
+        return disturbance_fact(disturbance)
+    return _WHY_NOT[reason]
+
+
+_WHY_NOT: Final = {
+    NotProvisional.SLOWED_ON_PURPOSE: "it was slowed down on purpose (--tfperf-inject-slowdown)",
+    NotProvisional.REFUSED: "its runs were refused as a baseline, or the recording did not come to its end",
+    NotProvisional.UNDECIDED: "it ended before its last runs",
+    NotProvisional.REGRESSED: "it is REGRESSED",
+    NotProvisional.INVALID: "it is INVALID",
+    NotProvisional.DISTURBED: "each run was disturbed",
+}

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.core.command import SAY_HOW_MANY, Command, RateIs
 from pytest_tfperf.programs.formats import FORMATS, FormatLines
-from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines, rate_fields
+from pytest_tfperf.programs.own_formats import FieldLines, ParsedLines, PatternLines
 from pytest_tfperf.programs.progress_lines import Bars, KerasLines, looks_like_progress
 from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable, counters_in, shown, step_in
 from pytest_tfperf.programs.series import FirstSeries, form_of
-from pytest_tfperf.programs.unit_lines import StepLines, UnitLines, counts_steps
+from pytest_tfperf.programs.unit_lines import StepLines, UnitLines
 
 SHOWN_LINES = 5
 _MOST_UNREAD_SHARE = 0.1
 _MOST_OF_A_LINE = 2048  # known formats have shorter lines, and searching longer ones takes long
 _LEAST_UNREAD = 3
-_MOST_SEARCHED = 200  # lines in which another unit is searched
-
-# "632.9 img/s", "img/sec: 632.9" and "train_img_per_second: 632.9", but neither "12 MB/s" nor "5 TFLOPS/s".
-_ANY_UNIT = re.compile(
-    r"(?<![A-Za-z])(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[kKMG]?(?P<unit>[A-Za-z]{2,20})"
-    r"(?:\s?/\s?|[_ ]per[_ ])s(?:ec(?:ond)?)?(?![A-Za-z])"
-)
 
 _Read = Callable[[str], Reading | Unread | LeftOut | None]
 
@@ -57,7 +47,6 @@ class Reader:
     Args:
         command: says how to read them.
         devices: the number of devices that it runs on, for rates "per GPU".
-        searches: look for other units where no line has a rate in the command's unit.
 
     Attributes:
         first_lines: the beginnings of the first lines that are not empty.
@@ -68,15 +57,12 @@ class Reader:
         unread_count: the number of such lines.
     """
 
-    def __init__(self, command: Command, devices: int = 1, *, searches: bool = True) -> None:
-        self._command, self._devices = command, devices
+    def __init__(self, command: Command, devices: int = 1) -> None:
+        self._command = command
         self._field = FieldLines(command.reads.field) if command.reads.field else None
         self._formats = self._formats_of(command, devices)
         self._series = None if command.reads.parse is not None else FirstSeries(is_described=self._is_described)
         self._named_average = ""
-        self._others: dict[str, Reader] | None = {} if searches and not self._is_described else None
-        self._unit_rates: Counter[str] = Counter()
-        self._rate_field = ""
         self._read = 0
         self.first_lines: list[str] = []
         self.lines = 0
@@ -174,23 +160,11 @@ class Reader:
             )
         if self.saw_steps:
             return SAY_HOW_MANY
-        if self.likely_unit:
-            return f"give unit='{self.likely_unit}/s', which {self._unit_rates[self.likely_unit]} of its lines have"
-        if self._rate_field and not self._is_described:
-            return f"give reads=Reads(field={self._rate_field!r}), which its JSON lines have"
         bars = "" if self._command.terminal else "; terminal=True if it draws a bar in a terminal only"
         return (
             "give reads=Reads(pattern=...), field=... or parse=..., or examples=N for a program that prints no rate"
             f"{bars}"
         )
-
-    @property
-    def likely_unit(self) -> str:
-        """The unit that most lines name, where no line has a rate in the command's unit; "" for none."""
-        if self._is_described or not self._unit_rates:
-            return ""
-        unit, lines = self._unit_rates.most_common(1)[0]
-        return unit if lines else ""
 
     def _recognised(self, line: str, formats: Sequence[_Format], *, is_whole: bool = True) -> Reading | None:
         are_steps = False
@@ -218,8 +192,6 @@ class Reader:
                 self._formats = [each]
             self._read += 1
             return self._as_the_user_says(reading)
-        if is_whole and not self._read:
-            self._search_another_unit(line)
         return None
 
     def _is_of_first_series(self, reading: Reading, form: str, *, is_whole: bool) -> bool:
@@ -228,21 +200,6 @@ class Reader:
             return True
         said = reading.line if self._field is None else self._field.series(reading.line)
         return self._series.accept(reading, said, form, is_whole=is_whole)
-
-    def _search_another_unit(self, line: str) -> None:
-        """Note the unit, or the field of a JSON line, in which this line has a rate."""
-        self._rate_field = self._rate_field or next(iter(rate_fields(line)), "")
-        if self._rate_field or self._others is None or self.lines > _MOST_SEARCHED:
-            return
-        for unit in dict.fromkeys(mention["unit"] for mention in _ANY_UNIT.finditer(line)):
-            if unit == self._command.counted or counts_steps(unit):
-                continue
-            if unit not in self._others:
-                self._others[unit] = Reader(replace(self._command, unit=f"{unit}/s"), self._devices, searches=False)
-            reader = self._others[unit]
-            with suppress(Unreadable):
-                self._unit_rates[unit] += reader.read(line) is not None
-            self.unread = self.unread or reader.unread
 
     def _as_the_user_says(self, reading: Reading) -> Reading:
         """The reading, for `rate_is="average"` as a mean since the first step; lines without a counter count steps."""

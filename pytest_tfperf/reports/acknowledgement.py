@@ -9,8 +9,7 @@ from pytest_tfperf.core.figure import BUILT_IN, RATE, Figure, shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.verdict import LOSSES
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.figures import written_in
-from pytest_tfperf.reports.numbers import compared
+from pytest_tfperf.reports.numbers import compared, written_in
 
 
 def loss(one: Acknowledgement, change: float) -> str:

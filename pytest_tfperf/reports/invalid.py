@@ -18,23 +18,20 @@ from pytest_tfperf.core.workload import Optimizer, Precision, Trainer
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted, size, whole_percent
-from pytest_tfperf.reports.telemetry import slowed_down
+from pytest_tfperf.reports.run import slowed_down
 
 
-def invalid_measurement(m: Measurement, verdict: Verdict) -> str:
-    """Return the outcome of an INVALID measurement with its reason."""
-    return f"{verdict.outcome}: {why_invalid(m, verdict)}"
-
-
-def invalid_interleaved(b: Measurement, a: MeasuredSide) -> str:
-    """Return the outcome of a comparison without a ratio, and why: a side's loss, or the last pair's disturbance."""
-    verdict = b.verdicts[0]
-    diverged = [(name, side) for name, side in (("a", a), ("b", b)) if side.throughput.is_diverged]
+def invalid(m: Measurement) -> str:
+    """Return the outcome of an INVALID measurement with its reason, a diverged loss or the last disturbance."""
+    verdict, a = m.verdicts[0], m.other
+    if a is None:
+        return f"{verdict.outcome}: {_why(verdict, m.workload, m.throughput, _all_runs(m))}"
+    diverged = [(name, side) for name, side in (("a", a), ("b", m)) if side.throughput.is_diverged]
     why = Verdict(reason=Reason.DISTURBED).why
     if verdict.reason is Reason.DIVERGED and diverged:
         name, side = diverged[0]
         why = f"{name}'s {loss_fact(side.throughput, side.workload)}"
-    elif b.discarded_pairs and (disturbance := b.discarded_pairs[-1].disturbance):
+    elif m.discarded_pairs and (disturbance := m.discarded_pairs[-1].disturbance):
         why = disturbance_fact(disturbance)
     return "; ".join(filter(None, (f"{verdict.outcome}: {why}", fallback_fact(a))))
 
@@ -52,25 +49,14 @@ def worded(error: InvalidMeasurement) -> MeasurementError:
     return MeasurementError(fact, *below, where=error.where)
 
 
-def why_invalid(m: Measurement, verdict: Verdict) -> str:
-    """Return the reason why a measurement is INVALID."""
-    return _why(verdict, m.workload, m.throughput, _all_runs(m))
-
-
-def advice_on_measurement(m: Measurement, verdict: Verdict) -> Iterator[Line]:
+def advice_on_invalid(m: Measurement) -> Iterator[Line]:
     """Yield the next step after an INVALID measurement."""
-    if verdict.reason is Reason.DIVERGED:
-        yield Line(loss_advice(m.workload), "next")
+    sides: list[Measurement | MeasuredSide] = [m] if m.other is None else [m.other, m]
+    diverged = [side.workload for side in sides if side.throughput.diverged]
+    if diverged or m.verdicts[0].reason is Reason.DIVERGED:
+        yield Line(loss_advice(diverged[0] if diverged else m.workload), "next")
     elif disturbances := [run.disturbance for run in _all_runs(m) if run.disturbance]:
         yield Line(ADVICE[disturbances[-1].kind], "next")
-
-
-def advice_on_interleaved(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
-    """Yield the next step after an INVALID measurement beside side a."""
-    if diverged := [side.workload for side in (a, b) if side.throughput.diverged]:
-        yield Line(loss_advice(diverged[0]), "next")
-    elif b.discarded_pairs and (disturbance := b.discarded_pairs[-1].disturbance):
-        yield Line(ADVICE[disturbance.kind], "next")
 
 
 def disturbance_fact(disturbance: Disturbance) -> str:

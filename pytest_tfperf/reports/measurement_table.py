@@ -1,22 +1,21 @@
-"""The table of a session, with a row for each measurement, and the words of outcomes in it."""
+"""The tables of a session: measurements, their figures, and both sides of comparisons; the words of outcomes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.figure import shown_name
-from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.plain_json import plain
+from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.throughput import Throughput
-from pytest_tfperf.core.verdict import WORST_FIRST, Against, Consequence, Outcome, Verdict
+from pytest_tfperf.core.verdict import WORST_FIRST, Against, Outcome, Verdict
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.breakdown import bound_by
-from pytest_tfperf.reports.figures import figures_to_blame
-from pytest_tfperf.reports.numbers import change, interval, percent, rate
-from pytest_tfperf.reports.table import Columns, cells, joined, shown_names
+from pytest_tfperf.reports.numbers import interval, rate
+from pytest_tfperf.reports.run import bound_by
+from pytest_tfperf.reports.table import Columns, Named, cells, joined, shown_names, table
+from pytest_tfperf.reports.verdict import facts, figures_to_blame, ratio_interval, sides
 
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
 _OPTIONAL = ("baseline", "fails at", "confirmed", "95 % CI", "detectable", "bound", "document")
@@ -151,26 +150,19 @@ def is_gain(m: Measurement, red: Collection[str] = ()) -> bool:
 
 def counts(results: Iterable[Measurement]) -> str:
     """Count the outcomes: "1 REGRESSED, 3 PASS", those that need action first, others in order of appearance."""
-    counted = Counter((result_rank(m), outcome(m)) for m in results)
-    in_order = sorted(counted.items(), key=lambda item: item[0][0])
-    return ", ".join(f"{count} {word}" for (_, word), count in in_order)
+    counted = Counter(map(outcome, sorted(results, key=result_rank)))
+    return ", ".join(f"{count} {word}" for word, count in counted.items())
 
 
 def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
-    verdict, t = m.verdict, m.throughput
-    is_valid = m.is_valid
-    baseline = verdict.baseline if verdict else None
+    t, known = m.throughput, facts(m.verdict or Verdict())
     return {
         "outcome": _with_figure(m),
         "workload": name,
         "topology": m.topology,
-        heading: rate_cell(t, heading) if is_valid else None,
-        "95 % CI": interval(t.low, t.high) if is_valid else None,
-        "baseline": rate(baseline.value) if baseline else None,
-        "change": _written(verdict.change if verdict else None, change),
-        "confirmed": _written(verdict.confirmed_change if verdict else None, change),
-        "fails at": _fails_at(verdict),
-        "detectable": _written(verdict.min_detectable_slowdown if verdict else None, percent),
+        heading: rate_cell(t, heading) if m.is_valid else None,
+        "95 % CI": interval(t.low, t.high) if m.is_valid else None,
+        **{label: known[label] for label in ("baseline", "change", "confirmed", "fails at", "detectable")},
         "bound": bound_by(m.breakdown),
         "document": _document(m.document, m.machine) if m.document else None,
         "file": m.file,
@@ -179,22 +171,10 @@ def _row(m: Measurement, heading: str, name: str) -> dict[str, str | None]:
 
 def _with_figure(m: Measurement) -> str:
     """Return its outcome, with the figure that causes it unless it is the throughput: "REGRESSED (peak memory)"."""
-    blamed = [verdict for verdict in figures_to_blame(m) if verdict.outcome is m.outcome]
-    return f"{outcome(m)} ({shown_name(blamed[0].figure.name)})" if blamed else outcome(m)
-
-
-def _written(number: float | None, form: Callable[[float], str]) -> str | None:
-    return None if number is None else form(number)
-
-
-def _fails_at(verdict: Verdict | None) -> str | None:
-    """Write the slowdown that fails the test or warns, with the tolerance in brackets where noise widens it."""
-    if verdict is None or verdict.threshold is None or verdict.tolerance is None or verdict.tolerance.lower is None:
-        return None
-    tolerance, threshold = percent(verdict.tolerance.lower), percent(verdict.threshold)
-    if verdict.if_slower is Consequence.WARNS:
-        return f"{threshold}, {verdict.if_slower}"
-    return tolerance if threshold == tolerance else f"{threshold} ({tolerance})"
+    for verdict in figures_to_blame(m)[:1]:  # the worst
+        if verdict.outcome is m.outcome:
+            return f"{outcome(m)} ({shown_name(verdict.figure.name)})"
+    return outcome(m)
 
 
 def _document(row: Baseline, here: str) -> str:
@@ -202,21 +182,111 @@ def _document(row: Baseline, here: str) -> str:
     return rate(row.value) + ("" if row.machine == here else f" ({row.machine})")
 
 
-def measurement_json(m: Measurement) -> dict[str, object]:
-    """Return the throughput, the verdict and the figures as plain values, without the runs."""
-    t = m.throughput
+# Figures beside the throughput
+
+
+def figure_table(measurements: Sequence[Measurement], width: int | None = None) -> list[str]:
+    """Return a table of the figures that did not pass, after an empty line; nothing where all passed.
+
+    Either all measurements are beside another side or none is.
+    """
+    if not any(m.figures for m in measurements):
+        return []
+    columns = Columns(
+        right={"value", "baseline", "a", "b", "change", "fails from"},
+        optional=("why", "baseline", "fails from", "topology"),
+        ids=("workload",),
+    )
+    rows = figure_rows(measurements)
+    return ["", *table(rows, columns, width)] if rows else []
+
+
+def figure_rows(measurements: Sequence[Measurement], *, all_of_them: bool = False) -> list[dict[str, str | None]]:
+    """Return the cells of a table of figures by column; figures that passed only with `all_of_them`.
+
+    Either all measurements are beside another side or none is.
+    """
+    names = shown_names((m.workload.id, m.name) for m in measurements)
+    return [
+        {
+            "outcome": _outcome_of_figure(verdict),
+            "figure": shown_name(verdict.figure.name),
+            "workload": names[m.workload.id, m.name],
+            "topology": m.topology,
+            **_cells(m, verdict),
+        }
+        for m in measurements
+        for verdict in m.figures
+        if all_of_them or verdict.outcome not in (Outcome.PASS, None)
+    ]
+
+
+def _outcome_of_figure(verdict: Verdict) -> str:
+    if verdict.outcome is None:
+        return "measured"
+    return verdict.outcome.value if verdict.is_decided else "undecided"
+
+
+def _cells(m: Measurement, verdict: Verdict) -> dict[str, str | None]:
+    known = facts(verdict)
+    if m.other is not None:
+        return {"a": known["a"], "b": known["value"], "change": known["change"], "why": verdict.why}
+    return {label: known[label] for label in ("value", "baseline", "change")} | {"fails from": known["fails at"]}
+
+
+# Measurements beside another side
+
+
+def interleaved_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
+    """Return a table of the measurements beside another side, those that need action first.
+
+    An INVALID measurement has no ratio. `width` is the terminal's, None for no limit.
+    """
+    in_order = sorted(_beside(measurements), key=lambda both: ACT_FIRST.index(both[0].outcome))
+    return _table_of_both([(m, a, {}) for m, a in in_order], width)
+
+
+def latest_interleaved(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
+    """Return a table of the latest measurement of each pair of sides, with its machine and time."""
+    latest = {(m.machine, m.topology, a.workload, *sides(m)): (m, a) for m, a in _beside(measurements)}
+    return _table_of_both([(m, a, {"machine": m.machine, "when": m.time}) for m, a in latest.values()], width)
+
+
+def _beside(measurements: Iterable[Measurement]) -> list[tuple[Measurement, MeasuredSide]]:
+    return [(m, m.other) for m in measurements if m.other is not None]
+
+
+def _table_of_both(
+    measurements: Sequence[tuple[Measurement, MeasuredSide, dict[str, str | None]]], width: int | None
+) -> list[str | OutcomeRow]:
+    """Return a table of both sides of each measurement, with further columns."""
+    all_sides: list[Measurement | MeasuredSide] = [side for b, a, _ in measurements for side in (a, b)]
+    heading = rate_heading(side.throughput for side in all_sides)
+    names = shown_names((side.workload.id, side.name) for side in all_sides)
+    columns = Columns(
+        right={"b / a", "pairs", f"a {heading}", f"b {heading}"},
+        optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "b bound", "a bound", "pairs"),
+        ids=("workload", "a", "b"),
+    )
+    rows = [_row_of_both(b, a, heading, names) | more for b, a, more in measurements]
+    return outcome_table(rows, [b.outcome for b, _, _ in measurements], columns, width)
+
+
+def _row_of_both(b: Measurement, a: MeasuredSide, heading: str, names: Mapping[Named, str]) -> dict[str, str | None]:
+    a_name, b_name = (names[side.workload.id, side.name] for side in (a, b))
+    is_same = a.workload == b.workload
+    a_shown, b_shown = sides(b) if is_same else (a_name, b_name)
     return {
-        "test": m.test,
-        "session": m.session,
-        "time": m.time,
-        "machine": m.machine,
-        "workload": m.workload.id,
-        "name": m.name,
-        "topology": m.topology,
-        "unit": t.unit,
-        "examples_per_sec": t.examples_per_sec,
-        "low": plain(t.low),
-        "high": plain(t.high),
-        "verdict": plain(m.verdict),
-        "figures": {verdict.figure.name: plain(verdict) for verdict in m.figures},
+        "outcome": outcome(b),
+        "workload": a_name if is_same else None,
+        "topology": b.topology,
+        "a": a_shown,
+        f"a {heading}": rate_cell(a.throughput, heading),
+        "a bound": bound_by(a.breakdown),
+        "b": b_shown,
+        f"b {heading}": rate_cell(b.throughput, heading),
+        "b bound": bound_by(b.breakdown),
+        "b / a": f"{b.ratio:.3f}" if b.is_valid else None,
+        "95 % CI": ratio_interval(b) if b.is_valid else None,
+        "pairs": str(len(b.pairs)),
     }

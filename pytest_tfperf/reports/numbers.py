@@ -66,6 +66,11 @@ def size(size_bytes: float | None) -> str:
     return f"{amount:.3g} {prefix}" if abs(amount) < 999.5 else f"{amount:,.0f} {prefix}"
 
 
+def written_in(unit: str, value: float) -> str:
+    """Write a value in its unit: "18.3 GiB", "1.42 s", "2.301"."""
+    return size(value) if unit == "bytes" else f"{value:.4g} {unit}".rstrip()
+
+
 def prefix_of(size_bytes: float) -> tuple[str, int]:
     """Return the unit in which a size is easy to read, and its bytes: "GiB", 2**30."""
     return next(((prefix, unit) for prefix, unit in _SIZES if abs(size_bytes) >= unit), ("B", 1))

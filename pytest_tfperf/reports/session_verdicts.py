@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Final
 
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange
 from pytest_tfperf.core.rerun_command import recording_option
-from pytest_tfperf.core.session_verdicts import SessionVerdict, VerdictOn
+from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict, VerdictOn
 from pytest_tfperf.core.verdict import Outcome, Reason
-from pytest_tfperf.errors import FailsHereOnly, TfperfError
+from pytest_tfperf.errors import FailsHereOnly
 from pytest_tfperf.lines import one_line
 from pytest_tfperf.reports.measurement_table import ACT_FIRST, kind_of, result_rank
 from pytest_tfperf.reports.numbers import change, compared, counted, percent
-from pytest_tfperf.reports.telemetry import HOST, state_lines
+from pytest_tfperf.reports.run import HOST, state_lines
 
 ALL_TESTS = "(all tests together)"
 """Stands for the test's name where the whole machine changed."""
@@ -65,33 +64,22 @@ def fact_of(verdict: SessionVerdict) -> str:
     return _words(verdict)[0]
 
 
-def session_headline(
-    results: Iterable[Measurement],
-    verdicts: Sequence[SessionVerdict] = (),
-    *,
-    not_measured: Mapping[str, TfperfError] = MappingProxyType({}),
-    refused: Collection[str] = (),
-) -> list[str]:
+def session_headline(result: SessionResult) -> list[str]:
     """Return the clauses of a sentence: "Machine REGRESSED (...)", "2 of 49 throughput tests passed".
 
     A test is a node id, and counts once, with the worst outcome of its calls and comparisons. Tests that passed without
-    a recorded baseline are counted apart, as "1 passed (provisional)".
-
-    Args:
-        results: the session's measurements.
-        verdicts: on software and machine as a whole. They come first: all tests may pass in a session that fails.
-        not_measured: test -> error, for tests that could not be measured, whatever their earlier results.
-        refused: tests whose baseline was refused.
+    a recorded baseline are counted apart, as "1 passed (provisional)". The verdicts on the whole session come first:
+    all tests may pass in a session that fails.
     """
-    worst = dict.fromkeys(refused, (_ERROR_RANK, _REFUSED))
-    for test, error in not_measured.items():
+    worst = dict.fromkeys(result.refused, (_ERROR_RANK, _REFUSED))
+    for test, error in result.not_measured.items():
         fails = isinstance(error, FailsHereOnly)
         worst[test] = (_FAILURE_RANK, _FAILED) if fails else (_ERROR_RANK, _VERBS[Outcome.INVALID])
-    for result in results:
-        ranked = result_rank(result), _verb(result)
-        worst[result.test] = min(worst.get(result.test, ranked), ranked)
-    clauses = [*_clauses(verdicts), *_counts(list(worst.values()))]
-    return _in_one_sentence(clauses)
+    for m in result.results:
+        ranked = result_rank(m), _verb(m)
+        worst[m.test] = min(worst.get(m.test, ranked), ranked)
+    first, *rest = [*_clauses(result.verdicts), *_counts(list(worst.values()))]
+    return [first[:1].upper() + first[1:], *(clause[:1].lower() + clause[1:] for clause in rest)]
 
 
 def date_of(change: LastingChange) -> str:
@@ -269,9 +257,3 @@ def _verb(result: Measurement) -> str:
         return _REFUSED
     kind = kind_of(result)
     return f"{_VERBS[result.outcome if result.is_decided else None]}{f' ({kind})' if kind else ''}"
-
-
-def _in_one_sentence(clauses: Sequence[str]) -> list[str]:
-    """Return the clauses of one sentence, which begins with a capital letter."""
-    first, *rest = clauses
-    return [first[:1].upper() + first[1:], *(clause[:1].lower() + clause[1:] for clause in rest)]

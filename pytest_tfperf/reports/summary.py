@@ -18,11 +18,16 @@ from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.lines import command as command_line
-from pytest_tfperf.reports.figures import figure_table, written_in
-from pytest_tfperf.reports.interleaved import interleaved_table
 from pytest_tfperf.reports.invalid import ADVICE
-from pytest_tfperf.reports.measurement_table import Shown, counts, is_gain, measurement_table
-from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate, time_span
+from pytest_tfperf.reports.measurement_table import (
+    Shown,
+    counts,
+    figure_table,
+    interleaved_table,
+    is_gain,
+    measurement_table,
+)
+from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate, time_span, written_in
 from pytest_tfperf.reports.table import Columns, shown_names, table
 
 _RECORDED = Columns(

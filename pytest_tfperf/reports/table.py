@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import TypeVar
 
 from pytest_tfperf.lines import one_line
 
@@ -49,25 +50,30 @@ def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, wid
 
 def cells(
     rows: Sequence[Mapping[str, str | None]], columns: Columns, width: int | None
-) -> tuple[list[list[str]], list[str]]:
+) -> tuple[list[tuple[str, ...]], list[str]]:
     """Return the cells of the heading and of each row, as wide as their columns, and a line about omissions.
 
     There is no such line where `width` suffices. Numbers are never shortened.
     """
-    names = [name for name in rows[0] if any(row[name] for row in rows)]
-    texts = {name: [one_line(name), *(one_line(row[name] or "-") for row in rows)] for name in names}
-    fitting = texts if width is None else _fitting(texts, columns, width)
-    right = {i for i, name in enumerate(fitting) if name in columns.right}
-    missing = [name for name in names if name not in fitting]
+    texts: dict[str, list[str]] = {}
+    for name in rows[0]:
+        column = [row[name] for row in rows]
+        if any(column):
+            texts[name] = [one_line(text or "-") for text in (name, *column)]
+    widths = {name: max(map(len, column)) + _GAP for name, column in texts.items()}
+    enough = sum(widths.values()) - _GAP
+    if width is None or enough <= width:
+        return _padded(texts, columns.right), []
+    fitting = _fitting(texts, widths, columns, width)
+    missing = [name for name in texts if name not in fitting]
     missing += [f"{name} in full" for name in fitting if fitting[name] != texts[name]]
-    enough = _width(texts)
     left_out = f"(left out: {', '.join(missing)}; all fit into {enough} columns, as with COLUMNS={enough})"
-    return _padded(list(zip(*fitting.values(), strict=True)), right), [left_out] if missing else []
+    return _padded(fitting, columns.right), [left_out]
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Join the cells of each line, each column as wide as its widest cell; `right` are aligned to the right."""
-    return [*map(joined, _padded(lines, right))]
+    return [*map(joined, _padded(dict(enumerate(zip(*lines, strict=True))), right))]
 
 
 def joined(cells: Sequence[str]) -> str:
@@ -75,52 +81,57 @@ def joined(cells: Sequence[str]) -> str:
     return (" " * _GAP).join(cells).rstrip()
 
 
-def _padded(lines: Sequence[Sequence[str]], right: Collection[int]) -> list[list[str]]:
-    """Pad each cell to the width of its column."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    sides = [">" if i in right else "<" for i in range(len(widths))]
-    return [[f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)] for line in lines]
+_Name = TypeVar("_Name", str, int)
+
+
+def _padded(columns: Mapping[_Name, Sequence[str]], right: Collection[_Name]) -> list[tuple[str, ...]]:
+    """Pad each cell to the width of its column, and return the cells line by line."""
+    padded = []
+    for name, column in columns.items():
+        side, width = ">" if name in right else "<", max(map(len, column))
+        padded.append([f"{text:{side}{width}}" for text in column])
+    return list(zip(*padded, strict=True))
 
 
 def shortened(texts: Sequence[str], length: int) -> list[str]:
     """Shorten long texts with dots in the middle, at the position that leaves most of the texts different."""
     kept = length - len(_DOTS)
+    best: list[str] = []
+    for head in sorted(range(kept + 1), key=lambda head: abs(head - kept // 2)):
+        cut = [
+            text if len(text) <= length else f"{text[:head]}{_DOTS}{text[len(text) - kept + head :]}" for text in texts
+        ]
+        if len(set(cut)) > len(set(best)):
+            best = cut
+    return best
 
-    def cut(head: int) -> list[str]:
-        return [t if len(t) <= length else f"{t[:head]}{_DOTS}{t[len(t) - kept + head :]}" for t in texts]
 
-    middle_first = sorted(range(kept + 1), key=lambda head: abs(head - kept // 2))
-    return max(map(cut, middle_first), key=lambda candidates: len(set(candidates)))
+def _fitting(
+    texts: Mapping[str, list[str]], widths: Mapping[str, int], columns: Columns, width: int
+) -> dict[str, list[str]]:
+    """Return the columns that fit: fewer optional columns, then shorter ids, then fewer of the other columns.
 
-
-def _fitting(cells: dict[str, list[str]], columns: Columns, width: int) -> dict[str, list[str]]:
-    """Return the columns that fit: fewer optional columns, then shorter ids, then fewer of the other columns."""
-    chosen = [name for name in cells if name not in columns.optional]
-
-    def fits(names: Sequence[str]) -> bool:
-        return _width({name: cells[name] for name in names}) <= width
-
+    `widths` are the columns', each with the gap behind it.
+    """
+    room = width + _GAP - sum(widths[name] for name in texts if name not in columns.optional)
+    chosen = set(texts).difference(columns.optional)
     for name in columns.optional:
-        if name in cells and fits([*chosen, name]):
-            chosen.append(name)
-    fitting = {name: cells[name] for name in cells if name in chosen}
-    longest = max((len(text) for name in fitting if name in columns.ids for text in cells[name]), default=0)
-    ids = [name for name in fitting if name in columns.ids]
-    for length in range(longest, _LEAST_ID - 1, -1):
-        cut = {name: [text[:length] for text in cells[name]] for name in ids}  # as wide as the shortened texts
-        if _width(fitting | cut) <= width or length == _LEAST_ID:
-            fitting |= {name: shortened(cells[name], length) for name in ids}
-            break
-    if _width(fitting) <= width:
-        return fitting
-    others = [name for name in fitting if name not in columns.ids][1:]
-    while _width(fitting) > width and others:
+        if name in texts and widths[name] <= room:
+            chosen.add(name)
+            room -= widths[name]
+    fitting = {name: column for name, column in texts.items() if name in chosen}
+    ids = chosen.intersection(columns.ids)
+    length = max((widths[name] - _GAP for name in ids), default=0)
+    while room < 0 and length > _LEAST_ID:
+        length -= 1
+        room += sum(widths[name] - _GAP > length for name in ids)
+        if room >= 0 or length == _LEAST_ID:
+            fitting |= {name: shortened(texts[name], length) for name in ids}
+    others = [name for name in fitting if name not in ids][1:]
+    while room < 0 and others:
+        room += widths[others[-1]]
         del fitting[others.pop()]
     return fitting
-
-
-def _width(cells: Mapping[str, Sequence[str]]) -> int:
-    return sum(max(map(len, column)) for column in cells.values()) + _GAP * (len(cells) - 1)
 
 
 def paragraphs(*texts: Iterable[str], gap: int = 1) -> list[str]:

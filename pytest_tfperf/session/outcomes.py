@@ -19,9 +19,9 @@ from pytest_tfperf.errors import (
 )
 from pytest_tfperf.judging.validity import load_of
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.figures import bad_figures
 from pytest_tfperf.reports.invalid import load_note
-from pytest_tfperf.reports.message import headline, in_brief, message
+from pytest_tfperf.reports.message import message
+from pytest_tfperf.reports.verdict import bad_figures, headline, in_brief
 from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.state import SessionState
 

@@ -17,9 +17,9 @@ from pytest_tfperf.judging.breakdown import matmul_change
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
 from pytest_tfperf.reports import summary
-from pytest_tfperf.reports.breakdown import straggler_text
 from pytest_tfperf.reports.measurement_table import Shown
 from pytest_tfperf.reports.numbers import change, counted, duration
+from pytest_tfperf.reports.run import straggler_text
 from pytest_tfperf.reports.session_verdicts import fact_of, text_of
 from pytest_tfperf.reports.summary import required, unrecorded
 from pytest_tfperf.session.expected_time import (

@@ -1,18 +1,19 @@
-"""The result of an input pipeline: checked against the model's inputs, and fed to the replicas."""
+"""The result of an input pipeline: checked against the model's inputs, counted, and fed to the replicas."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.core.workload import Workload
+from pytest_tfperf.core.workload import Unit, Workload
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.input_spec import InputSpec, described, without_lists
+from pytest_tfperf.training.input_spec import InputSpec, described, ends_of, without_lists
 
 Batch = Any
 """A replica's batch: any structure of arrays that Keras takes, most often (inputs, labels)."""
@@ -49,7 +50,12 @@ def checked(inputs: Any, spec: InputSpec) -> tf.data.Dataset | Batch | PipelineO
         raise WorkloadError(f"its dataset ends after {count} batch(es); a run needs an endless one: add .repeat()")
     if not all(part.shape.is_fully_defined() for part in tf.nest.flatten(inputs.element_spec)):
         structure = inputs.element_spec
-        inputs = inputs.map(lambda *batch: _with_shapes(tf.nest.flatten(batch), shapes, structure))
+
+        def with_shapes(*batch: Any) -> Any:
+            shaped = [tf.ensure_shape(part, shape) for part, shape in zip(tf.nest.flatten(batch), shapes, strict=True)]
+            return tf.nest.pack_sequence_as(structure, shaped)
+
+        inputs = inputs.map(with_shapes)
     # In each step tf.distribute asks a dataset that may end whether it has; a dataset asserted as endless just fails.
     return inputs.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
@@ -61,13 +67,72 @@ def spec_of_batch(inputs: tf.data.Dataset | Batch | PipelineOnly) -> Any:
     return inputs.element_spec if isinstance(inputs, tf.data.Dataset) else tf.nest.map_structure(_spec_of, inputs)
 
 
-def _with_shapes(parts: Sequence[tf.Tensor], shapes: Sequence[tf.TensorShape], structure: Any) -> Any:
-    shaped = [tf.ensure_shape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
-    return tf.nest.pack_sequence_as(structure, shaped)
-
-
 def _spec_of(array: Any) -> tf.TensorSpec:
     return tf.TensorSpec(array.shape, array.dtype)
+
+
+def count(workload: Workload, inputs: tf.data.Dataset | Batch, model: keras.Model | None = None) -> tuple[int, str]:
+    """Count the units in a replica's batch, and name the unit: tokens if the workload says so, else images or examples.
+
+    Tokens are the elements of an input [batch, length, ...] in its first two dimensions. `tokens_of` names it; without
+    a name all inputs that have a length must have the same one.
+
+    Args:
+        workload: names the unit.
+        inputs: made by `loading.load_pipeline`.
+        model: names the inputs of a batch that has no names.
+
+    Raises:
+        WorkloadError: tokens are to be counted, and it is not clear which array holds them.
+    """
+    batch = spec_of_batch(inputs)
+    if workload.unit is Unit.TOKENS:
+        taken = batch[0] if isinstance(batch, tuple) else batch
+        return workload.batch_size * _length(workload, _by_names(taken, model)), "tokens"
+    first = tf.nest.flatten(batch)[0]
+    return workload.batch_size, "images" if first.shape.rank == 4 else "examples"
+
+
+def _by_names(inputs: Any, model: keras.Model | None) -> dict[tuple[str, ...], tf.TensorSpec]:
+    """A batch's arrays, each by the model's name for it, if known, its keys from the outside in, and its key."""
+    arrays = list(_arrays(inputs, ()))
+    ends = [] if model is None or isinstance(inputs, dict) else keras.tree.flatten(ends_of(model)[0])
+    of_model = [(end.name,) for end in ends] if len(ends) == len(arrays) else [()] * len(arrays)
+    return {
+        (*name, *(("-".join(keys), keys[-1]) if keys else ("0",))): spec
+        for (keys, spec), name in zip(arrays, of_model, strict=True)
+    }
+
+
+def _arrays(inputs: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], tf.TensorSpec]]:
+    """Each array with its keys in dicts and positions in tuples, in the order of the batch."""
+    if isinstance(inputs, dict | tuple):
+        for key, part in inputs.items() if isinstance(inputs, dict) else enumerate(inputs):
+            yield from _arrays(part, (*keys, str(key)))
+    else:
+        yield keys, inputs
+
+
+def _length(workload: Workload, inputs: Mapping[tuple[str, ...], tf.TensorSpec]) -> int:
+    name, chosen = workload.tokens_of, inputs
+    shown = "the batch has " + ", ".join(f"{names[0]!r}: {described(spec)}" for names, spec in inputs.items())
+    if name:
+        chosen = {names: spec for names, spec in inputs.items() if name in names}
+        if len(chosen) != 1:
+            number = "several inputs are" if chosen else "no input is"
+            raise WorkloadError(f"{number} named {name!r}, as tokens_of says; {shown}")
+    lengths = {int(spec.shape[1]): names[0] for names, spec in chosen.items() if len(spec.shape) > 1}
+    if not lengths:
+        raise WorkloadError(
+            f"unit='tokens' counts the second dimension of an input [batch, length], and "
+            f"{repr(name) if name else 'no input'} has {'none' if name else 'one'}; {shown}"
+        )
+    if len(lengths) > 1:
+        raise WorkloadError(
+            f"unit='tokens' could count inputs of different lengths; {shown}",
+            next_step=f"Name the one that holds the tokens, as in tokens_of={lengths[max(lengths)]!r}",
+        )
+    return lengths.popitem()[0]
 
 
 def feed(strategy: tf.distribute.Strategy, inputs: tf.data.Dataset | Batch) -> Callable[[], Any]:

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from pytest_tfperf.core.workload import Optimizer, Workload
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.training.batches import count
-from pytest_tfperf.training.inputs import Batch, naming_its_end, placed, spec_of_batch
+from pytest_tfperf.training.inputs import Batch, count, naming_its_end, placed, spec_of_batch
 from pytest_tfperf.training.steps import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, loss_scale, require_own_training
 from pytest_tfperf.training.strategies import is_plain_fit
 
@@ -47,9 +46,8 @@ class FitLoop:
         self, strategy: tf.distribute.Strategy, model: keras.Model, inputs: tf.data.Dataset | Batch, workload: Workload
     ) -> None:
         self.replicas: int = strategy.num_replicas_in_sync
-        counted = count(workload, inputs, model)
-        self.unit = counted.unit
-        self.examples_per_step = counted.per_replica * self.replicas
+        examples, self.unit = count(workload, inputs, model)
+        self.examples_per_step = examples * self.replicas
         self._model = model
         self._workload = workload
         self._requests: SimpleQueue[int] = SimpleQueue()

@@ -12,10 +12,9 @@ import tensorflow as tf
 from pytest_tfperf.core.job import Cluster
 from pytest_tfperf.core.workload import Trainer, Workload
 from pytest_tfperf.errors import TfperfError, UnknownFunction, WorkloadError
-from pytest_tfperf.training.batches import count, parts_of
 from pytest_tfperf.training.horovod import Horovod
-from pytest_tfperf.training.input_spec import InputSpec
-from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, feed
+from pytest_tfperf.training.input_spec import InputSpec, parts_of
+from pytest_tfperf.training.inputs import Batch, PipelineOnly, checked, count, feed
 from pytest_tfperf.training.keras_fit import FitLoop
 from pytest_tfperf.training.loop import InputLoop, Loop, OwnLoop, TrainingLoop
 from pytest_tfperf.training.strategies import model_scope
@@ -120,9 +119,9 @@ def loop_for(
     """
     if isinstance(inputs, PipelineOnly):
         catalogue.require_no_training_options(workload)  # of a user's own pipeline this is known only now
-        counted = count(workload, inputs.inputs, model)
-        together = counted.per_replica * strategy.num_replicas_in_sync
-        return InputLoop(strategy, feed(strategy, inputs.inputs), workload, together, counted.unit)
+        examples, unit = count(workload, inputs.inputs, model)
+        together = examples * strategy.num_replicas_in_sync
+        return InputLoop(strategy, feed(strategy, inputs.inputs), workload, together, unit)
     if workload.trainer is Trainer.KERAS:
         return FitLoop(strategy, model, inputs, workload)
     return TrainingLoop(strategy, model, inputs, workload, horovod=horovod)

@@ -12,9 +12,8 @@ import tensorflow as tf
 from pytest_tfperf.core.baseline import is_unit
 from pytest_tfperf.core.workload import VariableUpdate, Workload
 from pytest_tfperf.errors import WorkloadError
-from pytest_tfperf.training.batches import count
 from pytest_tfperf.training.horovod import Horovod
-from pytest_tfperf.training.inputs import Batch, feed, naming_its_end, spec_of_batch
+from pytest_tfperf.training.inputs import Batch, count, feed, naming_its_end, spec_of_batch
 from pytest_tfperf.training.steps import CompiledModelStep, CrossEntropyStep
 
 
@@ -63,9 +62,8 @@ class TrainingLoop:
         horovod: Horovod | None = None,
     ) -> None:
         self.replicas = strategy.num_replicas_in_sync * (1 if horovod is None else horovod.size)
-        counted = count(workload, inputs, model)
-        self.unit = counted.unit
-        self.examples_per_step = counted.per_replica * self.replicas
+        examples, self.unit = count(workload, inputs, model)
+        self.examples_per_step = examples * self.replicas
         self._strategy = strategy
         self._model = model
         self._workload = workload

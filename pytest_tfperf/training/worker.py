@@ -38,10 +38,9 @@ from pytest_tfperf.training.input_spec import described
 from pytest_tfperf.training.inputs import spec_of_batch
 from pytest_tfperf.training.loading import input_spec, load_model, load_own, load_pipeline, loop_for
 from pytest_tfperf.training.loop import Loop, OwnLoop
-from pytest_tfperf.training.op_times import trace_steps
 from pytest_tfperf.training.photographs import naming_corrupt
 from pytest_tfperf.training.process import PINNED
-from pytest_tfperf.training.step_profile import profile_step
+from pytest_tfperf.training.profiling import profile_step, trace_steps
 from pytest_tfperf.training.strategies import DeviceServer, connect, strategy_for
 from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, reserve_port

@@ -1,22 +1,14 @@
-"""Errors for failed workers: the fault, the phase, and the last 20 lines of the worker's log."""
+"""What the log and the exit status of a worker or a program say about its fault: likely causes, and the last lines."""
 
 from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pytest_tfperf.errors import (
-    DeviceFailed,
-    FunctionMissing,
-    Hung,
-    MeasurementError,
-    NotEnoughDevices,
-    OutOfMemory,
-    UserCodeFailed,
-)
+from pytest_tfperf.errors import DeviceFailed, MeasurementError, OutOfMemory, UserCodeFailed
 from pytest_tfperf.lines import Line, LineKind, without_passwords
 
 _PACKAGE = Path(__file__).parent.parent
@@ -140,7 +132,6 @@ _AROUND_THE_CAUSE = re.compile(
     r"\s(?! \(0\))|Graph execution error:|Detected at node|<stack traces unavailable>|in user code:|"
     r"Exception encountered when calling|\d+ (root error|successful operation|derived error)"
 )
-_THE_WORKER = "the worker"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 _FRAME = re.compile(r'File "(?P<file>/[^"]*)", line \d+')  # compiled modules name their files without a folder
@@ -156,104 +147,6 @@ def kernel_oom_kills() -> int:
     return sum(int(line.split()[1]) for line in counters.splitlines() if line.startswith("oom_kill "))
 
 
-class Failures:
-    """The errors for all ways in which a worker can fail; create it when the worker starts.
-
-    Args:
-        pid: the worker's process id.
-        log: its log file.
-        on_cpus: it has no GPUs.
-        name: the worker's name in messages.
-        oom_kills: reads the kernel's counter of out-of-memory kills.
-    """
-
-    def __init__(
-        self,
-        pid: int,
-        log: Path,
-        *,
-        on_cpus: bool,
-        name: str = _THE_WORKER,
-        oom_kills: Callable[[], int] = kernel_oom_kills,
-    ) -> None:
-        self._name = name
-        self._worker = f"{name} (pid {pid})"
-        self._log = log
-        self._on_cpus = on_cpus
-        self._oom_kills = oom_kills
-        self._oom_kills_before = oom_kills()
-
-    def raised(self, error: Mapping[str, Any], phase: str) -> MeasurementError:
-        """The error for a worker that sent an `error` message and ended."""
-        message = error["message"]
-        text = f"{read_end(self._log)}\n{message}" if "DNN" in message else message
-        hint = error["hint"] or _hint(text) or hint_of_full(message) or _hint_of_status(message)
-        kind: type[MeasurementError] = UserCodeFailed
-        if error["out_of_memory"]:
-            kind = OutOfMemory
-        elif error.get("missing"):
-            kind = FunctionMissing
-        elif hint:
-            kind = DeviceFailed
-        elif error["type"] == NotEnoughDevices.__name__:
-            kind = MeasurementError
-        if not error["ours"]:
-            why = first_line(error["message"])
-            text = f"{self._name} raised {error['type']} in phase {phase!r}" + (f": {why}" if why else "")
-            return kind(f"{text}{hint}", *self._log_end())
-        # Our own errors are complete. The log adds something only if it shows a line of the user's code.
-        first, more = error["message"], error["below"]
-        if self._name != _THE_WORKER:
-            first = f"{self._name}: {first}"
-        heading, *end = self._log_end()
-        last = [heading, *end] if user_frames(line.text for line in end) else [Line(f"its log: {self._log}")]
-        during, next_step = f" (in phase {phase!r})", error.get("next_step", "")
-        if next_step:
-            return kind(first, *more, *last, next_step=next_step + during)
-        return kind(first + during + hint, *more, *last)
-
-    def died(self, status: int | None, phase: str) -> MeasurementError:
-        """The error for a broken connection; `status` is negative for a signal, None if the process still runs."""
-        kind: type[MeasurementError] = MeasurementError
-        status = None if status is None else _as_signal(status)
-        how = "closed its connection" if status is None else describe_exit(status)
-        is_counted = status == -signal.SIGKILL and self._oom_kills() > self._oom_kills_before
-        if is_counted or status == OUT_OF_MEMORY:
-            kind, how = OutOfMemory, describe_exit(OUT_OF_MEMORY)
-        elif status in (-signal.SIGABRT, -signal.SIGSEGV) and _lacked_memory(read_end(self._log)):
-            kind = OutOfMemory
-        fact = f"{self._worker} {how} in phase {phase!r}"
-        log = read_end(self._log)
-        hint = "" if self._on_cpus else _hint(log)
-        if kind is MeasurementError:
-            hint = hint or hint_of_full(log) or ("" if self._on_cpus else _hint_of_status(log))
-            kind = DeviceFailed if hint else kind
-        brief = f"{fact}: {last_line(log)} ({self._log})"
-        return kind(fact + hint, *self._log_end(), brief=brief)
-
-    def hung(self, seconds: float, phase: str, stacks: str, *, by_setting: bool = True) -> Hung:
-        """The error for a worker that sent nothing for `seconds`.
-
-        Args:
-            seconds: the silence.
-            phase: of the worker.
-            stacks: the stacks of all threads, which faulthandler added to the log.
-            by_setting: the limit is the ini value's.
-        """
-        limit = "; ini value tfperf_timeout sets a longer limit" if by_setting else ""
-        lines = []
-        if frames := user_frames(stacks.splitlines()):
-            lines = ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)]
-        before = f"the end of its log ({self._log}){', before its threads wrote their stacks' if stacks else ''}:"
-        text = read_end(self._log).removesuffix(stacks)
-        fact = f"{self._worker} said nothing for {seconds:g} s in phase {phase!r} and was killed{limit}"
-        return Hung(fact, *lines, before, *last_lines(text, on_cpus=self._on_cpus))
-
-    def _log_end(self) -> list[Line]:
-        """A heading, and the last lines."""
-        return [Line(f"the end of its log ({self._log}):"), *last_lines(read_end(self._log), on_cpus=self._on_cpus)]
-
-
 def log_warnings(log: str) -> str:
     """The names of the warnings in the first MiB of a log, "no_pinned_memory+no_cuda"; "none" without any."""
     try:
@@ -265,29 +158,29 @@ def log_warnings(log: str) -> str:
 
 
 def of_program(output: str) -> tuple[type[MeasurementError], str]:
-    """The kind of error that a program's output shows, and its likely cause as of `_hint`.
+    """The kind of error that a program's output shows, and its likely cause as of `hint_of`.
 
     It is the program's own fault, unless it lacked a GPU, memory or space: then the same code may run the next time.
     """
-    if _lacked_memory(output):
+    if lacked_memory(output):
         return OutOfMemory, ""
-    hint = _hint(output) or hint_of_full(output) or _hint_of_status(output)
+    hint = hint_of(output) or hint_of_full(output) or hint_of_status(output)
     return (DeviceFailed if hint else UserCodeFailed), hint
 
 
-def _hint(text: str) -> str:
+def hint_of(text: str) -> str:
     """The likely cause of an error with this text or log, to be appended to a sentence; "" if none is known."""
     return next((f". {cause}" for pattern, cause in _HINTS if re.search(pattern, text)), "")
 
 
-def _hint_of_status(text: str) -> str:
-    """As `_hint`, for a status of CUDA or cuDNN that says no more, in the end of a log or in an error's text."""
+def hint_of_status(text: str) -> str:
+    """As `hint_of`, for a status of CUDA or cuDNN that says no more, in the end of a log or in an error's text."""
     # TensorFlow writes CUDA_ERROR_NO_DEVICE where it finds no GPU, and goes on.
     return f". {_GPU_FAILED}" if _OF_THE_GPU.search(_cause(text)) else ""
 
 
 def hint_of_full(text: str) -> str:
-    """As `_hint`, for a full disk and the like, in the end of a log or in an error's text."""
+    """As `hint_of`, for a full disk and the like, in the end of a log or in an error's text."""
     found = is_full(_cause(text))
     return f". {dict(_FULL)[found]}" if found else ""
 
@@ -298,7 +191,8 @@ def is_full(text: str) -> str:
     return found[0] if found else ""
 
 
-def _lacked_memory(log: str) -> bool:
+def lacked_memory(log: str) -> bool:
+    """Whether native code wrote to a log that memory was short."""
     return _NATIVE_OUT_OF_MEMORY.search(log) is not None and not is_full(_cause(log))
 
 
@@ -356,7 +250,7 @@ def user_frames(lines: Iterable[str]) -> list[str]:
 
 def describe_exit(status: int) -> str:
     """An exit status in words; negative ones are signals, and so are 128 + signal, as shells and mpirun say it."""
-    status = _as_signal(status)
+    status = as_signal(status)
     if status >= 0:
         return f"exited with status {status}"
     if status == OUT_OF_MEMORY:
@@ -371,7 +265,7 @@ def describe_exit(status: int) -> str:
     return f"was ended by {name}{hint}"
 
 
-def _as_signal(status: int) -> int:
+def as_signal(status: int) -> int:
     """The status as subprocess gives it: -9 for 137, by which a shell, mpirun or srun reports a process killed by 9.
 
     A program could itself exit with such a status, but that is rare.

@@ -6,12 +6,11 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job
@@ -25,7 +24,7 @@ from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import PreparedCommand, WorkerFiles, gpus_of_program, gpus_shown
 from pytest_tfperf.workers.processes import ForkServer, Process, start_process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
+from pytest_tfperf.workers.wire import ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
 PROBE = Workload(model="trivial", batch_size=1)
@@ -83,14 +82,6 @@ def _advice(devices: Devices) -> str:
 # Beside the variables that change the speed, libraries read these once, at import. If one of all of them changes, a new
 # fork server is needed.
 _READ_AT_IMPORT = ("TF_", "KERAS_", "CUDA_", "PYTHON")
-
-
-class _Worker(NamedTuple):
-    """A started process, its number, and the message that answers its call."""
-
-    run: WorkerRun
-    number: int
-    message: Mapping[str, Any]
 
 
 class LocalLauncher:
@@ -181,28 +172,24 @@ class LocalLauncher:
 
     def _start(self, job: Job, progress: Progress) -> TrainingRun:
         with ExitStack() as undo:
-            workers = [self._worker(job, rank, undo) for rank in range(job.ranks)]
-            for worker, channel in zip(workers, self._channels_of(workers), strict=True):
-                worker.run.adopt(channel, worker.message, progress if worker is workers[0] else lambda _: None)
-            hosts = [platform.node()] * job.ranks
-            run = TrainingRun([worker.run for worker in workers], hosts, job, self._silence_seconds)
+            first = self._started + 1
+            runs = [self._worker(job, rank, undo) for rank in range(job.ranks)]
+            callers = [{"hello": "worker", "number": first + rank} for rank in range(job.ranks)]
+            try:
+                channels = self._listener.wait_for_all(
+                    callers, self._silence_seconds, lambda: any(run.has_ended() for run in runs)
+                )
+            except Silence as silence:
+                raise runs[silence.missing[0]].silent() from None
+            except ConnectionLost:
+                raise next(run for run in runs if run.has_ended()).lost() from None
+            for run, channel in zip(runs, channels, strict=True):
+                run.adopt(channel, progress if run is runs[0] else lambda _: None)
+            training = TrainingRun(runs, [platform.node()] * job.ranks, job, self._silence_seconds)
             undo.pop_all()
-            return run
+            return training
 
-    def _channels_of(self, workers: Sequence[_Worker]) -> list[Channel]:
-        """Wait until all of them have called."""
-        callers = [{"hello": "worker", "number": worker.number} for worker in workers]
-        runs = [worker.run for worker in workers]
-        try:
-            return self._listener.wait_for_all(
-                callers, self._silence_seconds, lambda: any(run.has_ended() for run in runs)
-            )
-        except Silence as silence:
-            raise runs[silence.missing[0]].silent() from None
-        except ConnectionLost:
-            raise next(run for run in runs if run.has_ended()).lost() from None
-
-    def _worker(self, job: Job, rank: int, undo: ExitStack) -> _Worker:
+    def _worker(self, job: Job, rank: int, undo: ExitStack) -> WorkerRun:
         """Start the process of a rank, or of a job without ranks."""
         own = job.for_rank(rank)
         self._started += 1
@@ -224,6 +211,7 @@ class LocalLauncher:
             self._process(log),
             log,
             scratch,
+            message,
             python=self._interpreter.python,
             on_cpus=job.devices.kind is DeviceKind.CPU,
             silence_seconds=self._silence_seconds,
@@ -231,7 +219,7 @@ class LocalLauncher:
             name=rank_name(rank, job.ranks, platform.node()) if job.is_distributed else "the worker",
         )
         undo.callback(run.close)
-        return _Worker(run, self._started, message)
+        return run
 
     def _process(self, log: Path) -> Process:
         if self._fresh:

@@ -13,8 +13,17 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.workers.failures import Failures, read_end
+from pytest_tfperf.errors import (
+    DeviceFailed,
+    FunctionMissing,
+    Hung,
+    MeasurementError,
+    NotEnoughDevices,
+    OutOfMemory,
+    UserCodeFailed,
+)
+from pytest_tfperf.lines import Line
+from pytest_tfperf.workers import failures
 from pytest_tfperf.workers.interpreters import require_usable_import
 from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.wire import Channel, ConnectionLost, Silence
@@ -24,6 +33,8 @@ Progress = Callable[[str], None]
 
 # A busy machine lets a worker write its stacks late; a worker that hangs in a driver writes none.
 _STACKS_SECONDS = 3.0
+
+_THE_WORKER = "the worker"
 
 
 class Fault(IntEnum):
@@ -43,11 +54,13 @@ class WorkerRun:
         log: its log file.
         scratch: folder of its temporary files, removed at the end; None if it has none here. TensorFlow writes a file
             for each function that it compiles, and removes them in an exit handler, which a killed worker never runs.
+        message: with its job, for when it has called.
         python: the interpreter that it runs under, for messages.
         on_cpus: it has no GPUs.
         silence_seconds: a worker that sends nothing for this long is taken to hang, and is killed.
         on_hang: called when the worker hung.
         name: the worker's name in messages.
+        oom_kills: reads the kernel's counter of out-of-memory kills.
 
     Attributes:
         channel: the connection to it, once it has called.
@@ -60,21 +73,25 @@ class WorkerRun:
         process: Process,
         log: Path,
         scratch: Path | None,
+        message: Mapping[str, Any],
         *,
         python: str,
         on_cpus: bool,
         silence_seconds: float,
         on_hang: Callable[[], None] = lambda: None,
-        name: str = "the worker",
+        name: str = _THE_WORKER,
+        oom_kills: Callable[[], int] = failures.kernel_oom_kills,
     ) -> None:
         self.log = str(log)
         self._process = process
+        self._message = message
         self.name = name
         self._python = python
         self.silence_seconds = silence_seconds
         self._timeout_seconds = silence_seconds
         self._on_hang = on_hang
-        self._failures = Failures(process.pid, log, on_cpus=on_cpus, name=name)
+        self._on_cpus = on_cpus
+        self._oom_kills, self._oom_kills_before = oom_kills, oom_kills()
         self._phase = "start"
         self._progress: Progress = lambda _: None
         self.fault: Fault | None = None
@@ -83,12 +100,12 @@ class WorkerRun:
             self._end.callback(shutil.rmtree, scratch, ignore_errors=True)
         self._end.callback(process.end)
 
-    def adopt(self, channel: Channel, message: Mapping[str, Any], progress: Progress) -> None:
-        """Take over the channel on which the worker has called, and send it the message with its job."""
+    def adopt(self, channel: Channel, progress: Progress) -> None:
+        """Take over the channel on which the worker has called, and send it its message."""
         self.channel = channel
         self._progress = progress
         self._end.callback(channel.close)
-        self.send(message)
+        self.send(self._message)
 
     def has_ended(self) -> bool:
         """Whether its process is gone."""
@@ -132,26 +149,86 @@ class WorkerRun:
             raise
         if "error" in message:
             self.fault = Fault.PEER if message["error"].get("about_a_peer") else Fault.RAISED
-            raise self._failures.raised(message["error"], self._phase)
+            raise self.raised(message["error"])
         if "phase" in message:
             self._phase = message["phase"]
             self._progress(self._phase)
             return None
         return message
 
-    def silent(self, seconds: float | None = None) -> MeasurementError:
-        """The error for a worker that was silent for `seconds`, or for as long as it may be."""
-        self.fault = Fault.SILENT
-        stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
-        self._on_hang()
-        silence = self.silence_seconds if seconds is None else seconds
-        by_setting = self.silence_seconds == self._timeout_seconds
-        return self._failures.hung(silence, self._phase, stacks, by_setting=by_setting)
+    def raised(self, error: Mapping[str, Any]) -> MeasurementError:
+        """The error for a worker that sent an `error` message and ended."""
+        message, phase = error["message"], repr(self._phase)
+        text = f"{self._log_text()}\n{message}" if "DNN" in message else message
+        hint = error["hint"] or failures.hint_of(text)
+        hint = hint or failures.hint_of_full(message) or failures.hint_of_status(message)
+        kind: type[MeasurementError] = UserCodeFailed
+        if error["out_of_memory"]:
+            kind = OutOfMemory
+        elif error.get("missing"):
+            kind = FunctionMissing
+        elif hint:
+            kind = DeviceFailed
+        elif error["type"] == NotEnoughDevices.__name__:
+            kind = MeasurementError
+        if not error["ours"]:
+            why = failures.first_line(message)
+            text = f"{self.name} raised {error['type']} in phase {phase}" + (f": {why}" if why else "")
+            return kind(f"{text}{hint}", *self._log_end())
+        # Our own errors are complete. The log adds something only if it shows a line of the user's code.
+        first = message if self.name == _THE_WORKER else f"{self.name}: {message}"
+        heading, *end = self._log_end()
+        shows_user_code = failures.user_frames(line.text for line in end)
+        below = [*error["below"], *([heading, *end] if shows_user_code else [Line(f"its log: {self.log}")])]
+        if next_step := error.get("next_step", ""):
+            return kind(first, *below, next_step=f"{next_step} (in phase {phase})")
+        return kind(f"{first} (in phase {phase}){hint}", *below)
 
     def lost(self, seconds: float = 0) -> MeasurementError:
         """The error for a worker whose connection broke; waits up to `seconds` for its exit status."""
         self.fault = Fault.LOST
-        return self._failures.died(self._process.exit_status(seconds), self._phase)
+        kind: type[MeasurementError] = MeasurementError
+        status = self._process.exit_status(seconds)
+        status = None if status is None else failures.as_signal(status)
+        how = "closed its connection" if status is None else failures.describe_exit(status)
+        log = self._log_text()
+        is_counted = status == -signal.SIGKILL and self._oom_kills() > self._oom_kills_before
+        if is_counted or status == failures.OUT_OF_MEMORY:
+            kind, how = OutOfMemory, failures.describe_exit(failures.OUT_OF_MEMORY)
+        elif status in (-signal.SIGABRT, -signal.SIGSEGV) and failures.lacked_memory(log):
+            kind = OutOfMemory
+        fact = f"{self.name} (pid {self._process.pid}) {how} in phase {self._phase!r}"
+        hint = "" if self._on_cpus else failures.hint_of(log)
+        if kind is MeasurementError:
+            hint = hint or failures.hint_of_full(log) or ("" if self._on_cpus else failures.hint_of_status(log))
+            kind = DeviceFailed if hint else kind
+        return kind(fact + hint, *self._log_end(), brief=f"{fact}: {failures.last_line(log)} ({self.log})")
+
+    def silent(self, seconds: float | None = None) -> Hung:
+        """The error for a worker that was silent for `seconds`, or for as long as it may be."""
+        self.fault = Fault.SILENT
+        # faulthandler adds the stacks of all threads to the log.
+        stacks = self._stacks() if self._process.is_here and self._process.exit_status(0) is None else ""
+        self._on_hang()
+        silence = self.silence_seconds if seconds is None else seconds
+        is_by_setting = self.silence_seconds == self._timeout_seconds
+        limit = "; ini value tfperf_timeout sets a longer limit" if is_by_setting else ""
+        lines = []
+        if frames := failures.user_frames(stacks.splitlines()):
+            lines = ["its threads were in these lines of your code:", *(f"  {frame}" for frame in frames)]
+        before = f"the end of its log ({self.log}){', before its threads wrote their stacks' if stacks else ''}:"
+        text = self._log_text().removesuffix(stacks)
+        who = f"{self.name} (pid {self._process.pid})"
+        fact = f"{who} said nothing for {silence:g} s in phase {self._phase!r} and was killed{limit}"
+        return Hung(fact, *lines, before, *failures.last_lines(text, on_cpus=self._on_cpus))
+
+    def _log_text(self) -> str:
+        return failures.read_end(Path(self.log))
+
+    def _log_end(self) -> list[Line]:
+        """A heading, and the last lines."""
+        last = failures.last_lines(self._log_text(), on_cpus=self._on_cpus)
+        return [Line(f"the end of its log ({self.log}):"), *last]
 
     def _stacks(self) -> str:
         """Make faulthandler add every thread's stack to the log; returns the stacks."""
@@ -162,7 +239,7 @@ class WorkerRun:
         stacks, deadline = "", time.monotonic() + _STACKS_SECONDS
         while time.monotonic() < deadline:
             time.sleep(0.1)
-            before, stacks = stacks, read_end(log, begin)
+            before, stacks = stacks, failures.read_end(log, begin)
             if stacks and stacks == before:
                 break
         return stacks

@@ -35,8 +35,8 @@ from pytest_tfperf.errors import (
     UserCodeFailed,
     WorkloadError,
 )
-from pytest_tfperf.reports.interleaved import why_of
 from pytest_tfperf.reports.invalid import disturbance_fact
+from pytest_tfperf.reports.verdict import why_of
 from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
 HOST = TRIVIAL.with_(input_pipeline="host")

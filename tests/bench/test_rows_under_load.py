@@ -14,10 +14,10 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.judging.validity import load_of
-from pytest_tfperf.reports.figures import figure_lines
 from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.summary import summary
+from pytest_tfperf.reports.verdict import lines_about
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.measurements import KEY, baseline, measurement, run_at, throughput, verdict
 
@@ -94,7 +94,7 @@ def test_the_row_of_a_figure_tells_the_load_and_no_throughputs_that_were_left_ou
 def test_the_lines_of_a_figure_repeat_it() -> None:
     row = baseline(2.3, key=KEY._replace(figure="loss"), unit="", note=NOTE)
     judged = replace(LOSS, outcome=Outcome.REGRESSED, baseline=row, change=0.3, threshold=0.115)
-    lines = figure_lines(measurement(figures=(judged,)), judged)
+    lines = lines_about(measurement(figures=(judged,)), judged)
     assert [line.text for line in lines if line.label == "baseline"] == [f"measured, 5 runs; {NOTE}"]
 
 

@@ -37,7 +37,7 @@ FIELDS = ("test", "name", "machine", "unit", "commit", "gpu", "devices", "versio
 COMMANDS = (
     *("history", "history --csv", "history --json", "history --export", "history --session=latest"),
     *("history --machine=unknown", "history --session=unknown", "history --commit=unknown", "history --test=unknown"),
-    *("history changes", "explain ::t", "explain ::t --json", "explain x", "explain x::b", "explain unknown"),
+    *("history changes", "explain ::t", "explain x", "explain x::b", "explain unknown"),
     *("report", "report --format=json", "report --since=2020-01-01", "report --machine=unknown"),
     *("compare s1 s2", "compare s1 s2 --json", "compare s1 unknown", "compare s1 export.json"),
     *("replay export.json", "replay damaged.json", "baselines stale"),

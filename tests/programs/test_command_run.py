@@ -19,7 +19,8 @@ from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import DeviceFailed, MeasurementError, OutOfMemory, TfperfError, UserCodeFailed
-from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher
+from pytest_tfperf.features.cluster.nodes import ClusterNodes
+from pytest_tfperf.features.cluster.plugin import Listen
 from pytest_tfperf.features.references.environment import ReferenceEnvironment, ReferenceLaunchers
 from pytest_tfperf.programs import command_run
 from pytest_tfperf.programs.command_run import BoundedLog, CommandRun
@@ -404,9 +405,8 @@ def test_on_several_nodes_a_program_sees_as_many_gpus_as_the_test_took(
     program = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
     command = Command([sys.executable, "-c", program], name="it", cwd=str(tmp_path))
     with closing(LocalLauncher(logs=tmp_path, silence_seconds=9)) as local:
-        launcher = ClusterLauncher(
-            EnvEngine(), local, pytest.fail, logs=tmp_path, silence_seconds=9, interpreter=Interpreter(sys.executable)
-        )
+        nodes = ClusterNodes(EnvEngine(), named="", listen=Listen(), folder=tmp_path, silence_seconds=9)
+        launcher = nodes.launcher(local, Interpreter(sys.executable))
         with closing(CommandRun(launcher.prepare_command(command, devices, 2))) as run:
             assert printed(run).strip() == seen
 

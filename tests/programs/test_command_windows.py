@@ -217,7 +217,7 @@ def test_lines_of_which_none_can_be_read_end_the_program_after_40_seconds() -> N
     with pytest.raises(MeasurementError) as error:
         measured(program)
     assert program.now == pytest.approx(41, abs=2)
-    assert "give unit='img/s', which 4" in str(error.value)
+    assert "no line has a rate in examples/s" in str(error.value)
 
 
 def test_a_program_that_says_much_at_its_start_and_then_compiles_is_waited_for() -> None:

@@ -10,8 +10,7 @@ from pytest_tfperf.core.breakdown import Bound, Breakdown, Straggler
 from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.judging.breakdown import of_a_slowdown
-from pytest_tfperf.reports.breakdown import bound_by, breakdown_lines
-from pytest_tfperf.reports.telemetry import telemetry_lines
+from pytest_tfperf.reports.run import bound_by, breakdown_lines, telemetry_lines
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import run, throughput
 

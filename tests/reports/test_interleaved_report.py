@@ -17,10 +17,11 @@ from pytest_tfperf.core.profile import Input
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.lines import plain
-from pytest_tfperf.reports.interleaved import interleaved_table, latest_interleaved
 from pytest_tfperf.reports.invalid import disturbance_fact
-from pytest_tfperf.reports.message import headline, in_brief, message
+from pytest_tfperf.reports.measurement_table import interleaved_table, latest_interleaved
+from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.summary import interleaved_summary
+from pytest_tfperf.reports.verdict import headline, in_brief
 from tests.helpers.measurements import BUSY, WORKLOAD, interleaved, pair, throughput
 
 INPUT_BOUND = Breakdown(
@@ -40,7 +41,7 @@ def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
           b           900.0 images/s: tensorflow 2.21.0
           tolerance   2 %: down to a ratio of 0.98
           pairs       -10.0 %  -10.4 %  -9.6 %: the slowdown is confirmed in 3 fresh pairs
-          discarded   -40.0 %: other processes used 43 % of 2 cores, the busiest was make (pid 4711)
+          discarded   pair at -40.0 %: other processes used 43 % of 2 cores, the busiest was make (pid 4711)
           b's input   the limit: the pipeline alone gives 910.0 images/s
           b's slower  the input pipeline: on device data the same training gives 2,000 images/s
           environment tensorflow 2.16.2 -> 2.21.0

@@ -23,7 +23,8 @@ from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Rule, Tolerance, Verdict
 from pytest_tfperf.judging.breakdown import of_a_slowdown
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
-from pytest_tfperf.reports.message import headline, in_brief, message, not_measured
+from pytest_tfperf.reports.message import message, not_measured
+from pytest_tfperf.reports.verdict import headline, in_brief
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import (
     BUSY,

@@ -11,10 +11,8 @@ import pytest
 from pytest_tfperf.core.figure import BUILT_IN, Figure
 from pytest_tfperf.core.verdict import Verdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.facts import ReportSource, report_facts
-from pytest_tfperf.features.page.render import page
 from tests.helpers.measurements import session_verdict
-from tools.report_pictures import CHROMIUM, browser
+from tools.report_pictures import CHROMIUM, browser, drawn
 from tools.simulated_weeks import SLOWER_TEST, source
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -27,14 +25,9 @@ Open = Callable[..., "playwright.Page"]
 
 
 @pytest.fixture(scope="module")
-def weeks() -> ReportSource:
-    return source()
-
-
-@pytest.fixture(scope="module")
-def file(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_bytes(page(report_facts(weeks)))
+    path.write_bytes(drawn())
     return path
 
 
@@ -138,11 +131,11 @@ def test_a_filter_that_fits_nothing_says_so(open_page: Open) -> None:
     assert shown.is_visible("#nothing")
 
 
-def test_an_opened_test_draws_each_of_its_figures(open_page: Open, weeks: ReportSource, tmp_path: Path) -> None:
+def test_an_opened_test_draws_each_of_its_figures(open_page: Open, tmp_path: Path) -> None:
     figures = tuple(Verdict(figure=Figure(name), value=2.0) for name in BUILT_IN)
     path = tmp_path / "figures.html"
-    measured = [replace(one, verdicts=(one.verdicts[0], *figures)) for one in weeks.measurements]
-    path.write_bytes(page(report_facts(replace(weeks, measurements=measured))))
+    measured = [replace(m, verdicts=(m.verdicts[0], *figures)) for m in source()[0].results]
+    path.write_bytes(drawn(results=measured))
     panel = open_first(open_page(path)).locator("section.panel", has_text="Figures beside the throughput")
     panel.locator("canvas").last.wait_for()
     assert panel.locator("canvas").count() == len(BUILT_IN)
@@ -301,7 +294,7 @@ def test_without_scripts_the_headline_and_its_reason_are_there(open_page: Open) 
 
 
 @pytest.fixture(scope="module")
-def hostile(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report in which every text that comes from outside is an attack or endless."""
     environment = {HOSTILE: HOSTILE, "tensorflow": HOSTILE, "long": ENDLESS}
     bad = [
@@ -315,17 +308,17 @@ def hostile(weeks: ReportSource, tmp_path_factory: pytest.TempPathFactory) -> Pa
             session=text,
             environment=environment,
         )
-        for number, (one, text) in enumerate(zip(weeks.measurements, [HOSTILE, ENDLESS] * 20, strict=False))
+        for number, (one, text) in enumerate(zip(source()[0].results, [HOSTILE, ENDLESS] * 20, strict=False))
     ]
-    source = replace(
-        weeks,
-        measurements=bad,
-        verdicts=[session_verdict(machine=HOSTILE), session_verdict(machine=ENDLESS)],
-        not_measured={HOSTILE: TfperfError(ENDLESS), ENDLESS: TfperfError(HOSTILE)},
-        scope=HOSTILE,
-    )
     path = tmp_path_factory.mktemp("report") / "hostile.html"
-    path.write_bytes(page(report_facts(source)))
+    path.write_bytes(
+        drawn(
+            scope=HOSTILE,
+            results=bad,
+            verdicts=[session_verdict(machine=HOSTILE), session_verdict(machine=ENDLESS)],
+            not_measured={HOSTILE: TfperfError(ENDLESS), ENDLESS: TfperfError(HOSTILE)},
+        )
+    )
     return path
 
 

@@ -1,4 +1,4 @@
-"""Three simulated weeks of two machines, whose histories a PostgreSQL server collects and a heartbeat asks."""
+"""Three simulated weeks of two machines, whose histories a PostgreSQL server collects and tells silence from."""
 
 from __future__ import annotations
 

@@ -78,7 +78,6 @@ def test_no_argument_of_any_command_shows_it(argument: Argument, capfd: pytest.C
         "compare previous latest",
         "compare previous latest --json",
         "explain a.py",
-        "explain a.py --json",
         "replay x.log",
     ],
 )

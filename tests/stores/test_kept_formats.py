@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.stores import acknowledgements, baseline_file, measurement_file, told_file, trial_file
+from pytest_tfperf.stores import acknowledgements, baseline_file, measurement_file
 from pytest_tfperf.stores.history import History
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def text_of(name: str) -> str:
 
 def put(folder: Path, name: str, change: Change = str) -> Path:
     """Put a kept file where its reader looks for it, changed."""
-    path = trial_file.trial_file(folder) if name == "trial.json" else folder / name
+    path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     text = change(text_of(name))
     if name != "history.sql":
@@ -54,15 +54,13 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "box-with-figures.csv": read_rows,
     "history.sql": lambda path: list(History(path).measurements()),
     "measurements.json": measurement_file.read,
-    "trial.json": lambda path: trial_file.read(path.parents[1]),
     "acknowledged.toml": lambda path: acknowledgements.read(path.parent),
-    "told.json": lambda path: told_file.read(path.parent),
 }
 
 
 def test_every_file_that_is_kept_here_is_read() -> None:
-    kept = {str(path.relative_to(KEPT)) for path in KEPT.iterdir()}
-    assert kept == READERS.keys() | {"session.json", "README.md"}
+    kept = {path.name for path in KEPT.iterdir()}
+    assert kept == READERS.keys() | {"trial.json", "told.json", "session.json", "README.md"}
 
 
 # Version 1
@@ -116,21 +114,10 @@ def test_the_columns_of_the_history_are_read(tmp_path: Path) -> None:
     assert (verdict.kind, len(earlier[key]), str(history.unread)) == ("machine", 3, "")
 
 
-def test_each_field_of_the_trial_is_read(tmp_path: Path) -> None:
-    put(tmp_path, "trial.json")
-    assert lost(plain(trial_file.read(tmp_path)), json.loads(text_of("trial.json"))["trial"]) == []
-
-
 def test_each_field_of_the_acknowledgements_is_read() -> None:
     (read,) = acknowledgements.read(KEPT)
     (kept,) = tomllib.loads(text_of("acknowledged.toml"))["acknowledged"]
     assert plain(read) == plain(kept)
-
-
-def test_each_field_of_what_was_told_is_read() -> None:
-    told, moved_aside = told_file.read(KEPT)
-    read = {channel: [plain(event) for event in events.values()] for channel, events in told.items()}
-    assert (lost(read, json.loads(text_of("told.json"))["channels"]), moved_aside) == ([], "")
 
 
 def test_the_result_of_a_session_fits_todays_schema() -> None:
@@ -156,9 +143,7 @@ NEWER: dict[str, Change] = {
     "box-with-figures.csv": longer,
     "history.sql": lambda text: text + "update tfperf_history set version = 2;",
     "measurements.json": second,
-    "trial.json": second,
     "acknowledged.toml": lambda text: text.replace("version = 1", "version = 2\n[strange]", 1),
-    "told.json": second,
 }
 
 
@@ -205,7 +190,7 @@ def with_more(value: Any, name: str = "") -> Any:
     return {name: with_more(one, name) for name, one in value.items()} | more
 
 
-@pytest.mark.parametrize("name", ["measurements.json", "trial.json", "told.json"])
+@pytest.mark.parametrize("name", ["measurements.json"])
 def test_added_fields_are_ignored(name: str, tmp_path: Path) -> None:
     later = put(tmp_path / "later", name, lambda text: json.dumps(with_more(json.loads(text))))
     assert "added_later" in later.read_text()

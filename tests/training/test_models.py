@@ -12,7 +12,7 @@ from building import build
 
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.training.loading import load_model
-from pytest_tfperf.training.step_profile import forward_multiply_adds
+from pytest_tfperf.training.profiling import forward_multiply_adds
 from pytest_tfperf.workers import catalogue
 
 pytestmark = pytest.mark.slow

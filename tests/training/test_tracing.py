@@ -19,8 +19,9 @@ from pytest_tfperf.core.plain_json import build as build_from_json
 from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.profile import OpTime, Trace
 from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.training import profiling
 from pytest_tfperf.training.loop import OwnLoop
-from pytest_tfperf.training.op_times import op_times, trace_steps
+from pytest_tfperf.training.profiling import op_times, trace_steps
 from pytest_tfperf.training.strategies import DeviceServer
 
 STEPS = 3
@@ -93,10 +94,11 @@ def test_the_wait_for_a_windows_end_is_none_of_the_trainings(trace: Trace) -> No
     assert not of_type(trace, "SyncDevice")
 
 
-def test_a_trace_that_is_too_large_is_not_sent_but_read(cpus: list[str]) -> None:
+def test_a_trace_that_is_too_large_is_not_sent_but_read(cpus: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiling, "MOST_BYTES", 10)
     loop, _ = build(cpus[:1])
     loop.run(1)
-    found = trace_steps(loop, STEPS, most_bytes=10)
+    found = trace_steps(loop, STEPS)
     assert (found.xspace, bool(found.ops)) == ("", True)
     assert found.fault.startswith("a trace of 3 steps is too large to send: ")
 

@@ -80,13 +80,14 @@ class Ranks:
                 Process(rank, self.diary),
                 self.folder / f"rank{rank}.log",
                 None,
+                MESSAGE,
                 python="python",
                 on_cpus=True,
                 silence_seconds=silence,
                 name=rank_name(rank, count, HOSTS[rank]),
             )
             self.end.callback(worker.close)
-            worker.adopt(driver, MESSAGE, lambda phase: None)
+            worker.adopt(driver, lambda phase: None)
             workers.append(worker)
         return workers
 
@@ -208,7 +209,7 @@ def test_a_loss_that_is_no_number_is_left_to_what_judges_losses(ranks: Ranks) ->
 
 # Who is to blame
 
-OWN = {"type": "ValueError", "message": "no", "hint": "", "ours": False, "out_of_memory": False}
+OWN = {"type": "ValueError", "message": "no", "below": [], "hint": "", "ours": False, "out_of_memory": False}
 ABOUT_A_PEER = {**OWN, "type": "UnavailableError", "message": "gone", "about_a_peer": True}
 
 Act = Callable[[Channel], None]

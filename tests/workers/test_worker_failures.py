@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from pytest_tfperf.errors import DeviceFailed, FunctionMissing, Hung, Measuremen
 from pytest_tfperf.lines import plain
 from pytest_tfperf.workers.failures import (
     OUT_OF_MEMORY,
-    Failures,
     describe_exit,
     first_line,
     last_lines,
@@ -26,6 +24,8 @@ from pytest_tfperf.workers.failures import (
     read_end,
     user_frames,
 )
+from pytest_tfperf.workers.processes import Process
+from pytest_tfperf.workers.worker_run import WorkerRun
 
 OURS = f"{Path(pytest_tfperf.__file__).parent}/training/worker.py"
 KERAS = "/venv/lib/python3.11/site-packages/keras/src/layer.py"
@@ -36,11 +36,32 @@ def no_oom_kills() -> int:
     return 7
 
 
-def failures(
-    folder: Path, log: str = "", *, on_cpus: bool = True, oom_kills: Callable[[], int] = no_oom_kills
-) -> Failures:
-    (folder / "worker.log").write_text(log)
-    return Failures(4711, folder / "worker.log", on_cpus=on_cpus, oom_kills=oom_kills)
+class Failures:
+    """The errors of a worker that has this log and ends in these ways; nothing here is started or ended."""
+
+    def __init__(self, folder: Path, log: str, **more: Any) -> None:
+        self._log = folder / "worker.log"
+        self._log.write_text(log)
+        self._more = {"on_cpus": True, "oom_kills": no_oom_kills} | more
+
+    def _worker(self, phase: str, status: int | None = None) -> WorkerRun:
+        process = Process(4711, lambda _: status, is_ended_here=False)
+        worker = WorkerRun(process, self._log, None, {}, python="python", silence_seconds=3.0, **self._more)
+        worker.begin(phase)
+        return worker
+
+    def raised(self, sent: dict[str, Any], phase: str) -> MeasurementError:
+        return self._worker(phase).raised(sent)
+
+    def died(self, status: int | None, phase: str) -> MeasurementError:
+        return self._worker(phase, status).lost()
+
+    def hung(self, phase: str) -> Hung:
+        return self._worker(phase).silent()
+
+
+def failures(folder: Path, log: str = "", **more: Any) -> Failures:
+    return Failures(folder, log, **more)
 
 
 def error(message: str, **more: Any) -> dict[str, Any]:
@@ -243,14 +264,17 @@ def test_an_error_of_this_package_is_shown_as_it_is_with_the_users_lines_that_le
 
 
 def test_an_error_of_this_package_in_one_of_several_ranks_names_the_rank(tmp_path: Path) -> None:
-    rank = Failures(4711, tmp_path / "rank1.log", on_cpus=True, name="rank 1 of 2 on nodeb")
+    rank = failures(tmp_path, name="rank 1 of 2 on nodeb")
     said = str(rank.raised(error("model 'nets:absent': no such function", ours=True), "model"))
     assert said.startswith("rank 1 of 2 on nodeb: model 'nets:absent': no such function (in phase 'model')\n")
 
 
-def test_a_hang_names_the_users_lines_the_option_and_what_the_worker_wrote_before(tmp_path: Path) -> None:
+def test_a_hang_names_the_users_lines_the_option_and_what_the_worker_wrote_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stacks = f'Thread 0x7f (most recent call first):\n  File "{KERAS}", line 198, in next\n{USERS}\n'
-    hung = failures(tmp_path, f"connecting to storage\n{stacks}").hung(3.0, "steps", stacks)
+    monkeypatch.setattr(WorkerRun, "_stacks", lambda _: stacks)
+    hung = failures(tmp_path, f"connecting to storage\n{stacks}").hung("steps")
     assert type(hung) is Hung
     assert str(hung).splitlines() == [
         "the worker (pid 4711) said nothing for 3 s in phase 'steps' and was killed; "

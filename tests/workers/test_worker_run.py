@@ -72,6 +72,7 @@ class Started:
             self.process,
             self._folder / "worker.log",
             scratch,
+            MESSAGE,
             python="python",
             on_cpus=True,
             silence_seconds=silence,
@@ -80,7 +81,7 @@ class Started:
         self._end.callback(worker.close)
         for message in sent:
             self.worker.send(message)
-        worker.adopt(self._driver, MESSAGE, self.phases.append)
+        worker.adopt(self._driver, self.phases.append)
         return worker
 
     def run(self, *sent: dict[str, Any], silence: float = 60.0) -> TrainingRun:
@@ -120,7 +121,7 @@ def test_a_step_that_exchanges_gradients_between_gpus_is_known_as_one(started: S
     assert run.profile_step(matrix_products=False, multiply_adds=False).exchanges
 
 
-ERROR = {"type": "ValueError", "message": "no", "hint": "", "ours": False, "out_of_memory": True}
+ERROR = {"type": "ValueError", "message": "no", "below": [], "hint": "", "ours": False, "out_of_memory": True}
 
 
 def test_a_worker_that_raises_names_the_phase_that_it_was_in(started: Started) -> None:

@@ -38,7 +38,7 @@ NAMED_WHOLE = "judging/"
 TESTS = {
     "judging": ["tests/judging", "tests/bench"],
     "bench": ["tests/bench", "tests/judging"],
-    "programs/proposals.py": ["tests/programs/test_proposals.py", "tests/features/read"],
+    "features/read/proposals.py": ["tests/features/read"],
     "programs": ["tests/programs", "tests/features/read"],
     "revisions/own_code.py": [f"tests/revisions/test_{of}_code.py" for of in ("own", "each_sides", "shared")],
     "revisions/source_hook.py": [f"tests/revisions/test_{of}.py" for of in ("source_hook", "own_code", "shared_code")],
@@ -56,7 +56,7 @@ ROOMS = (
     "features/baselines/ratchet.py",
     "features/notify",
     "features/trial",
-    "programs/proposals.py",
+    "features/read/proposals.py",
     "revisions/own_code.py",
     "revisions/source_hook.py",
 )

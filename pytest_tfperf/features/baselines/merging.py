@@ -10,8 +10,7 @@ from typing import Final, TypeVar
 
 from pytest_tfperf.core.baseline import Baseline, Key
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.reports.figures import written_in
-from pytest_tfperf.reports.numbers import counted, rate
+from pytest_tfperf.reports.numbers import counted, rate, written_in
 from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.stores import baseline_file
 from pytest_tfperf.stores.baselines import BaselineStore

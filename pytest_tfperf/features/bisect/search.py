@@ -22,9 +22,9 @@ from pytest_tfperf.features import outputs
 from pytest_tfperf.features.bisect.states import States
 from pytest_tfperf.features.bisect.step import Answer, Call, Fault, answer_file, read, write
 from pytest_tfperf.judging.pairs import PAIRS_THAT_TELL, ErrorRates
-from pytest_tfperf.reports.interleaved import why_of
 from pytest_tfperf.reports.numbers import change, counted, time_span
 from pytest_tfperf.reports.table import aligned
+from pytest_tfperf.reports.verdict import why_of
 
 TOTAL_ERROR: Final = 0.05
 """How often a whole search may end at the wrong change.

@@ -1,39 +1,46 @@
-"""A session's output for CI systems: a summary in Markdown, annotations of source lines, and JUnit properties."""
+"""A session's output for CI systems: Markdown, a comment, annotations of source lines, and JUnit properties."""
 
 from __future__ import annotations
 
+import html
+import math
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
-from pytest_tfperf.core.measurement import MeasuredSide, Measurement
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.core.verdict import Consequence, Outcome
-from pytest_tfperf.features.ci.markdown import FAILED, comment, markdown, without_result
-from pytest_tfperf.lines import Line, LineKind, plain, printable, without_passwords
-from pytest_tfperf.reports.figures import figure_properties
-from pytest_tfperf.reports.measurement_table import outcome
+from pytest_tfperf.core.verdict import BAD_NEWS, MOVED, Consequence, Outcome
+from pytest_tfperf.errors import FailsHereOnly, TfperfError
+from pytest_tfperf.lines import Line, LineKind, code_block, plain, printable, without_passwords
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, figure_rows, measurement_rows, outcome, result_rank
 from pytest_tfperf.reports.message import message
-from pytest_tfperf.reports.session_verdicts import text_of
+from pytest_tfperf.reports.numbers import change, counted
+from pytest_tfperf.reports.session_verdicts import session_headline, text_of
+from pytest_tfperf.reports.verdict import as_fraction, bad_figures, fact, sides, target_of
 from pytest_tfperf.stores import files
 
 _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
 
 
 def outputs(
-    settings: Settings, record: SessionResult, markdown_file: Path | None, comment_file: Path | None
+    settings: Settings, result: SessionResult, markdown_file: Path | None, comment_file: Path | None
 ) -> Iterator[Line | str]:
     """Write all output that was asked for, and yield lines for the user.
 
     An output that can't be written gives a line, and does not keep the others from being written.
     """
-    yield from _github_summary(settings, record)
-    yield from _github_annotations(settings, record)
+    yield from _github_summary(settings, result)
+    yield from _github_annotations(settings, result)
     if markdown_file is not None and not settings.collects_only:
-        yield _write(markdown_file, "Markdown summary", _markdown(settings, record))
-    if comment_file is not None and record.selection:
-        text = comment(record, settings.rerun).encode(errors="backslashreplace")
+        yield _write(markdown_file, "Markdown summary", _markdown(settings, result))
+    if comment_file is not None and result.selection:
+        text = comment(result, settings.rerun).encode(errors="backslashreplace")
         yield _write(comment_file, "comment for a pull request", text)
 
 
@@ -50,57 +57,50 @@ def _failure(path: str | Path, title: str, error: OSError) -> str:
     return f"{path}: the {title} can't be written: {error.strerror}. Free space, or correct its permissions"
 
 
-def _github_summary(settings: Settings, record: SessionResult) -> list[str]:
+def _github_summary(settings: Settings, result: SessionResult) -> list[str]:
     """Append the Markdown summary to the page of a GitHub job, and return lines for the user."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if path and record.selection and not settings.collects_only:
+    if path and result.selection and not settings.collects_only:
         try:
             with Path(path).open("ab") as file:
-                file.write(_markdown(settings, record))
+                file.write(_markdown(settings, result))
         except OSError as error:
             return [_failure(path, "Markdown summary", error)]
     return []
 
 
-def _github_annotations(settings: Settings, record: SessionResult) -> list[Line]:
+def _github_annotations(settings: Settings, result: SessionResult) -> list[Line]:
     """Return workflow commands: GitHub reads them from the job's output and shows them beside source lines."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return []
 
     lines = []
-    for result, follows in zip(record.results, record.consequences, strict=True):
-        if follows in _LEVELS and result.is_decided and result.test not in record.not_measured:
-            text = plain(message(result, settings.rerun))
-            title = f"{result.outcome}: {result.test}"
-            file, line = _source(settings, record, result.test)
+    for m, follows in zip(result.results, result.consequences, strict=True):
+        if follows in _LEVELS and m.is_decided and m.test not in result.not_measured:
+            text = plain(message(m, settings.rerun))
+            title = f"{m.outcome}: {m.test}"
+            file, line = _source(settings, result, m.test)
             lines.append(annotation(_LEVELS[follows], text, title=title, file=file, line=line))
-    for word, test, error in without_result(record.not_measured, record.refused):
-        file, line = _source(settings, record, test)
+    for word, test, error in _without_result(result):
+        file, line = _source(settings, result, test)
         level = "error" if word == FAILED else "warning"
         lines.append(annotation(level, str(error), title=f"{word}: {test}", file=file, line=line))
     lines += [
         annotation("error", text_of(verdict), title=f"{verdict.kind} on {verdict.machine}")
-        for verdict in record.verdicts
+        for verdict in result.verdicts
         if verdict.outcome is Outcome.REGRESSED
     ]
     return lines
 
 
-def _markdown(settings: Settings, record: SessionResult) -> bytes:
-    text = markdown(
-        record.results,
-        verdicts=record.verdicts,
-        not_measured=record.not_measured,
-        refused=record.refused,
-        remarks=record.remarks,
-        rerun=settings.rerun,
-    )
+def _markdown(settings: Settings, result: SessionResult) -> bytes:
+    text = markdown(result, settings.rerun)
     return text.encode(errors="backslashreplace")  # a test's id may hold half of a character
 
 
-def _source(settings: Settings, record: SessionResult, test: str) -> tuple[str, int]:
+def _source(settings: Settings, result: SessionResult, test: str) -> tuple[str, int]:
     """Return a test's file, relative to the checkout, and its line."""
-    selected = record.selection[test]
+    selected = result.selection[test]
     root = os.environ.get("GITHUB_WORKSPACE") or str(settings.root)
     return os.path.relpath(settings.root / selected.file, root), selected.line
 
@@ -142,43 +142,218 @@ def properties(results: Sequence[Measurement]) -> list[Property]:
     all_properties: list[Property] = []
     for number, result in enumerate(results, 1):
         prefix = _PREFIX if number == 1 else f"{_PREFIX}{number}_"
-        facts = _measured(result) if result.other is None else _interleaved(result, result.other)
-        all_properties += [(prefix + name, _shown(value)) for name, value in facts.items() if value is not None]
+        facts = _facts(result).items()
+        all_properties += [(prefix + name, _shown(value)) for name, value in facts if value is not None]
     return all_properties
 
 
-def _measured(m: Measurement) -> dict[str, str | float | None]:
+def _facts(m: Measurement) -> dict[str, str | float | None]:
     verdict, t = m.verdict, m.throughput
-    row = verdict.baseline if verdict else None
-    return {
-        "outcome": outcome(m),
+    facts: dict[str, str | float | None] = {"outcome": outcome(m), "topology": m.topology, "machine": m.machine}
+    facts["owner"] = m.owner or None
+    if m.other is not None:
+        return facts | {
+            "a": m.other.workload.id,
+            "b": m.workload.id,
+            "ratio": m.ratio if m.is_valid else None,
+            **_of_figures(m),
+        }
+    return facts | {
         "workload": m.workload.id,
-        "topology": m.topology,
-        "machine": m.machine,
         "unit": f"{t.unit}/s",
         "examples_per_sec": t.examples_per_sec if m.is_valid else None,
-        "baseline": row.value if row else None,
+        "baseline": verdict.baseline.value if verdict and verdict.baseline else None,
         "change": verdict.change if verdict else None,
         "confirmed_change": verdict.confirmed_change if verdict else None,
         "threshold": -verdict.threshold if verdict and verdict.threshold else None,
-        "owner": m.owner or None,
-        **figure_properties(m),
+        **_of_figures(m),
     }
 
 
-def _interleaved(b: Measurement, a: MeasuredSide) -> dict[str, str | float | None]:
-    return {
-        "outcome": outcome(b),
-        "a": a.workload.id,
-        "b": b.workload.id,
-        "topology": b.topology,
-        "machine": b.machine,
-        "ratio": b.ratio if b.is_valid else None,
-        "owner": b.owner or None,
-        **figure_properties(b),
-    }
+def _of_figures(m: Measurement) -> dict[str, str | float | None]:
+    """Return each figure's value, outcome, baseline and confirmed change by name; None for what is not known.
+
+    The change is a fraction of the baseline, as the throughput's; None where the baseline is 0. A comparison has b's
+    value, and a's in place of the baseline. Names are "figure.loss" and "figure.loss.outcome"; a figure's own name has
+    no dot, so no name is that of another property.
+    """
+    facts: dict[str, str | float | None] = {}
+    for verdict in m.figures:
+        name = f"figure.{verdict.figure.name}"
+        facts |= {
+            name: verdict.value,
+            f"{name}.outcome": verdict.outcome,
+            f"{name}.{'a' if m.other else 'baseline'}": target_of(verdict),
+            f"{name}.confirmed_change": as_fraction(verdict, verdict.confirmed_change),
+        }
+    return facts
 
 
 def _shown(value: str | float) -> str | float:
     # No measurement has six digits.
     return printable(value) if isinstance(value, str) else float(f"{value:.6g}")
+
+
+# The summary in Markdown
+
+Row = dict[str, str | None]
+
+FAILED: Final = "FAILED"
+
+_MOST_CHARACTERS = 200  # of a test's id, which may have ten thousand, and of other short texts
+_MOST_BYTES = 500_000  # in all messages; GitHub drops a summary of more than 1 MiB
+
+_SPECIAL = re.compile(r"[\\`*_\[\]~#]")
+_REFERENCE = re.compile(r"@(?=\w)|[#!](?=\d)")  # to a person, who would be notified, or to an issue or merge request
+
+
+def markdown(result: SessionResult, rerun: RerunCommand = FROM_ROOTDIR) -> str:
+    """Return the summary, worst results first. Special characters in names are escaped."""
+    ordered = sorted(result.results, key=_urgency)
+    measured = [m for m in ordered if m.other is None]
+    compared = [m for m in ordered if m.other is not None]
+    tables = (
+        _measured(measured),
+        figure_rows(measured, all_of_them=True),
+        _compared(compared),
+        figure_rows(compared, all_of_them=True),
+    )
+    bad = [m for m in ordered if m.is_decided and m.outcome in BAD_NEWS and m.test not in result.not_measured]
+    messages = [(outcome(m), m.test, plain(message(m, rerun))) for m in bad]
+    messages += [(word, test, str(error)) for word, test, error in _without_result(result)]
+    paragraphs = [*filter(None, map(text_of, result.verdicts)), *result.remarks]
+    blocks = ["## Throughput", _headline(result), *map(as_text, paragraphs)]
+    return "\n\n".join([*blocks, *(_table(rows) for rows in tables if rows), *_folded(messages)]) + "\n"
+
+
+def _without_result(result: SessionResult) -> Iterator[tuple[str, str, TfperfError]]:
+    """Yield a word in place of an outcome, the test and its error, for each test without a result."""
+    for test, error in result.not_measured.items():
+        yield FAILED if isinstance(error, FailsHereOnly) else "NOT MEASURED", test, error
+    for test, error in result.refused.items():
+        yield "REFUSED", test, error
+
+
+def _headline(result: SessionResult) -> str:
+    return f"**{as_text('; '.join(session_headline(result)))}.**"
+
+
+def _one_line(text: str) -> str:
+    text = without_passwords(text)
+    return " ".join("".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text).split())
+
+
+def as_text(text: str) -> str:
+    """Return the text as one line of Markdown, escaped so that it makes no table, link, HTML or mention of a person.
+
+    >>> as_text("a|b <script> @ada")
+    'a&#124;b &lt;script&gt; @&#8203;ada'
+    """
+    return _as_html(_SPECIAL.sub(r"\\\g<0>", _one_line(text))).replace("|", "&#124;")
+
+
+def _as_html(text: str) -> str:
+    """Return the text in HTML; a zero-width space breaks references to persons and issues."""
+    return _REFERENCE.sub(r"\g<0>&#8203;", html.escape(text, quote=False))
+
+
+def _urgency(m: Measurement) -> tuple[int, float]:
+    """A sort key: the worst outcome first, then the largest slowdown."""
+    return result_rank(m), _change(m) or 0.0
+
+
+def _measured(measurements: Sequence[Measurement]) -> list[Row]:
+    heading, rows = measurement_rows(measurements)
+    columns = ["outcome", "test", "workload", "topology", heading, "95 % CI"]
+    columns += ["baseline", "change", "confirmed", "fails at"]
+    with_tests = [row | {"test": m.test} for m, row in zip(measurements, rows, strict=True)]
+    return [{column: row[column] for column in columns} for row in with_tests]
+
+
+def _compared(measurements: Sequence[Measurement]) -> list[Row]:
+    rows: list[Row] = []
+    for m in measurements:
+        a, b = sides(m)
+        ratio = f"{m.ratio:.3f}" if m.is_valid else None
+        rows.append({"outcome": outcome(m), "test": m.test, "a": a, "b": b, "b / a": ratio})
+    return rows
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """Return a pipe table; a column without any value is left out."""
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    lines = [names, ["---"] * len(names), *([_cell(row[name]) for name in names] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str | None) -> str:
+    return as_text(_short(text or ""))
+
+
+def _short(text: str) -> str:
+    text = without_passwords(text)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 2]}.."
+
+
+def _folded(messages: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield each message below its outcome and test, as long as there is room."""
+    room, left_out = _MOST_BYTES, 0
+    for word, test, text in messages:
+        block = _details(word, test, text)
+        room -= len(block.encode(errors="replace"))
+        if room < 0:
+            left_out += 1
+        else:
+            yield block
+    if left_out:
+        yield f"{left_out} more messages do not fit here; pytest's report has all of them."
+
+
+def _details(word: str, test: str, text: str) -> str:
+    """Return a text that a click opens."""
+    summary = f"<summary>{word} {_as_html(_short(_one_line(test)))}</summary>"
+    return f"<details>{summary}\n\n{code_block(text)}\n\n</details>"
+
+
+# The comment on a pull request
+
+_MOST_ROWS: Final = 15
+
+
+def comment(result: SessionResult, rerun: RerunCommand) -> str:
+    """Return the comment's Markdown: a few lines if nothing moved."""
+    moved = sorted(
+        (m for m in result.results if m.is_decided and m.outcome in MOVED and any(_rows(m))),
+        key=lambda m: (ACT_FIRST.index(m.outcome), _change(m) or 0.0),
+    )
+    blocks = [_headline(result)]
+    if moved:
+        rows = "\n".join(f"| {' | '.join(row)} |" for m in moved[:_MOST_ROWS] for row in _rows(m))
+        blocks.append(f"| outcome | test | change | 95 % CI | by |\n| --- | --- | --- | --- | --- |\n{rows}")
+    if len(moved) > _MOST_ROWS:
+        blocks.append(f"and {len(moved) - _MOST_ROWS} more: the job's summary has all of them.")
+    blocks += [as_text(_short(remark)) for remark in result.remarks]
+    for word, test, error in islice(_without_result(result), _MOST_ROWS):
+        blocks.append(f"{word}: {as_text(_short(test))}: {as_text(_short(error.headline))}")
+    if moved:
+        command = _one_line(rerun.of(moved[0].test)).replace("`", "'")  # a code span notifies nobody
+        blocks.append(f"Again: `{command}`")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _rows(m: Measurement) -> Iterator[Iterable[str]]:
+    """Yield a row if the throughput moved, and a row for each figure that is worse."""
+    test = as_text(_short(m.test))
+    taken = counted(len(m.pairs), "pair") if m.other else counted(len(m.runs), "run")
+    if m.verdict is not None and m.verdict.outcome in MOVED and (moved := _change(m)) is not None:
+        low, high = m.verdict.interval or (math.nan, math.nan)
+        interval = f"{change(low)} to {change(high)}" if m.verdict.interval and m.is_valid else ""
+        why = change(moved) if m.is_valid else m.verdict.why
+        yield f"{m.verdict.outcome}", test, why, interval, taken
+    for verdict in bad_figures(m):
+        yield f"{verdict.outcome}", test, as_text(fact(m, verdict)), "", taken
+
+
+def _change(m: Measurement) -> float | None:
+    """Return the throughput's confirmed or first change as a fraction; None without a comparison."""
+    return m.verdict.deciding_change if m.verdict else None

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 
 import psutil
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.features.cluster.engine import Engine
 from pytest_tfperf.features.cluster.plugin import Listen
-from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankListener
+from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher
 from pytest_tfperf.hardware.host import ROOT, text_of
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-from pytest_tfperf.workers.wire import read_key
+from pytest_tfperf.workers.wire import Listener, new_key_file, read_key
 
 
 class ClusterNodes:
@@ -28,27 +30,23 @@ class ClusterNodes:
         listen: where ranks call this machine.
         folder: the session's, for logs and a new key.
         silence_seconds: the most that a rank may take to call, and may send nothing.
+
+    Attributes:
+        numbers: of the session's jobs and programs, each once.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        named: str,
-        listen: Listen,
-        folder: Path,
-        silence_seconds: float,
-    ) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, *, named: str, listen: Listen, folder: Path, silence_seconds: float) -> None:
+        self.engine = engine
+        self.folder = folder.absolute()
+        self.silence_seconds = silence_seconds
+        self.numbers = count(1)
         self._named = named
         self._listen = listen
-        self._folder = folder
-        self._silence_seconds = silence_seconds
 
     @property
     def most_nodes(self) -> int | None:
         """As the engine knows it."""
-        return self._engine.most_nodes
+        return self.engine.most_nodes
 
     @property
     def link(self) -> str:
@@ -57,7 +55,7 @@ class ClusterNodes:
 
     def require(self) -> None:
         """See `Nodes.require`."""
-        if not self._engine.starts_ranks and not (self._listen.port and self._listen.key_file):
+        if not self.engine.starts_ranks and not (self._listen.port and self._listen.key_file):
             raise TfperfError(
                 f"--tfperf-launcher={self._named}: ranks that something else starts must know the port and the key "
                 "before: set the ini value tfperf_listen = INTERFACE:PORT key=FILE"
@@ -65,29 +63,22 @@ class ClusterNodes:
         if self._listen.key_file is not None:
             read_key(self._listen.key_file)
         _ = self._address
-        if not self._engine.starts_ranks:
-            _ = self._rank_listener  # ranks that run already call from now on
+        if not self.engine.starts_ranks:
+            _ = self.listener  # ranks that run already call from now on
 
     def launcher(self, local: Launcher, interpreter: Interpreter) -> Launcher:
         """See `Nodes.launcher`."""
-        return ClusterLauncher(
-            self._engine,
-            local,
-            lambda: self._rank_listener,
-            logs=self._folder / "logs",
-            silence_seconds=self._silence_seconds,
-            interpreter=interpreter,
-        )
+        return ClusterLauncher(self, local, interpreter)
 
     @property
     def refusals(self) -> Sequence[str]:
         """See `Nodes.refusals`."""
-        return self._rank_listener.listener.refusals if "_rank_listener" in self.__dict__ else ()
+        return self.listener.refusals if "listener" in self.__dict__ else ()
 
     def close(self) -> None:
         """See `Nodes.close`."""
-        if "_rank_listener" in self.__dict__:  # it has been made
-            self._rank_listener.close()
+        if "listener" in self.__dict__:  # it has been made
+            self.listener.close()
 
     @cached_property
     def _address(self) -> str:
@@ -95,9 +86,26 @@ class ClusterNodes:
         return find_address(self._listen.interface)
 
     @cached_property
-    def _rank_listener(self) -> RankListener:
-        """The listener for ranks; made for the first job with ranks."""
-        return RankListener(self._address, self._listen.port, self._listen.key_file, self._folder)
+    def listener(self) -> Listener:
+        """The listener for ranks, made for the first job with ranks; all launchers of the session share it.
+
+        Raises:
+            MeasurementError: nothing can listen there.
+            TfperfError: as `read_key`.
+        """
+        host, port, key_file = self._address, self._listen.port, self._listen.key_file
+        try:
+            return Listener(host, port, None if key_file is None else read_key(key_file))
+        except OSError as error:
+            raise MeasurementError(
+                f"ranks can't call {host}:{port or 'any port'} of this machine: {error}",
+                next_step="Change the ini value tfperf_listen",
+            ) from None
+
+    def key_file(self) -> AbstractContextManager[Path]:
+        """The file with the key, which ranks read before they call; a new key's file lasts as long as the block."""
+        given, key = self._listen.key_file, self.listener.address.rpartition(":")[2]
+        return nullcontext(given) if given else new_key_file(self.folder, key)
 
 
 def find_address(interface: str = "") -> str:

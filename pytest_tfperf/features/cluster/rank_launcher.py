@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.job import Job, digest
@@ -20,16 +20,97 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.speed_variables import is_speed_variable
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features.cluster.engine import Engine, EngineProcess
-from pytest_tfperf.workers.failures import hint_of_full
+from pytest_tfperf.features.cluster.engine import Engine
+from pytest_tfperf.workers.failures import describe_exit, hint_of_full, last_line, last_lines, read_end
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher, PreparedCommand, WorkerFiles, gpus_shown
+from pytest_tfperf.workers.process_end import kill_group
 from pytest_tfperf.workers.processes import Process
 from pytest_tfperf.workers.training_run import TrainingRun, rank_name
-from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence, new_key_file, read_key
+from pytest_tfperf.workers.wire import Channel, ConnectionLost, Listener, Silence
 from pytest_tfperf.workers.worker_run import Progress, WorkerRun
 
+if TYPE_CHECKING:
+    from pytest_tfperf.features.cluster.nodes import ClusterNodes
+
 _POLL_SECONDS = 0.2
+_END_SECONDS = 5.0  # healthy ranks end within a second after the driver closes their connections
+
+
+class EngineProcess:
+    """An engine's command while it runs; there is no process if something else starts the ranks.
+
+    Args:
+        engine: cleans up after the command was killed.
+        command: the command; empty if something else starts the ranks.
+        environment: the command's environment variables.
+        log: the file for the command's output.
+    """
+
+    def __init__(self, engine: Engine, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._engine = engine
+        self._log = log
+        self._name = command[0] if command else ""
+        self._process: subprocess.Popen[bytes] | None = None
+        if command:
+            with_parent = Interpreter(sys.executable).command("pytest_tfperf.workers.process_end")
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    [*with_parent, str(os.getpid()), *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=environment,
+                    start_new_session=True,
+                )
+
+    def has_ended(self) -> bool:
+        """Whether the command has ended, and no further rank will call."""
+        return self.exit_status(0) is not None
+
+    def exit_status(self, seconds: float) -> int | None:
+        """The command's exit status, or None if it still runs after so many seconds."""
+        if self._process is None:
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.returncode
+
+    def exit_status_of(self, rank: int, seconds: float) -> int | None:
+        """A rank's exit status where the command's output has it, else the command's own, as `exit_status`."""
+        status = self.exit_status(seconds)
+        return self._engine.ended_ranks(read_end(self._log)).get(rank, status)
+
+    def failure(self, what: str) -> MeasurementError:
+        """The error for ranks that did not all join, with the end of the command's output."""
+        if self._process is None:
+            return MeasurementError(
+                what, next_step="Ranks: python -m pytest_tfperf.training.rank --repeat, on each node"
+            )
+        status = self.exit_status(1.0)
+        log = read_end(self._log)
+        how = "still runs" if status is None else describe_exit(status)
+        who = f"{self._name}: a rank" if status is not None and status > 128 else self._name  # mpirun passes it on
+        if first := next(iter(self._engine.ended_ranks(log).items()), None):
+            who, how = f"{self._name}: rank {first[0]}", describe_exit(first[1])
+        return MeasurementError(
+            what,
+            *last_lines(log),
+            brief=f"{what}. {who} {how}: {last_line(log)} ({self._log})",
+            next_step=f"{who} {how}; the end of its output ({self._log}):",
+        )
+
+    def end(self) -> None:
+        """End the command and all ranks; never raises."""
+        if self._process is None:
+            return
+        if self.exit_status(_END_SECONDS) is None:
+            self._process.terminate()  # mpirun then ends its ranks, even those that are stopped
+            self.exit_status(_END_SECONDS)
+        self._engine.cancel()
+        if self.exit_status(0) is None:
+            kill_group(self._process.pid)
+            self.exit_status(_END_SECONDS)
 
 
 class RankCall(NamedTuple):
@@ -135,74 +216,22 @@ _PASSED_ON = ("TF_", "KERAS_", "HOROVOD_", "CUDA_")
 _OWN = {"TF_CONFIG", "CUDA_VISIBLE_DEVICES", *_VARIABLES}  # each node has its own
 
 
-class RankListener:
-    """The listener for a session's ranks, and their key; all launchers of a session share it.
-
-    Args:
-        host: this machine's address, as ranks on other nodes reach it.
-        port: to listen on; 0 for any free port.
-        key_file: a file with the key, for ranks that something else starts; None for a new key.
-        key_folder: the folder for a new key, in a file of mode 600, while ranks read it.
-
-    Raises:
-        MeasurementError: nothing can listen there.
-        TfperfError: as `read_key`.
-    """
-
-    def __init__(self, host: str, port: int, key_file: Path | None, key_folder: Path) -> None:
-        try:
-            self.listener = Listener(host, port, None if key_file is None else read_key(key_file))
-        except OSError as error:
-            raise MeasurementError(
-                f"ranks can't call {host}:{port or 'any port'} of this machine: {error}",
-                next_step="Change the ini value tfperf_listen",
-            ) from None
-        self.address, _, self._key = self.listener.address.rpartition(":")
-        self._key_file, self._key_folder = key_file, key_folder.absolute()
-        self._jobs = count(1)
-
-    def key_file(self) -> AbstractContextManager[Path]:
-        """The file with the key, which ranks read before they call; a new key's file lasts as long as the block."""
-        return nullcontext(self._key_file) if self._key_file else new_key_file(self._key_folder, self._key)
-
-    def new_job(self) -> int:
-        """A number that no other job of the session has."""
-        return next(self._jobs)
-
-    def close(self) -> None:
-        """Stop listening."""
-        self.listener.close()
-
-
 class ClusterLauncher:
     """Starts jobs of several processes through an engine, and all other jobs through the local launcher.
 
+    A rank on a node without the folder of the logs writes to the engine's output.
+
     Args:
-        engine: starts the ranks.
+        nodes: the session's.
         local: starts jobs of one process.
-        rank_listener: returns the listener for ranks; first called for the first job with ranks.
-        logs: folder for the ranks' logs. A rank on a node without this folder writes to the engine's output.
-        silence_seconds: the most that a rank may take to call, and may send nothing.
         interpreter: runs the ranks.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        local: Launcher,
-        rank_listener: Callable[[], RankListener],
-        *,
-        logs: Path,
-        silence_seconds: float,
-        interpreter: Interpreter,
-    ) -> None:
-        self._engine = engine
+    def __init__(self, nodes: ClusterNodes, local: Launcher, interpreter: Interpreter) -> None:
+        self._nodes = nodes
         self._local = local
-        self._rank_listener = rank_listener
-        self._files = WorkerFiles(logs.absolute())
-        self._silence_seconds = silence_seconds
+        self._files = WorkerFiles(nodes.folder / "logs")
         self._interpreter = interpreter
-        self._commands = count(1)
 
     def start(self, job: Job, progress: Progress) -> TrainingRun:
         """See `Launcher.start`."""
@@ -215,23 +244,23 @@ class ClusterLauncher:
 
     def _start(self, job: Job, progress: Progress) -> TrainingRun:
         progress("start")
-        if not self._engine.starts_ranks and self._interpreter.python != sys.executable:
+        if not self._nodes.engine.starts_ranks and self._interpreter.python != sys.executable:
             raise MeasurementError(
                 f"ranks that something else starts can't run in another environment, {self._interpreter.python}",
                 next_step="For --tfperf-against and reference environments use another --tfperf-launcher",
             )
         job = replace(job, cores=None)  # each node counts its own
-        number = self._rank_listener().new_job()
+        number = next(self._nodes.numbers)
         rank_command = self._interpreter.command("pytest_tfperf.training.rank")
         variables = [*_VARIABLES, *_settings()]
         gpus = job.devices.count if job.devices.kind is DeviceKind.GPU else 0
-        command = self._engine.command(job.nodes, job.ranks_per_node, rank_command, variables, gpus)
+        command = self._nodes.engine.command(job.nodes, job.ranks_per_node, rank_command, variables, gpus)
         with ExitStack() as undo:
             log = self._files.worker_log(number, "engine")
-            with self._rank_listener().key_file() as key_file:
-                engine = EngineProcess(self._engine, command, self._environment(number, key_file), log)
+            with self._nodes.key_file() as key_file:
+                engine = EngineProcess(self._nodes.engine, command, self._environment(number, key_file), log)
                 undo.callback(engine.end)
-                calls = wait_for_ranks(self._rank_listener().listener, job, str(number), self._silence_seconds, engine)
+                calls = wait_for_ranks(self._nodes.listener, job, str(number), self._nodes.silence_seconds, engine)
             if not (job.nodes == 1 and all(call.is_here for call in calls)):
                 job = replace(job, devices=replace(job.devices, gpu_uuids=()))  # other nodes' GPUs have other UUIDs
             runs = []
@@ -240,7 +269,9 @@ class ClusterLauncher:
                 run = self._run_of(call, job, log, engine, progress if call.rank == 0 else lambda _: None)
                 undo.callback(run.close)
                 runs.append(run)
-            together = TrainingRun(runs, [call.host for call in calls], job, self._silence_seconds, end=engine.end)
+            together = TrainingRun(
+                runs, [call.host for call in calls], job, self._nodes.silence_seconds, end=engine.end
+            )
             undo.pop_all()
             return together
 
@@ -248,13 +279,13 @@ class ClusterLauncher:
         """See `Launcher.prepare_command`."""
         if nodes == 1:
             return self._local.prepare_command(command, devices, nodes)
-        if not self._engine.runs_programs:
+        if not self._nodes.engine.runs_programs:
             raise TfperfError(
                 f"{command.id}: this --tfperf-launcher can't run a program of your own and pass on what it prints; use "
                 "mpirun or slurm"
             )
         try:
-            log = self._files.worker_log(next(self._commands), "command")
+            log = self._files.worker_log(next(self._nodes.numbers), "command")
         except OSError as error:
             raise MeasurementError(f"it could not be started: {error}{hint_of_full(str(error))}") from error
         interpreter = self._interpreter
@@ -262,20 +293,20 @@ class ClusterLauncher:
         ours = {"PYTHONUNBUFFERED": "1", **_visible(command, devices)} | dict(command.env)
         variables = ["PYTHONPATH", *ours, *_settings()]
         return PreparedCommand(
-            argv=self._engine.command(nodes, command.ranks_per_node, argv, variables),
+            argv=self._nodes.engine.command(nodes, command.ranks_per_node, argv, variables),
             environment={**interpreter.environment(), **ours},
             folder=interpreter.user_folder(str(command.cwd)),
             log=log,
-            silence_seconds=self._silence_seconds,
+            silence_seconds=self._nodes.silence_seconds,
             facts=interpreter.facts(command),
-            cancel=self._engine.cancel,
-            ended_ranks=self._engine.ended_ranks,
+            cancel=self._nodes.engine.cancel,
+            ended_ranks=self._nodes.engine.ended_ranks,
         )
 
     def _environment(self, job: int, key_file: Path) -> dict[str, str]:
         environment = {
             **self._interpreter.environment(),
-            "TFPERF_ADDRESS": self._rank_listener().address,
+            "TFPERF_ADDRESS": self._nodes.listener.address.rpartition(":")[0],
             "TFPERF_KEY_FILE": str(key_file),
             "TFPERF_JOB": str(job),
             "TF_CPP_MIN_LOG_LEVEL": "1",
@@ -287,15 +318,6 @@ class ClusterLauncher:
         """The run of a rank that has called."""
         # A rank on another machine makes its own scratch folder, which stays there if the rank is killed.
         scratch = self._files.new_scratch_folder() if call.is_here else None
-        run = WorkerRun(
-            Process(call.pid, partial(engine.exit_status_of, call.rank), call.is_here, is_ended_here=False),
-            log,
-            scratch,
-            python=self._interpreter.python,
-            on_cpus=job.devices.kind is DeviceKind.CPU,
-            silence_seconds=self._silence_seconds,
-            name=rank_name(call.rank, job.ranks, call.host),
-        )
         message = {
             "job": plain(job),
             "log": str(log),
@@ -303,7 +325,17 @@ class ClusterLauncher:
             "environment": gpus_shown(job.for_rank(call.rank).devices),
             **self._interpreter.imports(),
         }
-        run.adopt(call.channel, message, progress)
+        run = WorkerRun(
+            Process(call.pid, partial(engine.exit_status_of, call.rank), call.is_here, is_ended_here=False),
+            log,
+            scratch,
+            message,
+            python=self._interpreter.python,
+            on_cpus=job.devices.kind is DeviceKind.CPU,
+            silence_seconds=self._nodes.silence_seconds,
+            name=rank_name(call.rank, job.ranks, call.host),
+        )
+        run.adopt(call.channel, progress)
         return run
 
 

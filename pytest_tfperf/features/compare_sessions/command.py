@@ -36,9 +36,9 @@ from pytest_tfperf.features.compare_sessions.side_comparison import (
     values_of_measurements,
     values_of_rows,
 )
-from pytest_tfperf.reports.figures import written
 from pytest_tfperf.reports.numbers import change, counted, percent, rate
 from pytest_tfperf.reports.table import Columns, paragraphs, shown_names, table
+from pytest_tfperf.reports.verdict import written
 from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.stores import baseline_file, measurement_file
 

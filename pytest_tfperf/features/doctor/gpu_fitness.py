@@ -19,7 +19,7 @@ from pytest_tfperf.hardware.host_usage import pid_in, process_name
 from pytest_tfperf.hardware.nvml import SWITCH, NvmlError, answer_of, ask, driver_hangs, nvlink_ends, session
 from pytest_tfperf.hardware.sampler import handles_of, read_gpus
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.reports.telemetry import slowed_down
+from pytest_tfperf.reports.run import slowed_down
 
 _LIMITS = DisturbanceLimits()
 

@@ -43,13 +43,12 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
     """Name the rows of figures that the session's tests do not ask for."""
     if session.settings.smoke:
         return
-    checked = [m for m in result.alone if m.verdict is not None]
-    for machine in dict.fromkeys(m.machine for m in checked):
-        here = [m for m in checked if m.machine == machine]
-        asked = {m.key._replace(figure=figure.figure.name) for m in here for figure in m.figures}
-        measured = {m.key for m in here}
-        for key in session.baselines.figures(machine):
-            if key._replace(figure="") in measured and key not in asked:
+    for machine in dict.fromkeys(m.machine for m in result.alone if m.verdict is not None):
+        rows = session.baselines.figures(machine)
+        here = [m for m in result.alone if rows and m.machine == machine and m.verdict is not None]
+        asked = {m.key._replace(figure=verdict.figure.name) for m in here for verdict in m.figures}
+        for key in rows:
+            if key not in asked and any(m.key == key._replace(figure="") for m in here):
                 yield (
                     f"{machine}.csv: the baseline of {key.figure} of {key.workload} on {key.topology} is stale: no "
                     "test of this session asks for it. Delete the row, or ask for the figure with also="

@@ -1,4 +1,4 @@
-"""`tfperf notify`: tell what a session of the history found; `tfperf heartbeat`: which machines nobody measures."""
+"""`tfperf notify`: tell what a session of the history found, or which machines nobody measures."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pytest_tfperf.console.output import show, show_json
 from pytest_tfperf.console.session_settings import folder_setting, root, setting
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_REGRESSED
-from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
 from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.errors import TfperfError, one_of, page
 from pytest_tfperf.features.notify.channels import channels
+from pytest_tfperf.features.notify.news import Event, EventKind
 
 if TYPE_CHECKING:
     from pytest_tfperf.stores.history_queries import Filters
@@ -27,52 +27,44 @@ _CLOCKS_DIFFER: Final = timedelta(hours=1)  # of two machines; a measurement is 
 
 
 def add_to(commands: Commands) -> None:
-    """Add the commands."""
+    """Add the command."""
     notify = add_command(
         commands,
         "notify",
         _notify,
-        "tell the channels of tfperf_notify what they do not know yet of a session, as the session itself does",
-        examples=("tfperf notify --dry-run", "TFPERF_NOTIFY='slack $SLACK_URL' tfperf notify --session latest"),
-        statuses=STATUSES | {EXIT_GREEN: "the channels know all of it", EXIT_NOT_MEASURED: _NOT_SENT},
+        "tell the channels of tfperf_notify what they do not know yet of a session, or which machines nobody measures",
+        examples=(
+            "tfperf notify --dry-run",
+            "TFPERF_NOTIFY='slack $SLACK_URL' tfperf notify --session latest",
+            "tfperf notify --silent-for 26h --history=postgresql://db.example.com/tfperf --ignore=dgx1-old",
+        ),
+        statuses=STATUSES
+        | {
+            EXIT_GREEN: "the channels know all of it; with --silent-for: all machines were measured lately",
+            EXIT_REGRESSED: "with --silent-for: a machine was not",
+            EXIT_NOT_MEASURED: _NOT_SENT,
+        },
         parents=[history_place()],
     )
     notify.add_argument(
         "--session", default="latest", metavar="ID", help="the session: its id, latest or previous (default: latest)"
     )
-    heartbeat = add_command(
-        commands,
-        "heartbeat",
-        _heartbeat,
-        "name the machines that nobody has measured lately, and tell the channels of tfperf_notify, once a day",
-        examples=(
-            "tfperf heartbeat --max-age 26h",
-            "tfperf heartbeat --history=postgresql://db.example.com/tfperf --ignore=dgx1-old",
-        ),
-        statuses=STATUSES
-        | {
-            EXIT_GREEN: "all machines were measured lately",
-            EXIT_REGRESSED: "a machine was not",
-            EXIT_NOT_MEASURED: _NOT_SENT,
-        },
-        parents=[history_place()],
-    )
-    heartbeat.add_argument(
-        "--max-age",
+    notify.add_argument(
+        "--silent-for",
         type=checked(parse.duration),
-        default=parse.duration("26h"),
         metavar="TIME",
-        help="the longest that a machine may go without a measurement (default: 26h)",
+        help="of no session: tell, once a day, the machines that nobody has measured for 90m or 26h",
     )
     for option, what in (("machine", "only this machine"), ("ignore", "not this machine, which was retired")):
-        heartbeat.add_argument(f"--{option}", action="append", default=[], metavar="NAME", help=f"{what}; repeatable")
-    for command in (notify, heartbeat):
-        command.add_argument(
-            "--dry-run", action="store_true", help="send nothing, and print what would be sent to whom"
+        notify.add_argument(
+            f"--{option}", action="append", default=[], metavar="NAME", help=f"with --silent-for: {what}; repeatable"
         )
+    notify.add_argument("--dry-run", action="store_true", help="send nothing, and print what would be sent to whom")
 
 
 def _notify(arguments: argparse.Namespace) -> int:
+    if arguments.silent_for is not None:
+        return _tell_silence(arguments)
     from pytest_tfperf.features.notify.events import session_events
 
     if setting("notify", channels) is None:
@@ -88,7 +80,7 @@ def _notify(arguments: argparse.Namespace) -> int:
     return _tell(arguments, events, session=session)
 
 
-def _heartbeat(arguments: argparse.Namespace) -> int:
+def _tell_silence(arguments: argparse.Namespace) -> int:
     from pytest_tfperf.features.notify.events import pulse
 
     history, now = open_history(arguments), datetime.now(UTC)
@@ -104,17 +96,15 @@ def _heartbeat(arguments: argparse.Namespace) -> int:
         before_now: Filters = {"machine": name, "until": now + _CLOCKS_DIFFER}
         _, latest = history.times_of(machine=name)
         last = history.times_of(**before_now)[1] if history.has(**before_now) else None
-        events.append(pulse(name, last, now, arguments.max_age, ahead="" if latest == last else latest))
+        events.append(pulse(name, last, now, arguments.silent_for, ahead="" if latest == last else latest))
     words = {EventKind.SILENT: "SILENT", EventKind.RECOVERED: "measured"}
     lines = [f"{words[event.kind]:<8}  {event.machine}: {event.headline}" for event in events]
     show(*lines or ["no machine is left to look at"])
-    status = _tell(arguments, events, retired=arguments.ignore)
+    status = _tell(arguments, events)
     return EXIT_REGRESSED if any(event.kind is EventKind.SILENT for event in events) else status
 
 
-def _tell(
-    arguments: argparse.Namespace, events: Sequence[Event], session: str = "", retired: Sequence[str] = ()
-) -> int:
+def _tell(arguments: argparse.Namespace, events: Sequence[Event], session: str = "") -> int:
     """Tell the channels what they do not know, or print it; returns the exit status."""
     from pytest_tfperf.features.notify.events import gone
     from pytest_tfperf.features.notify.telling import deliveries, tell, without_channel
@@ -126,7 +116,7 @@ def _tell(
     now = datetime.now(UTC).isoformat(timespec="seconds")
 
     def end_of(event: Event) -> Event | None:
-        return gone(event, "the machine was retired", now) if event.machine in retired else None
+        return gone(event, "the machine was retired", now) if event.machine in arguments.ignore else None
 
     found, lines = deliveries(named, events, folder, session=session, gone=end_of)
     has_channels = not without_channel(named, events)

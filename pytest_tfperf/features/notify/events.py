@@ -11,17 +11,16 @@ from typing import Final
 from pytest_tfperf.core.acknowledgement import ENDS_SOON_DAYS, Acknowledgement, Standing
 from pytest_tfperf.core.figure import RATE
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.notification import Event, EventKind, Topic
 from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionResult, VerdictOn, red_machines
 from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
+from pytest_tfperf.features.notify.news import Event, EventKind, Topic
 from pytest_tfperf.lines import shortened
 from pytest_tfperf.reports.acknowledgement import loss
-from pytest_tfperf.reports.figures import figure_fact
-from pytest_tfperf.reports.message import headline
 from pytest_tfperf.reports.numbers import counted, duration
 from pytest_tfperf.reports.session_verdicts import fact_of
+from pytest_tfperf.reports.verdict import fact, headline
 
 _WELL: Final = (Outcome.PASS, Outcome.IMPROVED)
 _DRIFT: Final = "drift"
@@ -31,7 +30,7 @@ _HEARTBEAT: Final = "heartbeat"
 def session_events(
     record: SessionResult, known: Mapping[str, str], rerun: RerunCommand, now: str, *, judges_drift: bool = False
 ) -> list[Event]:
-    """Return the facts of a session, one of a topic, as `judging.notifying.untold` takes them.
+    """Return the facts of a session, one of a topic, as `news.untold` takes them.
 
     What is undecided, too noisy, or without a recorded baseline changes nothing; nor does the throughput of a single
     test on a machine that is slower as a whole, nor a session that is slowed on purpose.
@@ -67,7 +66,7 @@ def _size(event: Event) -> float:
 def _of_figure(m: Measurement, verdict: Verdict, rerun: RerunCommand) -> tuple[Topic, Event | None]:
     """Return what a verdict says about a figure; None for nothing certain, or for a loss that is acknowledged."""
     is_rate, known, kind = verdict.figure.name == RATE, verdict.acknowledged, _kind(m, verdict)
-    text = headline(m) if is_rate else f"{figure_fact(verdict)}, of {m.workload.id} on {m.devices} ({m.machine})"
+    text = headline(m) if is_rate else f"{fact(m, verdict)}, of {m.workload.id} on {m.devices} ({m.machine})"
     event = Event(
         kind=kind or EventKind.NEW,
         machine=m.machine,

@@ -9,10 +9,10 @@ from itertools import groupby
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from pytest_tfperf.core.notification import Event, EventKind, Notification
 from pytest_tfperf.features.notify.channels import Channel
+from pytest_tfperf.features.notify.messages import event_lines, subject
+from pytest_tfperf.features.notify.news import Event, EventKind, Notification
 from pytest_tfperf.lines import code_block
-from pytest_tfperf.reports.notification import event_lines, subject
 from pytest_tfperf.web.api import NotPosted
 from pytest_tfperf.web.code_host import CodeHost
 

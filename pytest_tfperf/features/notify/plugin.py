@@ -15,9 +15,9 @@ from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
-    from pytest_tfperf.core.notification import Event
     from pytest_tfperf.core.session_verdicts import SessionResult
     from pytest_tfperf.features.notify.channels import Channel
+    from pytest_tfperf.features.notify.news import Event
 
 
 def _channels(text: str) -> tuple[Channel, ...]:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from pytest_tfperf.core.notification import Event, Notification
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.notify.channels import Channel
-from pytest_tfperf.judging.notifying import after, untold
-from pytest_tfperf.reports.notification import counts
+from pytest_tfperf.features.notify.messages import counts, message
+from pytest_tfperf.features.notify.news import Event, Notification, Topic, after, untold
 from pytest_tfperf.reports.numbers import counted
-from pytest_tfperf.stores import files, told_file
+from pytest_tfperf.stores import files, kept
 
 SECONDS: Final = 10.0
 """How long all channels together may take."""
@@ -65,7 +66,6 @@ class Delivery:
         if kind == "command":
             _run(shlex.split(self.channel.target), json.dumps(notification.to_json()), root)
         else:
-            from pytest_tfperf.features.notify.webhooks import message
             from pytest_tfperf.web.api import Api
 
             Api(seconds=SECONDS).post(self.channel.url(os.environ), message(kind, notification))
@@ -98,7 +98,7 @@ def deliveries(
 
     Args:
         channels: all of them.
-        events: the facts, as `judging.notifying.untold` takes them.
+        events: the facts, as `news.untold` takes them.
         folder: of the history, and of the file of what channels know.
         session: as in `Notification`.
         gone: gives the end of what a channel was told of and can't be well again, as of a deleted test; else None.
@@ -106,7 +106,7 @@ def deliveries(
     Raises:
         TfperfError: the file can't be used.
     """
-    told, moved_aside = told_file.read(folder)
+    told, moved_aside = read(folder)
     owners = {channel.owner for channel in channels}
     found = []
     for channel in channels:
@@ -154,8 +154,8 @@ def tell(found: Sequence[Delivery], folder: Path, root: Path) -> list[str]:
     if taken := {each.channel.key: tuple(each.taken) for each in found if each.taken}:
         try:
             with files.locked(folder):
-                told, _ = told_file.read(folder)  # a heartbeat may have written it meanwhile
-                told_file.write(folder, told | {key: after(told.get(key, {}), events) for key, events in taken.items()})
+                told, _ = read(folder)  # another command may have written it meanwhile
+                write(folder, told | {key: after(told.get(key, {}), events) for key, events in taken.items()})
         except (OSError, TfperfError) as error:
             lines.append(f"the next session will notify again of the same, because this one could not note it: {error}")
     return lines
@@ -180,3 +180,49 @@ def _run(words: Sequence[str], text: str, root: Path) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         raise TfperfError(f"it ended with exit status {process.returncode}")
+
+
+# What each channel was last told, beside the history
+
+VERSION: Final = 1
+NAME: Final = "told.json"
+
+Told = dict[str, dict[Topic, Event]]
+"""The last event of each topic that is not over, by the channel's key."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    channels: Mapping[str, tuple[Event, ...]]
+
+
+def read(folder: Path) -> tuple[Told, str]:
+    """Return what channels were told, and a sentence about a damaged file that was moved aside; "" for none.
+
+    Raises:
+        TfperfError: the file can't be read, or a newer version wrote it.
+    """
+    path = folder / NAME
+    try:
+        file = kept.read(_File, path, VERSION, "")
+    except kept.NewerFormat as error:
+        raise error.at("nobody was notified") from None
+    except kept.Damaged:
+        aside = path.with_name(f"{NAME}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}")
+        with suppress(OSError):  # where it can't be moved it can't be written later, which is said then
+            path.rename(aside)
+        return {}, (
+            f"{path} was damaged. It is now {aside.name}, and the channels are told again of all that is not over"
+        )
+    channels = {} if file is None else file.channels
+    return {key: {event.topic: event for event in events} for key, events in channels.items()}, ""
+
+
+def write(folder: Path, told: Told) -> None:
+    """Write the file, whole or not at all.
+
+    Raises:
+        TfperfError: as `kept.write`.
+    """
+    channels = {key: tuple(events.values()) for key, events in told.items() if events}
+    kept.write(folder / NAME, _File(channels), VERSION)

@@ -21,11 +21,9 @@ from pytest_tfperf.console.output import show, show_file
 from pytest_tfperf.core.exit_status import EXIT_GREEN
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult, moment
-from pytest_tfperf.core.session_verdicts import SessionVerdict
+from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.past import key_of
-from pytest_tfperf.features.page.render import page
-from pytest_tfperf.reports.interleaved import sides
+from pytest_tfperf.reports.verdict import sides
 from pytest_tfperf.stores import files
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history_rows import as_stored
@@ -76,7 +74,10 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.page.facts import ReportSource, as_json, report_facts, report_source  # imports NumPy
+    # They import NumPy and Jinja2.
+    from pytest_tfperf.features.page.facts import as_json, report_facts
+    from pytest_tfperf.features.page.past import read_past
+    from pytest_tfperf.features.page.render import page
 
     is_page = arguments.format == "html"
     path: Path | None = arguments.output or (_PAGE if is_page else None)
@@ -90,14 +91,15 @@ def _run(arguments: argparse.Namespace) -> int:
             "none of the measurements to report can be read, damaged, or older than those that the history keeps whole",
             next_step="`tfperf history --csv` has their figures",
         )
-    source = ReportSource(
-        measurements=measurements,
-        interleaved=interleaved,
-        verdicts=_verdicts(history, selected, interleaved),
+    result = SessionResult(
+        results=[*measurements, *interleaved], verdicts=_verdicts(history, selected, interleaved), exit_status=None
+    )
+    facts = report_facts(
+        result,
+        read_past(history, result),
+        BaselineStore(arguments.baselines).published(),
         scope=f"since {arguments.since:%Y-%m-%d %H:%M %Z}" if arguments.since else "",
     )
-    source = report_source(source, history, BaselineStore(arguments.baselines))
-    facts = report_facts(source)
     content = page(facts) if is_page else as_json(facts)
     if path is None:
         show_file(content.decode())
@@ -146,6 +148,8 @@ def _verdicts(
 
 def _whole(history: History, selected: Iterable[PastResult]) -> list[Measurement]:
     """Return the whole measurements of these results, read session by session."""
+    from pytest_tfperf.features.page.past import key_of
+
     wanted = {(result.session, key_of(result)) for result in selected}
     return [
         m

@@ -3,156 +3,129 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from pytest_tfperf.core.baseline import Baseline
-from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.past import LastingChange, PastResult, moment
-from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand
-from pytest_tfperf.core.session_verdicts import SessionVerdict, red_machines
-from pytest_tfperf.core.verdict import Against, Consequence, Outcome
-from pytest_tfperf.errors import FailsHereOnly, TfperfError
-from pytest_tfperf.features.page.curves import document_facts, rounded, scaling_facts
-from pytest_tfperf.features.page.one_test import DIGITS_OF_A_CHANGE, facts_of_test, figure_facts
+from pytest_tfperf.core.disturbance import DisturbanceLimits
+from pytest_tfperf.core.figure import Better
+from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.past import PastResult, moment
+from pytest_tfperf.core.rerun_command import FROM_ROOTDIR, RerunCommand, recording_option
+from pytest_tfperf.core.session_verdicts import SessionResult, red_machines
+from pytest_tfperf.core.telemetry import merged
+from pytest_tfperf.core.verdict import MOVED, Against, Consequence, Outcome, Verdict
+from pytest_tfperf.errors import FailsHereOnly
+from pytest_tfperf.features.page.curves import day, document_facts, rounded, run_facts, scaling_facts
 from pytest_tfperf.features.page.past import (
     Past,
-    SeriesKey,
     change_facts,
     key_of,
     machine_changes,
     previous_facts,
+    series_facts,
+    since,
     worst_of_each,
 )
-from pytest_tfperf.judging.lasting_changes import changes_of
-from pytest_tfperf.judging.trial import answer
-from pytest_tfperf.lines import printable
-from pytest_tfperf.reports.figures import figure_rows
-from pytest_tfperf.reports.interleaved import sides, why_of
-from pytest_tfperf.reports.measurement_table import ACT_FIRST
-from pytest_tfperf.reports.message import in_brief
+from pytest_tfperf.lines import plain, printable
+from pytest_tfperf.reports.measurement_table import ACT_FIRST, figure_rows, is_gain, outcome_alone, target_kind
+from pytest_tfperf.reports.message import message, next_commands
+from pytest_tfperf.reports.numbers import prefix_of, whole_percent
+from pytest_tfperf.reports.run import bound_by, breakdown_lines
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
 from pytest_tfperf.reports.table import shown_names
-from pytest_tfperf.reports.trial import trial_fact
-from pytest_tfperf.stores import trial_file
-
-if TYPE_CHECKING:
-    from pytest_tfperf.stores.baselines import BaselineStore
-    from pytest_tfperf.stores.history import History
-    from pytest_tfperf.stores.history_queries import Filters
-
+from pytest_tfperf.reports.verdict import figures_to_blame, headline, in_brief, sides, why_of
 
 SCHEMA: Final = 1
 """The version of the document's format; added fields do not change it."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSource:
-    """The input of a report.
-
-    Args:
-        measurements: of the reported session, without another side.
-        past: all results in the history, of throughputs and of other figures, in any order.
-        previous: one measurement of each machine's session before, for its environment.
-        published: the documents' figures.
-        interleaved: measurements of the session beside another side.
-        verdicts: on software and machine as a whole.
-        not_measured: test -> error, for tests that could not be measured.
-        refused: test -> error, for tests whose baseline was refused.
-        not_run: tests that were measured lately and did not run now, and why.
-        changes: lasting changes of tests and machines, oldest first.
-        rerun: how to measure a test again.
-        unread: a sentence about rows of the history that can't be read; "" if all can.
-        trial: a sentence about the last trial of the gate on this machine; "" for none.
-        scope: "since 2026-11-01" if the report is not about one session.
-        exit_status: the session's; None where only its measurements are known.
-        effect: what a measurement does to its test; None where the session's options are not known.
-    """
-
-    measurements: Sequence[Measurement]
-    past: Sequence[PastResult] = ()
-    previous: Sequence[Measurement] = ()
-    published: Sequence[Baseline] = ()
-    interleaved: Sequence[Measurement] = ()
-    verdicts: Sequence[SessionVerdict] = ()
-    not_measured: Mapping[str, TfperfError] = field(default_factory=dict)
-    refused: Mapping[str, TfperfError] = field(default_factory=dict)
-    not_run: Mapping[str, str] = field(default_factory=dict)
-    changes: Sequence[LastingChange] = ()
-    rerun: RerunCommand = FROM_ROOTDIR
-    unread: str = ""
-    trial: str = ""
-    scope: str = ""
-    exit_status: int | None = None
-    effect: Callable[[Measurement], Consequence | None] = lambda _: None
+_DIGITS_OF_A_CHANGE = 9  # with five, the page would round some changes twice, and show 18.6 % for a message's 18.5 %
+_LOAD_WORTH_SHOWING = DisturbanceLimits().other_cpu_fraction
 
 
-def report_facts(source: ReportSource) -> dict[str, Any]:
-    """Return the document; equal sources give equal documents.
+def report_facts(
+    result: SessionResult,
+    past: Past,
+    published: Sequence[Baseline] = (),
+    *,
+    rerun: RerunCommand = FROM_ROOTDIR,
+    scope: str = "",
+) -> dict[str, Any]:
+    """Return the document; equal arguments give equal documents.
 
     No text of it has a URL's password or a control character.
+
+    Args:
+        result: the reported session's, or the measurements to report as one.
+        past: the history around it.
+        published: the documents' figures.
+        rerun: how to measure a test again.
+        scope: "since 2026-11-01" if the report is not about one session.
     """
-    facts: dict[str, Any] = _printable(_facts(source))
-    return facts
-
-
-def _facts(source: ReportSource) -> dict[str, Any]:
-    now = list(worst_of_each(source.measurements).values())
-    past = Past.of(source.past, now)
-    sessions = _session_indices(past, now)
-    tests = _tests(source, now, past, sessions)
-    comparisons = sorted((_comparison(m, source) for m in source.interleaved), key=_worst_first)
-    clauses = session_headline(
-        [*source.measurements, *source.interleaved],
-        source.verdicts,
-        not_measured=source.not_measured,
-        refused=source.refused,
-    )
-    return {
+    now = list(worst_of_each(result.alone).values())
+    keys = {key_of(m) for m in now}
+    plotted = {
+        point.session for key, series in past.series.items() if key._replace(figure="") in keys for point in series
+    }
+    sessions = {id: index for index, id in enumerate(id for id in past.sessions if id in plotted)}  # oldest first
+    names = shown_names((m.workload.id, m.name) for m in now)
+    tests = [_test(m, names[m.workload.id, m.name], result, past, sessions, rerun) for m in now]
+    tests.sort(key=_worst_first)
+    clauses = session_headline(result)
+    errors = {**result.not_measured, **result.refused}
+    facts: dict[str, Any] = {
         "schema": SCHEMA,
         "headline": "; ".join(clauses),
         "clauses": clauses,
-        "scope": source.scope,
-        "exit_status": source.exit_status,
+        "scope": scope,
+        "exit_status": result.exit_status,
         "counts": Counter(test["outcome"] for test in tests),  # those that need action first, as the tests are
-        "judged": _judged(source),
-        "session": _session(now, source.interleaved),
-        "machine_changes": machine_changes(source.changes, {m.machine for m in now}),
-        "verdicts": list(filter(None, map(text_of, source.verdicts))),
+        "judged": _judged_tests(result),
+        "session": _session(now, result.interleaved),
+        "machine_changes": machine_changes(past.changes, {m.machine for m in now}),
+        "verdicts": list(filter(None, map(text_of, result.verdicts))),
         "not_measured": [
-            {"test": test, "effect": _effect(error), "why": str(error), "fact": error.headline}
-            for test, error in sorted({**source.not_measured, **source.refused}.items())
+            {
+                "test": test,
+                "effect": Consequence.FAILS if isinstance(error, FailsHereOnly) else Consequence.ERRORS,
+                "why": str(error),
+                "fact": error.headline,
+            }
+            for test, error in sorted(errors.items())
         ],
-        "not_run": _by_reason(source.not_run),
-        "unread": source.unread,
-        "trial": source.trial,
-        "previous": previous_facts(source.previous, now, past),
+        "not_run": [
+            {"why": reason, "tests": sorted(test for test, why in result.not_run.items() if why == reason)}
+            for reason in sorted(set(result.not_run.values()))
+        ],
+        "unread": past.unread,
+        "trial": past.trial,
+        "previous": previous_facts(now, past),
         "sessions": [{"id": id, "time": past.sessions[id].time, "commit": past.sessions[id].commit} for id in sessions],
         "tests": tests,
-        "scaling": scaling_facts(now, source.published),
-        "documents": document_facts(now, source.published),
-        "comparisons": comparisons,
+        "scaling": scaling_facts(now, published),
+        "documents": document_facts(now, published),
+        "comparisons": sorted((_comparison(m, result) for m in result.interleaved), key=_worst_first),
     }
+    whole: dict[str, Any] = _printable(facts)
+    return whole
 
 
-_JUDGED: Final = ("regressed", "in_doubt", "not_judged", "passed")  # the worst first
+_CALLS: Final = ("regressed", "in_doubt", "not_judged", "passed")  # the worst first
 
 
-def _judged(source: ReportSource) -> dict[str, int]:
+def _judged_tests(result: SessionResult) -> dict[str, int]:
     """Count the throughput tests, those that were judged, and what was found, each test by its worst call.
 
     An exit status of 0 alone says little: a test without a baseline passes, and so does one that is in doubt.
     """
-    words = dict.fromkeys((*source.not_measured, *source.refused), "not_judged")
-    for m in (*source.measurements, *source.interleaved):
-        words[m.test] = min(words.get(m.test, _JUDGED[-1]), _word(m), key=_JUDGED.index)
+    words = dict.fromkeys((*result.not_measured, *result.refused), "not_judged")
+    for m in result.results:
+        words[m.test] = min(words.get(m.test, _CALLS[-1]), _word(m), key=_CALLS.index)
     count = Counter(words.values())
-    judged = {word: count[word] for word in _JUDGED if word != "not_judged"}
+    judged = {word: count[word] for word in _CALLS if word != "not_judged"}
     return {"of": len(words), "tests": sum(judged.values()), **judged}
 
 
@@ -170,66 +143,6 @@ def _word(m: Measurement) -> str:
         case Outcome.PASS | Outcome.IMPROVED if is_against_row:
             return "passed"
     return "not_judged"
-
-
-def _effect(error: TfperfError) -> Consequence:
-    return Consequence.FAILS if isinstance(error, FailsHereOnly) else Consequence.ERRORS
-
-
-def _by_reason(not_run: Mapping[str, str]) -> list[dict[str, Any]]:
-    reasons = sorted(set(not_run.values()))
-    return [{"why": why, "tests": sorted(test for test, its in not_run.items() if its == why)} for why in reasons]
-
-
-def as_json(facts: Mapping[str, Any]) -> bytes:
-    """Return the document as scripts read it."""
-    return json.dumps(facts, indent=1).encode()
-
-
-def _printable(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {_printable(name): _printable(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_printable(inner) for inner in value]
-    return value
-
-
-def _session_indices(past: Past, now: Sequence[Measurement]) -> dict[str, int]:
-    """Number the sessions that have a point in a series of these measurements, oldest first."""
-    keys = {key_of(m) for m in now}
-    plotted = {
-        result.session
-        for key, series in (past.series | past.figures).items()
-        if key._replace(figure="") in keys
-        for result in series
-    }
-    return {id: index for index, id in enumerate(id for id in past.sessions if id in plotted)}
-
-
-def _tests(
-    source: ReportSource, now: Sequence[Measurement], past: Past, sessions: Mapping[str, int]
-) -> list[dict[str, Any]]:
-    red = red_machines(source.verdicts)
-    names = shown_names((m.workload.id, m.name) for m in now)
-    tests = []
-    for m in now:
-        series = past.series[key_of(m)]
-        tests.append(
-            facts_of_test(
-                m,
-                name=names[m.workload.id, m.name],
-                effect=source.effect(m),
-                series=series,
-                sessions=sessions,
-                changes=change_facts(source.changes, series),
-                figures=figure_facts(m, past.figures, sessions, source.changes),
-                rerun=source.rerun,
-                red=red,
-            )
-        )
-    return sorted(tests, key=_worst_first)
 
 
 _RANKS = {str(outcome): rank for rank, outcome in enumerate(ACT_FIRST) if outcome}
@@ -260,7 +173,7 @@ def _session(now: Sequence[Measurement], interleaved: Sequence[Measurement]) -> 
     }
 
 
-def _comparison(m: Measurement, source: ReportSource) -> dict[str, Any]:
+def _comparison(m: Measurement, result: SessionResult) -> dict[str, Any]:
     a, b = sides(m)
     low, high = m.ratio_interval
     return {
@@ -270,101 +183,237 @@ def _comparison(m: Measurement, source: ReportSource) -> dict[str, Any]:
         "machine": m.machine,
         "topology": m.topology,
         "outcome": m.outcome.value if m.outcome else "measured",
-        "effect": source.effect(m),
+        "effect": result.consequence_of(m),
         "reason": in_brief(m) if m.outcome else why_of(m),
-        "change": rounded(m.ratio - 1, DIGITS_OF_A_CHANGE) if m.is_valid else None,
-        "low": rounded(low - 1, DIGITS_OF_A_CHANGE) if m.is_valid else None,
-        "high": rounded(high - 1, DIGITS_OF_A_CHANGE) if m.is_valid else None,
+        "change": rounded(m.ratio - 1, _DIGITS_OF_A_CHANGE) if m.is_valid else None,
+        "low": rounded(low - 1, _DIGITS_OF_A_CHANGE) if m.is_valid else None,
+        "high": rounded(high - 1, _DIGITS_OF_A_CHANGE) if m.is_valid else None,
         "pairs": len(m.pairs),
         "figures": figure_rows([m], all_of_them=True),
     }
 
 
-_MOST_POINTS: Final = 366
-"""Sessions that a test's series shows: a year of nights."""
-
-_MOST_POINTS_IN_ALL: Final = 100_000
-_LEAST_POINTS: Final = 30
+def as_json(facts: Mapping[str, Any]) -> bytes:
+    """Return the document as scripts read it."""
+    return json.dumps(facts, indent=1).encode()
 
 
-def report_source(source: ReportSource, history: History, baselines: BaselineStore) -> ReportSource:
-    """Complete `source` from the files; without a history that can be read, from the baselines alone.
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable(name): _printable(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(inner) for inner in value]
+    return value
 
-    The history is read once, result by result. The latest of the reported tests are kept, fewer of each where there are
-    many tests, and those of the session before. Results after the last reported measurement are left out.
+
+# One test
+
+
+def _test(
+    m: Measurement,
+    name: str,
+    result: SessionResult,
+    past: Past,
+    sessions: Mapping[str, int],
+    rerun: RerunCommand,
+) -> dict[str, Any]:
+    """Return all that the page shows of a test; `sessions` are their ids, with their indices in the report."""
+    verdict, t, series = m.verdict, m.throughput, past.series[key_of(m)]
+    baseline = verdict.baseline if verdict else None
+    changes = change_facts(past.changes, series)
+    began = None
+    if baseline is not None and verdict is not None and verdict.outcome in MOVED and not figures_to_blame(m):
+        began = since(changes, series, baseline.value)
+    judged = _judged(m)
+    return {
+        "test": m.test,
+        "name": name,
+        "workload": m.workload.id,
+        "topology": m.topology,
+        "machine": m.machine,
+        "devices": m.devices,
+        "unit": t.unit,
+        "session": m.session,
+        "time": m.time,
+        "seconds": rounded(m.seconds, 4),
+        "owner": m.owner,
+        "outcome": outcome_alone(m),
+        "effect": result.consequence_of(m),
+        "kind": target_kind(verdict) if verdict else "",
+        "story": _story(m, judged, began) + ("; acknowledged" if m.is_acknowledged else ""),
+        "rate": rounded(t.examples_per_sec) if m.is_valid else None,
+        "low": rounded(t.low) if m.is_valid else None,
+        "high": rounded(t.high) if m.is_valid else None,
+        **judged,
+        "since": began,
+        "bound": bound_by(m.breakdown),
+        "history": series_facts(series, sessions),
+        "changes": changes,
+        "runs": run_facts(m),
+        "breakdown": _breakdown(m),
+        "figures": _figures(m, past, sessions),
+        "acknowledged": [_acknowledged(m, verdict) for verdict in m.verdicts if verdict.acknowledged],
+        "environment_changes": changed_since(baseline, m.environment) if baseline else [],
+        "message": plain(message(m, rerun)) if verdict else headline(m),
+        "commands": _commands(m, rerun, red_machines(result.verdicts)),
+    }
+
+
+def _acknowledged(m: Measurement, verdict: Verdict) -> dict[str, Any]:
+    """Return the loss that the team knows of, and what it means for this verdict."""
+    loss = verdict.acknowledged
+    assert loss is not None, "it is acknowledged"
+    return {
+        "figure": loss.figure,
+        "change": rounded(loss.change),
+        "until": loss.until.isoformat(),
+        "why": loss.why,
+        "standing": str(verdict.standing(m.day)),
+    }
+
+
+_JUDGED = (
+    *("baseline", "expected", "change", "change_low", "change_high", "raw_change"),
+    *("tolerance_low", "tolerance_high", "threshold", "detectable", "drift", "between_runs"),
+)
+
+
+def _judged(m: Measurement) -> dict[str, Any]:
+    """Return the change that decided, its interval, and the facts that it was judged by; None for each unknown value.
+
+    `change` is relative to the throughput expected today, or to the reference environment, and the interval is the
+    verdict's. `raw_change` is relative to the baseline.
     """
-    past: list[PastResult] = []
-    changes: list[LastingChange] = []
-    previous: list[Measurement] = []
-    with suppress(TfperfError):  # a smoke run has none, and a broken history was reported before
-        kept = _Kept(source.measurements)
-        changes = changes_of(kept.noting(_until_last(source.measurements, history)))
-        before = Past.of(kept.results, source.measurements).before(source.measurements)
-        previous = list(_previous(before, history))
-        past = [*kept.results, *_others(before, kept.keys, history)]
-    return replace(
-        source,
-        past=past,
-        changes=changes,
-        previous=previous,
-        published=baselines.published(),
-        unread=str(history.unread),
-        trial=_trial(history, {m.machine for m in (*source.measurements, *source.interleaved)}),
+    verdict = m.verdict
+    baseline = verdict.baseline if verdict else None
+    facts: dict[str, Any] = dict.fromkeys(_JUDGED)
+    if verdict is None or baseline is None or verdict.change is None:
+        return facts
+    tolerance = verdict.tolerance
+    low, high = verdict.interval or (None, None)
+    return {
+        "baseline": rounded(baseline.value),
+        "expected": rounded(verdict.expected),
+        "change": rounded(verdict.deciding_change, _DIGITS_OF_A_CHANGE),
+        "change_low": rounded(low, _DIGITS_OF_A_CHANGE),
+        "change_high": rounded(high, _DIGITS_OF_A_CHANGE),
+        "raw_change": rounded(verdict.change, _DIGITS_OF_A_CHANGE),
+        "tolerance_low": tolerance.lower if tolerance else None,
+        "tolerance_high": tolerance.upper if tolerance else None,
+        "threshold": rounded(verdict.threshold),
+        "detectable": rounded(verdict.min_detectable_slowdown),
+        "drift": rounded(math.expm1(verdict.common_drift)),
+        "between_runs": rounded(verdict.noise.between_runs) if verdict.noise else None,
+    }
+
+
+def _story(m: Measurement, judged: Mapping[str, Any], began: Mapping[str, Any] | None) -> str:
+    """Return the outcome in brief; if the throughput moved, also since when, and what else may explain it."""
+    verdict = m.verdict
+    if verdict is None:
+        return "measured, not judged"
+    text = in_brief(m)
+    change = judged["change"]
+    if began is None or change is None:
+        return text
+    if verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.TOO_NOISY):
+        return f"{text}; {verdict.why}"
+    sessions = began["sessions"]
+    text += ", new in this session" if sessions == 1 else f", since {day(began['time'])}, {sessions} sessions"
+    text += _load(m) if change < 0 else ""
+    return f"{text}; slowed on purpose" if "injected_slowdown" in m.environment else text
+
+
+def _load(m: Measurement) -> str:
+    """Return a clause about the CPU time of other processes; "" if no run would be discarded for so little."""
+    telemetry = merged(run.telemetry for run in (*m.runs, *(pair.b for pair in m.pairs)))
+    used = (telemetry.other_cpu_fraction_mean if telemetry else None) or 0.0
+    return f"; meanwhile other processes used {whole_percent(used)} of the CPU" if used > _LOAD_WORTH_SHOWING else ""
+
+
+def _breakdown(m: Measurement) -> dict[str, Any] | None:
+    breakdown = m.breakdown
+    if breakdown is None:
+        return None
+    return {
+        "bound": breakdown.bound.value if breakdown.bound else None,
+        "pipeline_rate": rounded(breakdown.pipeline_examples_per_sec),
+        "device_data_rate": rounded(breakdown.device_data_examples_per_sec),
+        "products_fraction": rounded(breakdown.products_fraction, 3),
+        "exchange_fraction": rounded(breakdown.exchange_fraction, 3),
+        "lines": [[line.label, line.text] for line in breakdown_lines(breakdown, m.throughput)],
+    }
+
+
+_LABELS = {
+    "rerun": "Rerun this test",
+    "record": "Record a baseline",
+    "accept": "Accept the change: record a new baseline",
+}
+
+
+def _commands(m: Measurement, rerun: RerunCommand, red: Collection[str]) -> list[dict[str, str]]:
+    """Return the message's commands, and further ones that only a page has room for."""
+    commands = [{"label": _LABELS[line.label or ""], "command": line.text} for line in next_commands(m, rerun)]
+    if m.profile is not None and m.profile.folder:
+        commands.append({"label": f"Open its trace, {m.profile.folder}", "command": m.profile.command})
+    if m.is_test and is_gain(m, red) and m.outcome is Outcome.IMPROVED:
+        record = f"{rerun.of(m.test)} {recording_option()}"
+        commands.append({"label": "Keep the gain: record a new baseline", "command": record})
+    return commands
+
+
+def _figures(m: Measurement, past: Past, sessions: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return each figure's table cells by column, and its plot: None if no session measured the figure."""
+    facts: list[dict[str, Any]] = []
+    for row, verdict in zip(figure_rows([m], all_of_them=True), m.figures, strict=True):
+        series = past.series.get(key_of(m)._replace(figure=verdict.figure.name), ())
+        facts.append({**row, "plot": _plot(verdict, series, past, sessions) if series else None})
+    return facts
+
+
+def _plot(verdict: Verdict, series: Sequence[PastResult], past: Past, sessions: Mapping[str, int]) -> dict[str, Any]:
+    """Return the plot's values, all in a unit that is easy to read: GiB in place of bytes."""
+    unit, size = verdict.figure.unit or "", 1
+    if unit == "bytes":
+        unit, size = prefix_of(max(result.value for result in series))
+    scaled = [
+        replace(
+            result,
+            value=result.value / size,
+            baseline=None if result.baseline is None else result.baseline / size,
+        )
+        for result in series
+    ]
+    low, high = _accepted(verdict)
+    return {
+        "unit": unit,
+        "baseline": rounded(verdict.baseline.value / size) if verdict.baseline else None,
+        "accepted_low": None if low is None else rounded(low / size),
+        "accepted_high": None if high is None else rounded(high / size),
+        "fails": [rounded(value / size) for value in _thresholds(verdict)],
+        "history": series_facts(scaled, sessions),
+        "changes": change_facts(past.changes, scaled),
+    }
+
+
+def _accepted(verdict: Verdict) -> tuple[float | None, float | None]:
+    """Return the lowest and the highest accepted value; None where there is no bound."""
+    if verdict.baseline is None:
+        return None, None
+    baseline, better = verdict.baseline.value, verdict.figure.better
+    accepted = verdict.figure.accepted(baseline)
+    return (
+        None if better is Better.LOWER else baseline - accepted,
+        None if better is Better.HIGHER else baseline + accepted,
     )
 
 
-def _trial(history: History, machines: Collection[str]) -> str:
-    """Return the trial of the gate beside a history in a sentence, if it was of one of these machines; else ""."""
-    with suppress(TfperfError):  # doctor says why it can't be read
-        trial = None if history.database.path is None else trial_file.read(history.database.path.parent)
-        if trial is not None and trial.machine in machines:
-            return trial_fact(trial, answer(trial))
-    return ""
-
-
-class _Kept:
-    """The results of the reported tests' series, the latest of each."""
-
-    def __init__(self, now: Sequence[Measurement]) -> None:
-        self.keys = {key_of(m) for m in now}
-        most = min(_MOST_POINTS, max(_MOST_POINTS_IN_ALL // max(len(self.keys), 1), _LEAST_POINTS))
-        self._series: dict[SeriesKey, deque[PastResult]] = defaultdict(lambda: deque(maxlen=most))
-
-    def noting(self, results: Iterable[PastResult]) -> Iterator[PastResult]:
-        """Yield the results, and keep those of the reported tests."""
-        for result in results:
-            key = key_of(result)
-            if key._replace(figure="") in self.keys:
-                self._series[key].append(result)
-            yield result
-
-    @property
-    def results(self) -> list[PastResult]:
-        """The results that are kept."""
-        return [result for series in self._series.values() for result in series]
-
-
-def _until_last(now: Sequence[Measurement], history: History) -> Iterator[PastResult]:
-    """Yield all results of the reported machines up to the last reported measurement."""
-    until = max((moment(m.time) for m in now), default=moment("")) + timedelta(seconds=1)
-    for machine in sorted({m.machine for m in now}):
-        yield from history.results(machine=machine, until=until)
-        yield from history.figure_results(machine=machine, until=until)
-
-
-def _previous(before: Mapping[str, PastResult], history: History) -> Iterator[Measurement]:
-    """Yield a measurement of each machine's session before; it stands for the session's environment."""
-    for machine, last in sorted(before.items()):
-        with suppress(TfperfError):  # a report without the differences in software is still worth having
-            yield from islice(
-                history.measurements(session=last.session, test=last.test, machine=machine, is_interleaved=False), 1
-            )
-
-
-def _others(before: Mapping[str, PastResult], keys: Collection[SeriesKey], history: History) -> Iterator[PastResult]:
-    """Yield the results of each machine's session before that are of tests which the report lacks."""
-    for machine, last in before.items():
-        part: Filters = {"session": last.session, "machine": machine}
-        for result in chain(history.results(**part), history.figure_results(**part)):
-            if key_of(result)._replace(figure="") not in keys:
-                yield result
+def _thresholds(verdict: Verdict) -> list[float]:
+    """Return the values beyond which the figure fails, including its hard limit."""
+    values = [] if verdict.figure.limit is None else [verdict.figure.limit]
+    if verdict.baseline is not None and verdict.threshold is not None:
+        values += [verdict.baseline.value - sign * verdict.threshold for sign in verdict.figure.signs]
+    return values

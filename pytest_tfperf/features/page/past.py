@@ -1,22 +1,32 @@
-"""Earlier sessions: the series of each test, its lasting changes, and the differences to the session before."""
+"""What a report reads of the history: each test's series, its lasting changes, and the session before."""
 
 from __future__ import annotations
 
-import itertools
+import json
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from datetime import timedelta
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_tfperf.core.figure import Better
 from pytest_tfperf.core.measurement import EnvironmentChange, Measurement, environment_changes
 from pytest_tfperf.core.past import LastingChange, PastResult, moment
+from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.verdict import Outcome, worst
+from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.page.curves import rounded
 from pytest_tfperf.judging.change_points import LEVEL
+from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.reports.measurement_table import ACT_FIRST
+
+if TYPE_CHECKING:
+    from pytest_tfperf.stores.history import History
+    from pytest_tfperf.stores.history_queries import Filters
 
 _Result = TypeVar("_Result", PastResult, Measurement)
 
@@ -33,27 +43,34 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """All results in the order of time, including those of the reported session.
+    """The history of the reported tests, in the order of time, with the reported session itself.
 
     Args:
         sessions: id -> the latest result of the session, oldest session first.
-        series: throughputs of each test, one result for each session, oldest first.
-        figures: other figures of each test, likewise.
+        series: throughput and other figures of each test, one result for each session, oldest first.
+        changes: lasting changes of tests and machines, oldest first.
+        previous: one measurement of each machine's session before, for its environment.
+        unread: a sentence about rows of the history that can't be read; "" if all can.
+        trial: a sentence about the last trial of the gate on one of these machines; "" for none.
     """
 
     sessions: Mapping[str, PastResult]
-    series: dict[SeriesKey, list[PastResult]]
-    figures: dict[SeriesKey, list[PastResult]]
+    series: Mapping[SeriesKey, list[PastResult]]
+    changes: Sequence[LastingChange] = ()
+    previous: Sequence[Measurement] = ()
+    unread: str = ""
+    trial: str = ""
 
     @classmethod
-    def of(cls, past: Iterable[PastResult], now: Sequence[Measurement]) -> Past:
+    def of(cls, past: Iterable[PastResult], now: Sequence[Measurement], **more: Any) -> Past:
         """Sort the history's results; those of `now` replace the history's own of the same session.
 
-        Results of other machines, with an injected slowdown, or later than `now` are left out.
+        Results of other machines, with an injected slowdown, or later than `now` are left out. `more` are the further
+        fields.
         """
         current = {
             (result.session, key_of(result)): result
-            for m in now
+            for m in worst_of_each(now).values()
             for result in (PastResult.of(m), *PastResult.of_figures(m))
         }
         machines = {m.machine for m in now}
@@ -74,8 +91,7 @@ class Past:
             series.setdefault(key_of(result), []).append(result)
         for results in series.values():  # sessions of two hosts with one name may overlap
             results.sort(key=lambda result: moment(sessions[result.session].time))
-        figures = {key: results for key, results in series.items() if key.figure}
-        return cls(sessions, {key: results for key, results in series.items() if not key.figure}, figures)
+        return cls(sessions, series, **more)
 
     def before(self, measurements: Sequence[Measurement]) -> dict[str, PastResult]:
         """Return the last result of each machine's session before these measurements; machines without one are absent.
@@ -86,8 +102,9 @@ class Past:
         tests_of_now = {(m.machine, m.test) for m in measurements}
         number_of_now = Counter(machine for machine, _ in tests_of_now)
         sessions: dict[tuple[str, str], list[PastResult]] = {}
-        for result in itertools.chain.from_iterable(self.series.values()):
-            if result.session not in current and (result.machine, result.test) in tests_of_now:
+        for result in chain.from_iterable(self.series.values()):
+            is_of_now = (result.machine, result.test) in tests_of_now
+            if is_of_now and result.session not in current and result.figure is None:
                 sessions.setdefault((result.machine, result.session), []).append(result)
         last_results = [
             max(results, key=lambda result: moment(result.time))
@@ -95,6 +112,78 @@ class Past:
             if 2 * len({result.test for result in results}) >= number_of_now[machine]
         ]
         return {result.machine: result for result in sorted(last_results, key=lambda result: moment(result.time))}
+
+
+_MOST_POINTS: Final = 366
+"""Sessions that a test's series shows: a year of nights."""
+
+_MOST_POINTS_IN_ALL: Final = 100_000
+_LEAST_POINTS: Final = 30
+
+
+def read_past(history: History, result: SessionResult) -> Past:
+    """Read what a report on these measurements needs; without a history that can be read, they stand alone.
+
+    The history is read once, result by result. The latest of the reported tests are kept, fewer of each where there are
+    many tests, and those of the session before. Results after the last reported measurement are left out.
+    """
+    now = result.alone
+    keys = {key_of(m) for m in now}
+    most = min(_MOST_POINTS, max(_MOST_POINTS_IN_ALL // max(len(keys), 1), _LEAST_POINTS))
+    kept: dict[SeriesKey, deque[PastResult]] = defaultdict(lambda: deque(maxlen=most))
+
+    def keeping(results: Iterable[PastResult]) -> Iterator[PastResult]:
+        for past_result in results:
+            key = key_of(past_result)
+            if key._replace(figure="") in keys:
+                kept[key].append(past_result)
+            yield past_result
+
+    past: list[PastResult] = []
+    changes: list[LastingChange] = []
+    previous: list[Measurement] = []
+    with suppress(TfperfError):  # a smoke run has none, and a broken history was reported before
+        changes = changes_of(keeping(_until_last(now, history)))
+        past = list(chain.from_iterable(kept.values()))
+        before = Past.of(past, now).before(now)
+        previous = list(_previous(before, history))
+        past += [other for other in _in_sessions(before, history) if key_of(other)._replace(figure="") not in keys]
+    trial = _trial(history, {m.machine for m in result.results})
+    return Past.of(past, now, changes=changes, previous=previous, unread=str(history.unread), trial=trial)
+
+
+def _trial(history: History, machines: Collection[str]) -> str:
+    """Return what `tfperf trial` keeps beside a history in a sentence, if it was of one of these machines; else ""."""
+    if (path := history.database.path) is not None:
+        with suppress(OSError, ValueError, KeyError):  # the command itself says why it can't be read
+            trial = json.loads((path.parent / "trial" / "trial.json").read_bytes())
+            return str(trial["fact"]) if trial["machine"] in machines else ""
+    return ""
+
+
+def _until_last(now: Sequence[Measurement], history: History) -> Iterator[PastResult]:
+    """Yield all results of the reported machines up to the last reported measurement."""
+    until = max((moment(m.time) for m in now), default=moment("")) + timedelta(seconds=1)
+    for machine in sorted({m.machine for m in now}):
+        yield from history.results(machine=machine, until=until)
+        yield from history.figure_results(machine=machine, until=until)
+
+
+def _previous(before: Mapping[str, PastResult], history: History) -> Iterator[Measurement]:
+    """Yield a measurement of each machine's session before; it stands for the session's environment."""
+    for machine, last in sorted(before.items()):
+        with suppress(TfperfError):  # a report without the differences in software is still worth having
+            yield from islice(
+                history.measurements(session=last.session, test=last.test, machine=machine, is_interleaved=False), 1
+            )
+
+
+def _in_sessions(before: Mapping[str, PastResult], history: History) -> Iterator[PastResult]:
+    """Yield all results of each machine's session before."""
+    for machine, last in before.items():
+        part: Filters = {"session": last.session, "machine": machine}
+        yield from history.results(**part)
+        yield from history.figure_results(**part)
 
 
 def key_of(result: PastResult | Measurement) -> SeriesKey:
@@ -222,16 +311,15 @@ def _level(results: Sequence[PastResult]) -> float | None:
 # The session before
 
 
-def previous_facts(before: Sequence[Measurement], now: Sequence[Measurement], past: Past) -> list[dict[str, Any]]:
+def previous_facts(now: Sequence[Measurement], past: Past) -> list[dict[str, Any]]:
     """Return an entry for each session before, with all machines that it measured.
 
-    `before` has one measurement of each machine, whose environment stands for the whole session. If `now` has several
-    sessions of one machine, the result is empty.
+    If `now` has several sessions of one machine, the result is empty.
     """
     if len({(m.machine, m.session) for m in now}) > len({m.machine for m in now}):
         return []
-    sessions = dict.fromkeys(m.session for m in before)
-    return [_differences([m for m in before if m.session == session], now, past) for session in sessions]
+    sessions = dict.fromkeys(m.session for m in past.previous)
+    return [_differences([m for m in past.previous if m.session == session], now, past) for session in sessions]
 
 
 def _differences(before: Sequence[Measurement], now: Sequence[Measurement], past: Past) -> dict[str, Any]:
@@ -260,7 +348,7 @@ def _differences(before: Sequence[Measurement], now: Sequence[Measurement], past
 def _outcomes_in(session: str, machines: Collection[str], past: Past) -> dict[SeriesKey, Outcome | None]:
     """Return the worst outcome of each test in a session, over its throughput and its figures."""
     outcomes: dict[SeriesKey, list[Outcome | None]] = {}
-    for key, series in (past.series | past.figures).items():
+    for key, series in past.series.items():
         if key.machine in machines:
             for result in series:
                 if result.session == session:

@@ -59,20 +59,11 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
     if html is None and json is None:
         return
     # They import NumPy and Jinja2.
-    from pytest_tfperf.features.page.facts import ReportSource, as_json, report_facts, report_source
+    from pytest_tfperf.features.page.facts import as_json, report_facts
+    from pytest_tfperf.features.page.past import read_past
 
-    source = ReportSource(
-        measurements=result.alone,
-        interleaved=result.interleaved,
-        verdicts=result.verdicts,
-        not_measured=result.not_measured,
-        refused=result.refused,
-        not_run=result.not_run,
-        rerun=settings.rerun,
-        exit_status=result.exit_status,
-        effect=result.consequence_of,
-    )
-    facts = report_facts(report_source(source, session.history, session.baselines))
+    past = read_past(session.history, result)
+    facts = report_facts(result, past, session.baselines.published(), rerun=settings.rerun)
     if html is not None:
         from pytest_tfperf.features.page.render import page
 

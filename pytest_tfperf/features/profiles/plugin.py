@@ -13,8 +13,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.task import Profiler, Task
     from pytest_tfperf.core.baseline import Baseline
     from pytest_tfperf.core.measurement import Measurement
-    from pytest_tfperf.core.profile import OpTime, Profile, Trace
+    from pytest_tfperf.core.profile import Profile, Trace
 
 FOLDER: Final[Setting[Path | None]] = Setting(
     name="profile_on_regression",
@@ -41,10 +42,18 @@ FOLDER: Final[Setting[Path | None]] = Setting(
 
 
 def check_stores(settings: Settings) -> None:
-    """Refuse a folder that can't be written."""
+    """Make the folder and write into it once, so that a fault shows before the first measurement.
+
+    Raises:
+        TfperfError: it can't be written.
+    """
     folder = settings.of(FOLDER)
-    if folder is not None and not settings.smoke:
-        TraceStore(folder).prepare()
+    if folder is None or settings.smoke:
+        return
+    with worded(f"--tfperf-profile-on-regression={folder}", "written", "Name another folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 def profiler(session: Session, engine: RunEngine) -> Profiler | None:
@@ -52,61 +61,39 @@ def profiler(session: Session, engine: RunEngine) -> Profiler | None:
     folder = session.settings.of(FOLDER)
     if folder is None:
         return None
-    return TaskProfiler(engine, TraceStore(folder), session.settings.root, session.history.profile_of).profile
+    return partial(profiled, engine, folder, session.settings.root, session.history.profile_of)
+
+
+def write_traces(folder: Path, test: str, session: str, call: str, traces: Sequence[Trace]) -> Path:
+    """Write the traces of one call's processes, rank 0 first; returns the folder of the test in this session.
+
+    Raises:
+        OSError: they can't be written; what was written of them is removed.
+        ValueError: one is no trace, or a longer one than workers send.
+    """
+    from pytest_tfperf.core.plain_json import unzipped
+    from pytest_tfperf.core.profile import MOST_XSPACE_BYTES
+
+    top = folder / file_name(test) / file_name(session)
+    of_call = top / "plugins" / "profile" / file_name(call)
+    try:
+        of_call.mkdir(parents=True, exist_ok=True)
+        for rank, trace in enumerate(traces):
+            if rank and not trace.ops:  # it only lends its devices to rank 0
+                continue
+            host = trace.host if len(traces) == 1 else f"rank{rank}-{trace.host}"
+            data = unzipped(base64.b64decode(trace.xspace), MOST_XSPACE_BYTES)
+            (of_call / f"{file_name(host)}.xplane.pb").write_bytes(data)
+    except (OSError, ValueError):
+        shutil.rmtree(of_call, ignore_errors=True)
+        with suppress(OSError):  # folders with other traces stay
+            for empty in (of_call.parent, of_call.parent.parent, top, top.parent):
+                empty.rmdir()
+        raise
+    return top
 
 
 _MOST_CHARACTERS = 100  # file systems allow 255 bytes
-
-
-@final
-class TraceStore:
-    """The folder of all traces.
-
-    Args:
-        folder: need not exist before.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def prepare(self) -> None:
-        """Make the folder and write into it once, so that a fault shows before the first measurement.
-
-        Raises:
-            TfperfError: it can't be written.
-        """
-        with worded(f"--tfperf-profile-on-regression={self.folder}", "written", "Name another folder"):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.folder):
-                pass
-
-    def write(self, test: str, session: str, call: str, traces: Sequence[Trace]) -> Path:
-        """Write the traces of one call's processes, rank 0 first; returns the folder of the test in this session.
-
-        Raises:
-            OSError: they can't be written; what was written of them is removed.
-            ValueError: one is no trace, or a longer one than workers send.
-        """
-        from pytest_tfperf.core.plain_json import unzipped
-        from pytest_tfperf.core.profile import MOST_XSPACE_BYTES
-
-        top = self.folder / file_name(test) / file_name(session)
-        folder = top / "plugins" / "profile" / file_name(call)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for rank, trace in enumerate(traces):
-                if rank and not trace.ops:  # it only lends its devices to rank 0
-                    continue
-                host = trace.host if len(traces) == 1 else f"rank{rank}-{trace.host}"
-                data = unzipped(base64.b64decode(trace.xspace), MOST_XSPACE_BYTES)
-                (folder / f"{file_name(host)}.xplane.pb").write_bytes(data)
-        except (OSError, ValueError):
-            shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # folders with other traces stay
-                for empty in (folder.parent, folder.parent.parent, top, top.parent):
-                    empty.rmdir()
-            raise
-        return top
 
 
 def file_name(text: str) -> str:
@@ -129,74 +116,65 @@ MOST_STEPS = 20
 _OWN_PROGRAM = "not possible for a program of your own: start TensorFlow's profiler in it"
 
 
-class TaskProfiler:
-    """Profiles measured tasks of a session.
+def profiled(
+    engine: RunEngine,
+    folder: Path,
+    root: Path,
+    profile_of: Callable[[Baseline], Profile | None],
+    task: Task,
+    measured: Measurement,
+) -> Profile:
+    """Return the profile of a fresh worker, compared with that of the task's baseline.
 
     The verdict does not depend on the profile, so failures are only reported.
 
     Args:
         engine: starts the worker.
-        traces: stores the traces.
+        folder: of all traces.
         root: pytest's rootdir.
         profile_of: returns the profile that was taken when a baseline was recorded; None if there is none.
+        task: that was measured.
+        measured: its measurement.
     """
+    from pytest_tfperf.core.command import Command
+    from pytest_tfperf.core.profile import Profile, grown, largest
 
-    def __init__(
-        self, engine: RunEngine, traces: TraceStore, root: Path, profile_of: Callable[[Baseline], Profile | None]
-    ) -> None:
-        self._engine = engine
-        self._traces = traces
-        self._root = root
-        self._profile_of = profile_of
+    def shown(path: Path) -> str:
+        return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
-    def profile(self, task: Task, measured: Measurement) -> Profile:
-        """The profile of a fresh worker, compared with that of the task's baseline."""
-        from pytest_tfperf.core.command import Command
-        from pytest_tfperf.core.profile import Profile, grown, largest
-
-        if isinstance(task.workload, Command):
-            return Profile(fault=_OWN_PROGRAM)
-        throughput = measured.throughput
-        seconds = throughput.examples_per_step / throughput.examples_per_sec
-        steps = max(1, min(MOST_STEPS, round(TRACED_SECONDS / seconds)))
+    if isinstance(task.workload, Command):
+        return Profile(fault=_OWN_PROGRAM)
+    throughput = measured.throughput
+    seconds = throughput.examples_per_step / throughput.examples_per_sec
+    steps = max(1, min(MOST_STEPS, round(TRACED_SECONDS / seconds)))
+    try:
+        traces = engine.trace(task.side, task.topology, task.plan, steps)
+    except MeasurementError as error:
+        return Profile(fault=error.brief)
+    except (TfperfError, OSError) as error:
+        return Profile(fault=str(error))
+    ops, written = largest(traces[0].ops), ""
+    fault = next((trace.fault for trace in traces if trace.fault), "")
+    if not fault:
         try:
-            traces = self._engine.trace(task.side, task.topology, task.plan, steps)
-        except MeasurementError as error:
-            return Profile(fault=error.brief)
-        except (TfperfError, OSError) as error:
-            return Profile(fault=str(error))
-        ops, folder = largest(traces[0].ops), ""
-        fault = next((trace.fault for trace in traces if trace.fault), "")
-        if not fault:
-            try:
-                call = f"{task.index + 1}-{task.workload.id}"
-                folder = self._shown(self._traces.write(task.test, measured.session, call, traces))
-            except OSError as error:
-                fault = f"{self._shown(self._traces.folder)} can't be written: {error.strerror}"
-            except ValueError as error:
-                fault = f"what the worker sent is no trace: {error}"
-        before = self._before(task)
-        return Profile(
-            folder=folder,
-            logdir=self._shown(self._traces.folder),
-            fault=fault,
-            steps=steps,
-            ops=ops,
-            grown=grown(ops, before) if before else (),
-        )
-
-    def _before(self, task: Task) -> tuple[OpTime, ...]:
-        """The operations of the task's own baseline; a floor does not count, because another machine measured it."""
-        row = task.target.baseline
-        if row is None or not row.is_measured or not task.target.is_own_row:
-            return ()
+            call = f"{task.index + 1}-{task.workload.id}"
+            written = shown(write_traces(folder, task.test, measured.session, call, traces))
+        except OSError as error:
+            fault = f"{shown(folder)} can't be written: {error.strerror}"
+        except ValueError as error:
+            fault = f"what the worker sent is no trace: {error}"
+    before, row = None, task.target.baseline
+    if row is not None and row.is_measured and task.target.is_own_row:  # a floor is of another machine
         with suppress(TfperfError):  # the history broke during the session
-            if before := self._profile_of(row):
-                return before.ops
-        return ()
-
-    def _shown(self, path: Path) -> str:
-        return str(path.relative_to(self._root) if path.is_relative_to(self._root) else path)
+            before = profile_of(row)
+    return Profile(
+        folder=written,
+        logdir=shown(folder),
+        fault=fault,
+        steps=steps,
+        ops=ops,
+        grown=grown(ops, before.ops) if before else (),
+    )
 
 
 FEATURE: Final = Feature(settings=(FOLDER,), check_stores=check_stores, profiler=profiler)

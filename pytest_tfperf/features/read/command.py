@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_NOT_MEASURED
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.features.read.printed import Printed, measure
-from pytest_tfperf.features.read.tried import Tried, tried
+from pytest_tfperf.features.read.proposals import Tried, tried, units_named
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 from pytest_tfperf.programs.recent_rates import LEAST_OF_A_START
@@ -26,6 +27,8 @@ from pytest_tfperf.reports.numbers import counted
 _SECONDS: Final = 20.0
 _SHOWN_LINES: Final = 8
 _COLUMNS: Final = 100
+_MOST_UNITS: Final = 3
+_MOST_WAYS: Final = 3
 _A: Final = {"step": "a step", "epoch": "an epoch"}
 _WORDS: Final = {
     Kind.RATE: "{value:,.6g} {unit}/s",
@@ -192,11 +195,16 @@ def _best(command: Command, printed: Printed, devices: int, *, unit_is_given: bo
     read = _Read(command, printed, devices)
     if read.readings or read.refusal or unit_is_given or _is_described(command):
         return read
-    for unit in filter(None, (read.reader.likely_unit, "tokens", STEPS if read.reader.saw_steps else "")):
-        other = _Read(replace(command, unit=f"{unit}/s"), printed, devices)
-        if other.readings:
-            return other
-    return read
+    in_named_units = _in_named_units(read, printed)
+    others = [_Read(replace(command, unit=f"{unit}/s"), printed, devices) for unit in ("tokens", STEPS)]
+    unread = [other for other in in_named_units if other.reader.unread]
+    return next((other for other in (*in_named_units, *others) if other.readings), (*unread, read)[0])
+
+
+def _in_named_units(read: _Read, printed: Printed) -> list[_Read]:
+    """The lines as they are read in the units that most of them name."""
+    units = units_named([line for _, line in printed.lines()])[:_MOST_UNITS]
+    return [_Read(replace(read.command, unit=f"{unit}/s"), printed, read.devices) for unit in units]
 
 
 def _is_described(command: Command) -> bool:
@@ -207,13 +215,18 @@ def _advice(read: _Read, printed: Printed, given: argparse.Namespace) -> list[st
     """The next step where nothing is read: what would read it, as tried on this very output."""
     if read.refusal is not None:
         return []  # it has its own next step
-    if not _is_described(read.command) and (
-        ways := tried(read.command, printed, read.devices, unit_is_given=given.unit is not None)
-    ):
-        return [
-            "  next    give what reads it; each of these commands was tried on what it printed",
-            *(text for way in ways for text in ("", _command_line(way, given), f"    {_worded(way)}")),
-        ]
+    if not _is_described(read.command):
+        ways = list(
+            islice(tried(read.command, printed, read.devices, unit_is_given=given.unit is not None), _MOST_WAYS)
+        )
+        if ways:
+            return [
+                "  next    give what reads it; each of these commands was tried on what it printed",
+                *(text for way in ways for text in ("", _command_line(way, given), f"    {_worded(way)}")),
+            ]
+        named = [other.command.unit for other in _in_named_units(read, printed) if other.readings or other.refusal]
+        if named:
+            return [f"  next    give --unit {named[0]}, which its lines have"]
     longer = f"; it still ran after {given.seconds:g} s, so maybe --seconds {6 * given.seconds:g}"
     return [
         f"  next    {read.reader.next_step()}{'' if printed.is_whole else longer}",

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Self
 
 from pytest_tfperf.core.command import Command
-from pytest_tfperf.core.run import Plan, Run
+from pytest_tfperf.core.run import Plan
 from pytest_tfperf.core.throughput import run_value
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.lines import Line
 from pytest_tfperf.programs.command_run import CommandRun
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS, CommandWindows
 from pytest_tfperf.programs.reading import LineSplitter
+from pytest_tfperf.reports.progress_line import ProgressLine
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def measure(command: Command, printed: Printed, devices: int) -> Result:
     windows = CommandWindows(program, command, devices=devices, clock=lambda: program.now)
     plan = Plan(warmup_steps=WARMUP_READINGS, counts_readings=True)
     windows.warm_up(plan)
-    run = windows.time(plan, _NoObserver())
+    run = windows.time(plan, ProgressLine())
     return Result(run_value(run).examples_per_sec, len(run.windows), windows.units_in_a_step)
 
 
@@ -118,13 +119,3 @@ class _PrintedAgain:
     def hung(self, fact: str, *more: Line) -> Hung:
         """The error for a program that does not end."""
         return Hung(fact, *more)
-
-
-class _NoObserver:
-    """An observer that does nothing."""
-
-    def window(self, run: Run, plan: Plan) -> None:
-        """Do nothing."""
-
-    def ended(self, run: Run) -> None:
-        """Do nothing."""

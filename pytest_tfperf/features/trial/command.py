@@ -16,8 +16,9 @@ from pytest_tfperf.console.session_settings import folder_setting, root
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_INTERRUPTED, EXIT_NOT_MEASURED, EXIT_REGRESSED
 from pytest_tfperf.core.plain_json import plain
-from pytest_tfperf.core.trial import Gate, Trial
 from pytest_tfperf.errors import MeasurementError, TfperfError
+from pytest_tfperf.features.trial.answer import Gate, answer, trial_lines
+from pytest_tfperf.features.trial.trial import FOLDER, Trial, read
 
 _STATUSES = {
     **STATUSES,
@@ -82,9 +83,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_tfperf.features.trial.from_history import trial_of_history
-    from pytest_tfperf.judging.trial import answer
-    from pytest_tfperf.reports.trial import trial_lines
+    from pytest_tfperf.features.trial.sessions import trial_of_history
     from pytest_tfperf.stores.history import History
 
     if arguments.from_history:
@@ -105,10 +104,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _ran(arguments: argparse.Namespace) -> Trial:
     """Return the trial after its sessions, or after those that fit into the time."""
-    from pytest_tfperf.features.trial.runner import Runner
-    from pytest_tfperf.features.trial.sessions import code_of, starter
+    from pytest_tfperf.features.trial.runner import Runner, code_of, starter
     from pytest_tfperf.revisions.git import DIRTY, commit_of, repository_of
-    from pytest_tfperf.stores import trial_file
 
     folder, baselines = Path(arguments.dir).absolute(), folder_setting("baselines", "baselines")
     named = [path for word in arguments.arguments if (path := Path(word.partition("::")[0])).exists()]
@@ -130,13 +127,13 @@ def _ran(arguments: argparse.Namespace) -> Trial:
             next_step="Commit or stash them first",
         )
     if arguments.again:
-        shutil.rmtree(folder / trial_file.FOLDER, ignore_errors=True)
-    kept = trial_file.read(folder)
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+    kept = read(folder)
     trial = wanted if kept is None else _continued(kept, wanted)
     say = warn if arguments.json else show
     if 0 < len(trial.sessions) < trial.same + trial.slowed:
         say(f"the trial goes on: {len(trial.sessions)} of {trial.same + trial.slowed} sessions have run")
-    start = starter(folder / trial_file.FOLDER, trial, say)
+    start = starter(folder / FOLDER, trial, say)
     return Runner(trial, folder, start, say, code, seconds=arguments.time).run()
 
 

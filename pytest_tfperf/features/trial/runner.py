@@ -1,30 +1,42 @@
-"""A trial that runs: baselines of its own, then sessions until it has as many as it asked for."""
+"""A trial that runs: baselines of its own, then sessions of the same code until it has as many as it asked for."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
+import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final, final
 
+from pytest_tfperf.console.pytest_process import PROGRESS, run_pytest
 from pytest_tfperf.core.exit_status import EXIT_INTERRUPTED, EXIT_USAGE
 from pytest_tfperf.core.measurement import OF_A_RUN, environment_changes
-from pytest_tfperf.core.trial import Trial, TrialSession
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features.trial.sessions import Ended, Start, is_next_slowed, kept_of, slowed_tests
+from pytest_tfperf.features import outputs
+from pytest_tfperf.features.trial.answer import answer, trial_fact
+from pytest_tfperf.features.trial.sessions import kept_of
+from pytest_tfperf.features.trial.trial import FOLDER, Trial, TrialSession, write
 from pytest_tfperf.lines import Line, LineKind
 from pytest_tfperf.reports.numbers import counted, duration, percent, time_span
-from pytest_tfperf.stores import trial_file
+from pytest_tfperf.revisions.git import run_git
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 
+_BLOCK: Final = 3  # sessions of which one has losses: an interrupted trial has both kinds
+_SLOWED_SHARE: Final = 0.2  # of the tests, so that the others show the common drift
+_HEADER: Final = "tfperf: "
+_CODE: Final = (".py", ".so", ".sh", ".toml", ".yaml", ".yml", ".ini", ".cfg")
+_NO_CODE: Final = ("pyvenv.cfg", "conda-meta")  # marks of a Python environment, whose versions sessions compare
+_MOST_BYTES: Final = 10_000_000  # a larger file is data, and is taken for the same while its size and time are
 _RECORDINGS: Final = 2  # a disturbed recording is tried once more
 _MOST_IN_VAIN: Final = 3  # sessions in a row that measure nothing
 _LAST_LINES: Final = 15
@@ -32,6 +44,9 @@ _NO_TESTS: Final = 5  # pytest's status where it collected none
 _COLLECTION: Final = "during collection"  # in pytest's last line, with the status of Ctrl-C
 _LISTED: Final = 3
 _OF_A_SESSION: Final = {"commit", "injected_slowdown", *OF_A_RUN}  # in an environment
+
+Start = Callable[[Sequence[str], Mapping[str, str]], tuple[int, str]]
+"""Starts a session with further arguments and environment variables, and waits; returns its exit status and output."""
 
 
 @final
@@ -61,7 +76,7 @@ class Runner:
     ) -> None:
         self._trial = trial
         self._dir = folder
-        self._folder = folder / trial_file.FOLDER
+        self._folder = folder / FOLDER
         self._history = History(self._folder / "history.sqlite")
         self._start = start
         self._show = show
@@ -100,9 +115,10 @@ class Runner:
         self._show(f"first, baselines of the trial's own are recorded in {os.path.relpath(self._folder)}/baselines")
         baselines = BaselineStore(self._folder / "baselines")
         tests: dict[str, bool] = {}
+        began = self._now()
         for attempt in range(_RECORDINGS):
             option = "--tfperf-update-baselines" if attempt == 0 else "--tfperf-update-baselines=failed"
-            ended, session = self._pytest([option], {}, "recording")
+            status, text, session = self._pytest([option], {}, "recording")
             for m in self._history.measurements(session=session) if session else ():
                 tests[m.test] = m.key in baselines.load(m.machine)
                 self._trial = replace(self._trial, machine=m.machine)
@@ -111,14 +127,14 @@ class Runner:
         recorded = tuple(test for test, is_recorded in tests.items() if is_recorded)
         if not recorded:
             raise MeasurementError(
-                f"no baseline could be recorded, and pytest ended with status {ended.status}",
-                *_last_lines(ended),
+                f"no baseline could be recorded, and pytest ended with status {status}",
+                *_last_lines(text),
                 next_step=f"The whole output is in {self._log('recording')}",
             )
         refused = tuple(test for test in tests if test not in recorded)
         self._keep(replace(self._trial, tests=recorded, without_baseline=refused))
         without = f"; {counted(len(refused), 'test')} could not be recorded" if refused else ""
-        self._show(f"{counted(len(recorded), 'test')} recorded in {duration(ended.seconds)}{without}")
+        self._show(f"{counted(len(recorded), 'test')} recorded in {duration(self._now() - began)}{without}")
         if failed := [test for test in self._failed() if test not in tests]:
             self._show(
                 f"{_listed(failed)} FAILED, and may do so in each session: fix or deselect what does, and begin anew "
@@ -132,44 +148,46 @@ class Runner:
             options = [f"--tfperf-inject-slowdown={self._trial.slowdown}"]
             variables = {"TFPERF_INJECT_SLOWDOWN_TESTS": "\n".join(slowed)}
         self._last_failed.unlink(missing_ok=True)
-        ended, id = self._pytest(options, variables, number)
-        session = TrialSession(slowed=slowed, status=ended.status, seconds=ended.seconds, tests={})
+        began = self._now()
+        status, _, id = self._pytest(options, variables, number)
+        session = TrialSession(tests={})
         if id:
             measured = list(self._history.measurements(session=id))
             machine = measured[0].machine
             kept = kept_of(measured, self._history.verdicts(session=id, machine=machine))
-            session = replace(kept, slowed=slowed, status=ended.status, seconds=ended.seconds)
-            lost = {test for test, result in session.tests.items() if result.outcome is Outcome.REGRESSED}
-            session = replace(session, failed=tuple(test for test in self._failed() if test not in lost))
+            lost = {test for test, result in kept.tests.items() if result.outcome is Outcome.REGRESSED}
+            session = replace(kept, failed=tuple(test for test in self._failed() if test not in lost))
             self._trial = replace(self._trial, machine=machine, tests=self._trial.tests or tuple(kept.tests))
+        session = replace(session, slowed=slowed, status=status, seconds=self._now() - began)
         self._keep(replace(self._trial, sessions=(*self._trial.sessions, session)))
-        self._show(f"{number:>3}  {_described(session, self._trial.slowdown)}, {duration(ended.seconds)}{self._left()}")
+        described = _described(session, self._trial.slowdown)
+        self._show(f"{number:>3}  {described}, {duration(session.seconds)}{self._left()}")
         return session
 
-    def _pytest(self, options: list[str], variables: dict[str, str], name: object) -> tuple[Ended, str]:
-        """Run a session, and return its end with its id; "" where it measured nothing."""
+    def _pytest(self, options: list[str], variables: dict[str, str], name: object) -> tuple[int, str, str]:
+        """Run a session, and return its exit status, output and id; "" where it measured nothing."""
         before = self._newest_session()
-        ended = self._start(options, variables)
+        status, text = self._start(options, variables)
         log = self._log(name)
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(ended.text, "utf-8", "replace")
+        log.write_text(text, "utf-8", "replace")
         (self._folder / ".gitignore").write_text("*\n", "utf-8")
-        if ended.status == EXIT_INTERRUPTED and _COLLECTION in ended.text:
-            raise TfperfError("pytest can't import the tests", *_last_lines(ended), next_step="Fix them first")
-        if ended.status in (EXIT_USAGE, _NO_TESTS):
+        if status == EXIT_INTERRUPTED and _COLLECTION in text:
+            raise TfperfError("pytest can't import the tests", *_last_lines(text), next_step="Fix them first")
+        if status in (EXIT_USAGE, _NO_TESTS):
             raise TfperfError(
-                f"pytest ended with status {ended.status}",
-                *_last_lines(ended),
+                f"pytest ended with status {status}",
+                *_last_lines(text),
                 next_step="Give pytest's arguments after `--`, as in `tfperf trial -- perf_tests -m cpu`",
             )
-        if ended.status == EXIT_INTERRUPTED:
+        if status == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
         require_same_code(self._trial, self._code())
         newest = self._newest_session()
         if newest == before:
-            return ended, ""
+            return status, text, ""
         self._require_same_environment(newest)
-        return ended, newest
+        return status, text, newest
 
     def _require_same_environment(self, session: str) -> None:
         *_, (first, _) = self._history.newest_sessions()  # the latest may be one that this has refused
@@ -200,7 +218,7 @@ class Runner:
 
     def _keep(self, trial: Trial) -> None:
         self._trial = replace(trial, date=datetime.now().astimezone().date().isoformat())
-        trial_file.write(self._dir, self._trial)
+        write(self._dir, self._trial, trial_fact(self._trial, answer(self._trial)))
 
     def _fits(self) -> bool:
         """Whether another session fits into the time."""
@@ -260,5 +278,92 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _last_lines(ended: Ended) -> list[Line]:
-    return [Line(text, kind=LineKind.LOG) for text in ended.text.splitlines()[-_LAST_LINES:]]
+def _last_lines(text: str) -> list[Line]:
+    return [Line(line, kind=LineKind.LOG) for line in text.splitlines()[-_LAST_LINES:]]
+
+
+# Sessions, their order, and the code that all of them run
+
+
+def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
+    """Return what starts sessions of the user's tests, with a history and baselines of the trial's own.
+
+    Args:
+        folder: of the trial.
+        trial: its arguments for pytest, and whether it compares with the base, which needs no baselines.
+        show: prints a line of the first session's header, which says how many tests there are and how long they take.
+    """
+    own = [f"--tfperf-dir={folder}", "-o", f"cache_dir={folder / 'cache'}"]
+    own += ["--tfperf-base=HEAD"] if trial.is_of_base else [f"--tfperf-baselines={folder / 'baselines'}"]
+    has_run = False
+
+    def show_header(line: str) -> None:
+        if not has_run and line.startswith(_HEADER) and not line.startswith(PROGRESS):
+            show(f"     {line}")
+
+    def start(options: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
+        nonlocal has_run
+        ended = run_pytest([*trial.arguments, *own, *options], variables, outputs(), show_header)
+        has_run = True
+        return ended
+
+    return start
+
+
+def is_next_slowed(trial: Trial) -> bool | None:
+    """Return whether the next session is one with losses; None where the trial has all that it asked for.
+
+    The kinds come in random order, in blocks that hold one of them in three. Sessions that measured nothing are
+    repeated.
+    """
+    unchanged = sum(not session.slowed and session.is_counted for session in trial.sessions)
+    slowed = sum(bool(session.slowed) and session.is_counted for session in trial.sessions)
+    if unchanged >= trial.same or slowed >= trial.slowed or not trial.tests:
+        return None if unchanged >= trial.same and slowed >= trial.slowed else not (unchanged < trial.same)
+    number = unchanged + slowed
+    return number % _BLOCK == random.Random(f"{trial.seed} {number // _BLOCK}").randrange(_BLOCK)
+
+
+def slowed_tests(trial: Trial) -> tuple[str, ...]:
+    """Return the tests that the next session with losses slows down: a fifth, each test as often as the others."""
+    number = sum(bool(session.slowed) for session in trial.sessions)
+    each = max(1, round(_SLOWED_SHARE * len(trial.tests)))
+    order: list[str] = []
+    for lap in range(math.ceil((number + 1) * each / len(trial.tests))):
+        order += random.Random(f"{trial.seed} lap {lap}").sample(trial.tests, len(trial.tests))
+    return tuple(dict.fromkeys(order[number * each : (number + 1) * each]))
+
+
+def code_of(folders: Iterable[Path], besides: Collection[Path]) -> dict[str, str]:
+    """Return the code, settings and committed files below these folders, each with a digest of its content.
+
+    So it tells whether two sessions ran the same code also outside of git, and with changes that are not committed.
+
+    Args:
+        folders: of the tests and of what they load.
+        besides: folders that sessions write.
+    """
+    skipped = {folder.resolve() for folder in besides}
+    files = {file for folder in folders for file in _files(folder.resolve(), skipped)}
+    return {str(file): digest for file in sorted(files) if (digest := _digest(file))}
+
+
+def _files(folder: Path, skipped: set[Path]) -> Iterator[Path]:
+    for tracked in run_git(folder, "ls-files", "-z").stdout.split("\0"):
+        if tracked and not skipped & {*(folder / tracked).parents}:
+            yield folder / tracked
+    for where, folders, names in os.walk(folder):
+        if skipped & {Path(where)} or {*_NO_CODE} & {*folders, *names}:
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
+        yield from (Path(where, name) for name in names if name.endswith(_CODE))
+
+
+def _digest(file: Path) -> str:
+    """Return a digest of a file's content; "" for what is no file that can be read."""
+    with suppress(OSError):
+        facts = file.stat()
+        content = file.read_bytes() if facts.st_size <= _MOST_BYTES else f"{facts.st_size} {facts.st_mtime_ns}".encode()
+        return hashlib.sha256(content).hexdigest()[:12]
+    return ""

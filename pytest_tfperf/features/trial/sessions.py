@@ -1,132 +1,26 @@
-"""The sessions of a trial: how each is started, the code that all of them run, and what is kept of each."""
+"""What a trial keeps of its sessions, and those of a history before which nothing had changed."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import random
 import statistics
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import islice
 from typing import Final
 
-from pytest_tfperf.console.pytest_process import PROGRESS, run_pytest
 from pytest_tfperf.core.breakdown import Bound
-from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.measurement import Measurement, environment_changes
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.telemetry import Telemetry, merged
-from pytest_tfperf.core.trial import Trial, TrialResult, TrialSession
 from pytest_tfperf.core.verdict import Against, Outcome, Verdict, worst
-from pytest_tfperf.features import outputs
-from pytest_tfperf.revisions.git import run_git
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.features.trial.trial import Trial, TrialResult, TrialSession
+from pytest_tfperf.reports.numbers import counted
+from pytest_tfperf.revisions.git import DIRTY
+from pytest_tfperf.stores.history import History
 
-_BLOCK: Final = 3  # sessions of which one has losses: an interrupted trial has both kinds
-_SLOWED_SHARE: Final = 0.2  # of the tests, so that the others show the common drift
-_HEADER: Final = "tfperf: "
-_CODE: Final = (".py", ".so", ".sh", ".toml", ".yaml", ".yml", ".ini", ".cfg")
-_NO_CODE: Final = ("pyvenv.cfg", "conda-meta")  # marks of a Python environment, whose versions sessions compare
-_MOST_BYTES: Final = 10_000_000  # a larger file is data, and is taken for the same while its size and time are
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A session of pytest that has ended; `text` is its output."""
-
-    status: int
-    seconds: float
-    text: str
-
-
-Start = Callable[[Sequence[str], Mapping[str, str]], Ended]
-"""Starts a session with further arguments and environment variables, and waits for its end."""
-
-
-def starter(folder: Path, trial: Trial, show: Callable[[str], object]) -> Start:
-    """Return what starts sessions of the user's tests, with a history and baselines of the trial's own.
-
-    Args:
-        folder: of the trial.
-        trial: its arguments for pytest, and whether it compares with the base, which needs no baselines.
-        show: prints a line of the first session's header, which says how many tests there are and how long they take.
-    """
-    own = [f"--tfperf-dir={folder}", "-o", f"cache_dir={folder / 'cache'}"]
-    own += ["--tfperf-base=HEAD"] if trial.is_of_base else [f"--tfperf-baselines={folder / 'baselines'}"]
-    ended: list[Ended] = []
-
-    def show_header(line: str) -> None:
-        if not ended and line.startswith(_HEADER) and not line.startswith(PROGRESS):
-            show(f"     {line}")
-
-    def start(options: Sequence[str], variables: Mapping[str, str]) -> Ended:
-        began = time.monotonic()
-        status, text = run_pytest([*trial.arguments, *own, *options], variables, outputs(), show_header)
-        ended.append(Ended(status, time.monotonic() - began, text))
-        return ended[-1]
-
-    return start
-
-
-def code_of(folders: Iterable[Path], besides: Collection[Path]) -> dict[str, str]:
-    """Return the code, settings and committed files below these folders, each with a digest of its content.
-
-    So it tells whether two sessions ran the same code also outside of git, and with changes that are not committed.
-
-    Args:
-        folders: of the tests and of what they load.
-        besides: folders that sessions write.
-    """
-    skipped = {folder.resolve() for folder in besides}
-    files = {file for folder in folders for file in _files(folder.resolve(), skipped)}
-    return {str(file): digest for file in sorted(files) if (digest := _digest(file))}
-
-
-def _files(folder: Path, skipped: set[Path]) -> Iterator[Path]:
-    for tracked in run_git(folder, "ls-files", "-z").stdout.split("\0"):
-        if tracked and not skipped & {*(folder / tracked).parents}:
-            yield folder / tracked
-    for where, folders, names in os.walk(folder):
-        if skipped & {Path(where)} or {*_NO_CODE} & {*folders, *names}:
-            folders.clear()
-            continue
-        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
-        yield from (Path(where, name) for name in names if name.endswith(_CODE))
-
-
-def _digest(file: Path) -> str:
-    """Return a digest of a file's content; "" for what is no file that can be read."""
-    with suppress(OSError):
-        facts = file.stat()
-        content = file.read_bytes() if facts.st_size <= _MOST_BYTES else f"{facts.st_size} {facts.st_mtime_ns}".encode()
-        return hashlib.sha256(content).hexdigest()[:12]
-    return ""
-
-
-def is_next_slowed(trial: Trial) -> bool | None:
-    """Return whether the next session is one with losses; None where the trial has all that it asked for.
-
-    The kinds come in random order, in blocks that hold one of them in three. Sessions that measured nothing are
-    repeated.
-    """
-    unchanged = sum(not session.slowed and session.is_counted for session in trial.sessions)
-    slowed = sum(bool(session.slowed) and session.is_counted for session in trial.sessions)
-    if unchanged >= trial.same or slowed >= trial.slowed or not trial.tests:
-        return None if unchanged >= trial.same and slowed >= trial.slowed else not (unchanged < trial.same)
-    number = unchanged + slowed
-    return number % _BLOCK == random.Random(f"{trial.seed} {number // _BLOCK}").randrange(_BLOCK)
-
-
-def slowed_tests(trial: Trial) -> tuple[str, ...]:
-    """Return the tests that the next session with losses slows down: a fifth, each test as often as the others."""
-    number = sum(bool(session.slowed) for session in trial.sessions)
-    each = max(1, round(_SLOWED_SHARE * len(trial.tests)))
-    order: list[str] = []
-    for lap in range(math.ceil((number + 1) * each / len(trial.tests))):
-        order += random.Random(f"{trial.seed} lap {lap}").sample(trial.tests, len(trial.tests))
-    return tuple(dict.fromkeys(order[number * each : (number + 1) * each]))
+_MOST: Final = 200  # sessions of a history, the latest: half a year of nights
 
 
 def kept_of(measurements: Iterable[Measurement], verdicts: Iterable[SessionVerdict]) -> TrialSession:
@@ -182,3 +76,98 @@ def _clock(telemetry: Telemetry | None) -> float | None:
         return None
     of_gpus = [gpu.sm_clock_mhz_median for gpu in telemetry.gpus if gpu.sm_clock_mhz_median is not None]
     return statistics.fmean(of_gpus) if of_gpus else telemetry.cpu_mhz_median
+
+
+# Of a history
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """A session of the history: the last measurement of each test, and what a trial keeps of it."""
+
+    measurements: Mapping[str, Measurement]
+    session: TrialSession
+
+    @property
+    def commit(self) -> str:
+        """The commit that all tests ran at; "" where they differ, or had uncommitted changes."""
+        commits = {measurement.commit for measurement in self.measurements.values()}
+        commit = commits.pop() if len(commits) == 1 else ""
+        return "" if commit.endswith(DIRTY) else commit
+
+    def is_like(self, other: _Past) -> bool:
+        """Whether both ran the same code in the same environment, as far as they share tests."""
+        if not self.commit or self.commit != other.commit:
+            return False
+        tests = self.measurements.keys() & other.measurements.keys()
+        environments = [[side.measurements[test].environment for side in (self, other)] for test in tests]
+        return bool(tests) and not any(environment_changes(then, now) for then, now in environments)
+
+    def change_since(self, other: _Past, test: str) -> float | None:
+        """Return how much a test's sessions vary, by its change since another session, without the common drift.
+
+        None where one of them has no throughput. The change from the baseline would not do: a gain that stays, or a
+        loss, is no noise.
+        """
+        verdicts = (side.measurements[test].verdict for side in (self, other) if test in side.measurements)
+        levels = [math.log(each.value) - each.common_drift for each in verdicts if each is not None and each.value]
+        return (levels[0] - levels[1]) / math.sqrt(2) if len(levels) == 2 else None  # both vary
+
+    def regressed(self, test: str) -> bool:
+        """Whether a test was REGRESSED."""
+        result = self.session.tests.get(test)
+        return result is not None and result.outcome is Outcome.REGRESSED
+
+
+def trial_of_history(history: History, machine: str | None) -> Trial:
+    """Return the trial whose sessions are those of a history that ran the same code as the session before.
+
+    A test that was REGRESSED in the session before or is in the next one, all with the same code, has lost something:
+    it is left out. So only a failure that came and went counts as false.
+
+    Args:
+        history: the history.
+        machine: the machine's key; None for that of the last session.
+
+    Raises:
+        TfperfError: there is no history, or no session of the machine ran the same code as the one before.
+    """
+    name = machine or next((of for _, of in history.newest_sessions(alone_only=True)), "")
+    newest = [id for id, _ in islice(history.newest_sessions(name, alone_only=True), _MOST)]
+    past = [session for session in (_past(history, id, name) for id in reversed(newest)) if session.measurements]
+    sessions = []
+    for before, now, after in zip(past, past[1:], [*past[2:], None], strict=False):
+        if not now.is_like(before):
+            continue
+        is_next_like = after is not None and now.is_like(after)
+        tests = {
+            test: replace(result, change=now.change_since(before, test))
+            for test, result in now.session.tests.items()
+            if not before.regressed(test)
+            and not (now.regressed(test) and is_next_like and after and after.regressed(test))
+        }
+        sessions.append(replace(now.session, tests=tests))
+    if not sessions:
+        raise TfperfError(
+            f"none of {counted(len(past), 'session')} of {name or 'any machine'} ran the same commit, without "
+            "uncommitted changes, in the same environment as the session before",
+            next_step="Without --from-history, a trial runs sessions of its own",
+        )
+    return Trial(
+        date=next(iter(past[-1].measurements.values())).time[:10],
+        machine=name,
+        is_of_history=True,
+        same=len(sessions),
+        slowed=0,
+        sessions=tuple(sessions),
+    )
+
+
+def _past(history: History, session: str, machine: str) -> _Past:
+    measured = [
+        measurement
+        for measurement in history.measurements(session=session, machine=machine)
+        if measurement.other is None and "injected_slowdown" not in measurement.environment
+    ]
+    kept = kept_of(measured, history.verdicts(session=session, machine=machine))
+    return _Past({measurement.test: measurement for measurement in measured}, kept)

@@ -16,7 +16,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.features.bisect.search import Search
 from pytest_tfperf.features.bisect.states import States
 from pytest_tfperf.features.bisect.step import Answer, Fault, answer_file, read, write
-from pytest_tfperf.reports.interleaved import why_of
+from pytest_tfperf.reports.verdict import why_of
 from tests.helpers.measurements import interleaved
 
 TEST = "a.py::test"

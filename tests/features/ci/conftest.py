@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.session_verdicts import SessionResult
+from pytest_tfperf.features.ci.outputs import markdown
 from tests.helpers.comment_server import Server
 
 
@@ -43,3 +47,8 @@ def job(request: pytest.FixtureRequest, server: Server, tmp_path: Path, monkeypa
     for name, value in variables[request.param].items():
         monkeypatch.setenv(name, value)
     return str(request.param)
+
+
+def summary(results: Sequence[Measurement] = (), **more: Any) -> str:
+    """The Markdown summary of a session with these results."""
+    return markdown(SessionResult(results=results, **more))

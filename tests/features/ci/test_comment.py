@@ -12,7 +12,8 @@ from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import FailsHereOnly, TfperfError
-from pytest_tfperf.features.ci.markdown import comment, markdown
+from pytest_tfperf.features.ci.outputs import comment
+from tests.features.ci.conftest import summary
 from tests.helpers.comment_server import BOT, PERSON, Server
 from tests.helpers.measurements import interleaved, session_verdict
 
@@ -73,7 +74,7 @@ def test_nothing_in_a_test_id_notifies_a_person_or_refers_to_an_issue(text: str)
     refused = SessionResult(results=[one], refused={f"a.py::u[{text}]": TfperfError("too noisy")}, remarks=[text])
     prose = [line for line in comment(refused, RERUN).splitlines() if not line.startswith("Again: `")]
     assert [line for line in prose if text in line] == []
-    assert text not in re.sub(r"```text\n.*?\n```", "", markdown([one]), flags=re.DOTALL)
+    assert text not in re.sub(r"```text\n.*?\n```", "", summary([one]), flags=re.DOTALL)
 
 
 def test_the_command_is_one_line_of_code_whatever_the_test_id_holds() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.core.figure import Figure
+from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.features.ci.outputs import properties
-from tests.helpers.measurements import interleaved, measurement, verdict
+from tests.helpers.measurements import KEY, baseline, interleaved, measurement, verdict
 
 
 def test_a_judged_measurement_tells_its_figures() -> None:
@@ -39,3 +40,22 @@ def test_no_text_has_a_password() -> None:
 
 def test_a_comparison_tells_its_ratio() -> None:
     assert dict(properties([interleaved()]))["tfperf_ratio"] == 0.9
+
+
+def test_each_figure_is_told_by_its_name_its_change_as_a_fraction() -> None:
+    own = Verdict(
+        figure=Figure("outcome", field="x"),
+        outcome=Outcome.REGRESSED,
+        value=5.0,
+        baseline=baseline(4.0, key=KEY._replace(figure="outcome")),
+        change=1.0,
+        confirmed_change=1.0,
+    )
+    before, after = (dict(properties([measurement(verdict=verdict(), figures=figures)])) for figures in ((), (own,)))
+    assert after == before | {
+        "tfperf_outcome": "REGRESSED",
+        "tfperf_figure.outcome": 5.0,
+        "tfperf_figure.outcome.outcome": "REGRESSED",
+        "tfperf_figure.outcome.baseline": 4.0,
+        "tfperf_figure.outcome.confirmed_change": 0.25,
+    }

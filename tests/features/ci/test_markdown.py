@@ -14,7 +14,8 @@ from markdown_it.token import Token
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.verdict import Outcome, Reason
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.ci.markdown import as_text, markdown
+from pytest_tfperf.features.ci.outputs import as_text
+from tests.features.ci.conftest import summary
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import baseline, interleaved, measurement, session_verdict, verdict
 
@@ -58,18 +59,18 @@ def shown(inline: Token) -> str:
 PASSED = measurement(test="b", verdict=verdict())
 PROVISIONAL = verdict(Outcome.PASS, -0.46, baseline=baseline(provenance=Provenance.PROVISIONAL))
 SUMMARIES = {
-    "nothing": markdown([]),
-    "a test counts once, by its worst outcome": markdown(
+    "nothing": summary([]),
+    "a test counts once, by its worst outcome": summary(
         [measurement(test="a", verdict=verdict()), measurement(test="a", verdict=REGRESSED), PASSED]
     ),
-    "one could not be measured": markdown([PASSED], not_measured={"a": TfperfError("the worker died")}),
-    "the session's verdict": markdown([PASSED], verdicts=[session_verdict(change=-0.699)], remarks=["a remark"]),
-    "earlier sessions": markdown([measurement(test="a", verdict=PROVISIONAL)]),
-    "earlier sessions beside a row": markdown([measurement(test="a", verdict=PROVISIONAL), PASSED]),
-    "a refused baseline": markdown(
+    "one could not be measured": summary([PASSED], not_measured={"a": TfperfError("the worker died")}),
+    "the session's verdict": summary([PASSED], verdicts=[session_verdict(change=-0.699)], remarks=["a remark"]),
+    "earlier sessions": summary([measurement(test="a", verdict=PROVISIONAL)]),
+    "earlier sessions beside a row": summary([measurement(test="a", verdict=PROVISIONAL), PASSED]),
+    "a refused baseline": summary(
         [measurement(test="a", is_refused=True), measurement(test="b")], refused={"a": TfperfError("too noisy")}
     ),
-    "a comparison": markdown([interleaved()]),
+    "a comparison": summary([interleaved()]),
 }
 
 
@@ -86,7 +87,7 @@ def test_the_worst_is_first() -> None:
         regressed("slow", -0.1),
         regressed("slower", -0.3),
     )
-    table = rows(markdown([passes, slow, slower]))  # type: ignore[list-item]
+    table = rows(summary([passes, slow, slower]))  # type: ignore[list-item]
     assert [row[1] for row in table[1:]] == ["slower", "slow", "passes"]
 
 
@@ -95,14 +96,14 @@ def test_the_worst_is_first() -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_shown_as_text(name: str) -> None:
-    table = rows(markdown([measurement(test=name, verdict=verdict())]))
+    table = rows(summary([measurement(test=name, verdict=verdict())]))
     assert table[1][1] == " ".join(name.split())
 
 
 @given(st.text(min_size=1))
 def test_any_name_leaves_the_table_its_shape(name: str) -> None:
     results = [measurement(test=name, verdict=verdict()), measurement(test="plain", verdict=verdict())]
-    table = rows(markdown(results))
+    table = rows(summary(results))
     assert [len(row) for row in table] == [len(table[0])] * 3
 
 
@@ -114,14 +115,14 @@ def test_text_means_nothing_to_markdown(text: str) -> None:
 
 
 def test_a_very_long_name_is_shortened() -> None:
-    assert len(markdown([measurement(test="x" * 10_000, verdict=verdict())])) < 2_000
+    assert len(summary([measurement(test="x" * 10_000, verdict=verdict())])) < 2_000
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_above_a_message_is_shown_as_text(name: str) -> None:
     block = next(
         token
-        for token in PARSER.parse(markdown([], not_measured={name: TfperfError("why")}))
+        for token in PARSER.parse(summary([], not_measured={name: TfperfError("why")}))
         if token.type == "html_block"
     )
     found = re.fullmatch(r"<details><summary>([^<]*)</summary>", block.content.strip())
@@ -135,7 +136,7 @@ def test_a_hostile_name_above_a_message_is_shown_as_text(name: str) -> None:
 @pytest.mark.parametrize("source", ["```\n</details>", "~~~", "`" * 40])
 def test_no_line_of_a_message_ends_its_fence(source: str) -> None:
     row = baseline(source=source)
-    text = markdown([measurement(verdict=verdict(Outcome.REGRESSED, -0.13, baseline=row, confirmed_change=-0.13))])
+    text = summary([measurement(verdict=verdict(Outcome.REGRESSED, -0.13, baseline=row, confirmed_change=-0.13))])
     (fence,) = [token for token in PARSER.parse(text) if token.type == "fence"]
     assert "rerun" in fence.content
 
@@ -143,19 +144,19 @@ def test_no_line_of_a_message_ends_its_fence(source: str) -> None:
 def test_messages_stop_where_github_would_drop_the_summary() -> None:
     row = baseline(source="x" * 100_000)
     slow = measurement(verdict=verdict(Outcome.REGRESSED, -0.13, baseline=row, confirmed_change=-0.13))
-    text = markdown([slow] * 20)
+    text = summary([slow] * 20)
     assert len(text) < 600_000
     assert "more messages do not fit here" in text
 
 
 def test_an_invalid_result_is_told_once_by_its_error() -> None:
     invalid = measurement(test="a", verdict=verdict(Outcome.INVALID, reason=Reason.DISTURBED))
-    assert markdown([invalid], not_measured={"a": TfperfError("every run was disturbed")}).count("<details>") == 1
+    assert summary([invalid], not_measured={"a": TfperfError("every run was disturbed")}).count("<details>") == 1
 
 
 def test_no_text_has_a_password_or_moves_the_cursor() -> None:
     url = "postgresql://ann:secret@db/d"
-    text = markdown([regressed(url)], not_measured={f"{url}\x1b[2J": TfperfError(f"{url}\x1b[2J")}, remarks=[url])
+    text = summary([regressed(url)], not_measured={f"{url}\x1b[2J": TfperfError(f"{url}\x1b[2J")}, remarks=[url])
     assert text.count("ann:\\*\\*\\*@&#8203;db") >= 2
     assert "secret" not in text
     assert "\x1b" not in text

@@ -19,9 +19,9 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError
-from pytest_tfperf.features.cluster.engine import EngineProcess
 from pytest_tfperf.features.cluster.engines.external import External
-from pytest_tfperf.features.cluster.rank_launcher import RankCall, RankListener, wait_for_ranks
+from pytest_tfperf.features.cluster.rank_launcher import EngineProcess, RankCall, wait_for_ranks
+from pytest_tfperf.workers.wire import Listener, read_key
 from tests.helpers.callers import Callers
 from tests.helpers.patience import PATIENCE_SECONDS
 
@@ -38,8 +38,8 @@ class Sessions:
     key: Path
     end: ExitStack
 
-    def listener(self) -> RankListener:
-        return self.end.enter_context(closing(RankListener("127.0.0.1", 0, self.key, self.folder)))
+    def listener(self) -> Listener:
+        return self.end.enter_context(closing(Listener(key=read_key(self.key))))
 
     def rank(self, address: str) -> subprocess.Popen[str]:
         """Start a true rank, the only one of its job."""
@@ -54,9 +54,9 @@ class Sessions:
         self.end.callback(process.kill)
         return process
 
-    def wait(self, listener: RankListener, seconds: float = PATIENCE_SECONDS) -> RankCall:
+    def wait(self, listener: Listener, seconds: float = PATIENCE_SECONDS) -> RankCall:
         nothing = EngineProcess(External(["--nodes=1"]), [], {}, self.folder / "log")
-        (call,) = wait_for_ranks(listener.listener, JOB, "1", seconds, nothing)
+        (call,) = wait_for_ranks(listener, JOB, "1", seconds, nothing)
         self.end.callback(call.channel.close)
         return call
 
@@ -70,15 +70,20 @@ def sessions(tmp_path: Path) -> Iterator[Sessions]:
         yield Sessions(tmp_path, key, end)
 
 
-def port_of(listener: RankListener) -> tuple[str, int]:
-    host, _, port = listener.address.partition(":")
+def place_of(listener: Listener) -> str:
+    """Its address without the key."""
+    return listener.address.rpartition(":")[0]
+
+
+def port_of(listener: Listener) -> tuple[str, int]:
+    host, _, port = place_of(listener).partition(":")
     return host, int(port)
 
 
 class Recorder:
     """Passes a rank's connection on to a listener, and keeps what the rank sends."""
 
-    def __init__(self, listener: RankListener) -> None:
+    def __init__(self, listener: Listener) -> None:
         self.stream = bytearray()
         self._server = socket.create_server(("127.0.0.1", 0))
         self._listener = listener
@@ -121,13 +126,13 @@ def test_a_recorded_rank_of_an_earlier_session_takes_no_true_rank_s_place(sessio
         stranger.sendall(stream)
         with pytest.raises(MeasurementError, match=f"rank 0 of 1 did not call within 3 s; a call from .*: {NO_KEY}"):
             sessions.wait(later, 3)
-    rank = sessions.rank(later.address)
+    rank = sessions.rank(place_of(later))
     assert sessions.wait(later).pid == rank.pid
 
 
 def test_a_rank_with_another_key_is_told_apart_from_one_that_never_called(sessions: Sessions) -> None:
     listener = sessions.listener()
-    sessions.end.enter_context(closing(Callers())).call(f"{listener.address}:{secrets.token_hex(32)}", {"rank": 0})
+    sessions.end.enter_context(closing(Callers())).call(f"{place_of(listener)}:{secrets.token_hex(32)}", {"rank": 0})
     with pytest.raises(MeasurementError, match=f"did not call within 3 s; a call from 127.0.0.1 refused: {NO_KEY}"):
         sessions.wait(listener, 3)
 

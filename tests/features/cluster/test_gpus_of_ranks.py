@@ -16,7 +16,9 @@ from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.topology import DeviceKind, Devices
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import MeasurementError, TfperfError
-from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher, RankListener
+from pytest_tfperf.features.cluster.nodes import ClusterNodes
+from pytest_tfperf.features.cluster.plugin import Listen
+from pytest_tfperf.features.cluster.rank_launcher import ClusterLauncher
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.local import LocalLauncher
 from tests.helpers.machines import load
@@ -75,15 +77,10 @@ def launcher(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ClusterLauncher]:
     monkeypatch.chdir(tmp_path)
-    interpreter = Interpreter(sys.executable)
-    with (
-        closing(RankListener("127.0.0.1", 0, None, tmp_path)) as listener,
-        closing(LocalLauncher(logs=tmp_path, silence_seconds=60)) as local,
-    ):
-        engine = CallingEngine(getattr(request, "param", platform.node()))
-        yield ClusterLauncher(
-            engine, local, lambda: listener, logs=tmp_path, silence_seconds=60, interpreter=interpreter
-        )
+    engine = CallingEngine(getattr(request, "param", platform.node()))
+    nodes = ClusterNodes(engine, named="", listen=Listen("127.0.0.1"), folder=tmp_path, silence_seconds=60)
+    with closing(nodes), closing(LocalLauncher(logs=tmp_path, silence_seconds=60)) as local:
+        yield ClusterLauncher(nodes, local, Interpreter(sys.executable))
 
 
 # Ranks

@@ -14,13 +14,10 @@ import pytest
 from pytest_tfperf import cli
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.trial import Trial, TrialResult, TrialSession
-from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.doctor import fitness, gpu_fitness
 from pytest_tfperf.features.doctor.command import WHY, conclusion, render
 from pytest_tfperf.features.doctor.fitness import Check, Finding, Level, Observed, host_findings
 from pytest_tfperf.features.doctor.gpu_fitness import gpu_findings
-from pytest_tfperf.stores import trial_file
 from tests.helpers.fake_nvml import FakeNvml, MigDevice, Now, NvLink
 from tests.helpers.machines import load
 
@@ -424,8 +421,8 @@ def test_a_time_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.usefixtures("played")
 def test_doctor_says_how_the_gate_was_tried_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    passed = TrialSession(tests={"t.py::a": TrialResult(outcome=Outcome.PASS)})
-    trial_file.write(tmp_path, Trial(date="2026-11-27", machine="box", sessions=(passed,) * 20))
-    cli.main(["doctor", f"--dir={tmp_path}"])
+    (tmp_path / "trial").mkdir()
     said = "The gate was tried on 2026-11-27: 0 of 20 sessions failed falsely (at most 14 %)"
+    (tmp_path / "trial" / "trial.json").write_text(json.dumps({"version": 1, "machine": "box", "fact": said}))
+    cli.main(["doctor", f"--dir={tmp_path}"])
     assert said in capsys.readouterr().out

@@ -31,7 +31,7 @@ def test_a_figure_that_regressed_is_explained_after_a_throughput_that_passed() -
         "REGRESSED: loss 2.6, 13.0 % higher than 2.3: the change for the worse is confirmed.",
         "  threshold: fails from a change of 0.115    (baseline 2.3, tolerance 5 %)",
         "  baseline: measured (2026-11-24), 5 runs",
-        "  confirmed: 1 fresh run: 2.6",
+        "  runs: 2.6: the change for the worse is confirmed",
     ]
 
 

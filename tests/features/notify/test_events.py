@@ -12,13 +12,13 @@ from pytest_tfperf.core.acknowledgement import Acknowledgement
 from pytest_tfperf.core.baseline import Provenance
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.rerun_command import FROM_ROOTDIR
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.session_verdicts import SessionResult
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.errors import MeasurementError
 from pytest_tfperf.features.notify.events import session_events
+from pytest_tfperf.features.notify.news import Event, EventKind
 from tests.helpers.measurements import (
     TEST,
     baseline,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.core.notification import Event, EventKind
+from pytest_tfperf.features.notify.news import Event, EventKind
 from tests.features.notify.test_sending import event, say
 from tests.helpers.comment_server import PERSON
 from tests.helpers.http_server import Answer

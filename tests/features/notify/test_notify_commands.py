@@ -1,4 +1,4 @@
-"""`tfperf notify` and `tfperf heartbeat`, from a history."""
+"""`tfperf notify`, from a history."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.stores import told_file
+from pytest_tfperf.features.notify import telling
+from pytest_tfperf.features.notify.news import Event, EventKind
 from pytest_tfperf.stores.history import History
 from tests.helpers.http_server import Answer
 from tests.helpers.measurements import interleaved, measurement, session_verdict, verdict
 from tests.helpers.notified_server import Server
 
 GREEN, STALE, USAGE, NOT_SENT = 0, 1, 4, 6
+SILENT = ("notify", "--silent-for", "26h")
 NOW = datetime.now(UTC)
 
 
@@ -102,9 +103,11 @@ def test_what_cannot_be_told_is_said(
     assert says in said(capsys, "notify", *arguments, status=USAGE)
 
 
-@pytest.mark.parametrize("command", ["notify", "heartbeat"])
-def test_without_a_history_it_says_so(command: str, history: History, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "no history yet" in said(capsys, command, status=USAGE)
+@pytest.mark.parametrize("more", [(), ("--silent-for", "26h")])
+def test_without_a_history_it_says_so(
+    more: tuple[str, ...], history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "no history yet" in said(capsys, "notify", *more, status=USAGE)
 
 
 @pytest.mark.parametrize("to", ["webhook $HOOK_URL", "webhook $UNSET", "owner=ann webhook $HOOK_URL", "command false"])
@@ -125,7 +128,7 @@ def test_one_of_two_channels_that_takes_nothing_is_no_success(
     assert "notified webhook $HOOK_URL: 1 new" in said(capsys, "notify", status=NOT_SENT)
 
 
-# The heartbeat
+# Silent machines
 
 
 def test_machines_that_nobody_measured_lately_are_named(
@@ -133,7 +136,7 @@ def test_machines_that_nobody_measured_lately_are_named(
 ) -> None:
     add(history, hours_ago=30, machine="old")
     add(history, hours_ago=2, machine="fresh")
-    lines = said(capsys, "heartbeat", status=STALE).splitlines()
+    lines = said(capsys, *SILENT, status=STALE).splitlines()
     assert [line.partition(": last measured ")[0] for line in lines[:2]] == ["measured  fresh", "SILENT    old"]
     assert re.search(r", 30 h \d+ min ago$", lines[1])
     assert [(one["kind"], one["machine"]) for one in server.messages[0]["events"]] == [("silent", "old")]
@@ -144,28 +147,28 @@ def test_a_silent_machine_is_told_once_a_day_and_when_it_is_back(
 ) -> None:
     add(history, hours_ago=30)
     for _ in range(2):
-        said(capsys, "heartbeat", status=STALE)
+        said(capsys, *SILENT, status=STALE)
     add(history, "s-2", hours_ago=0)
     for _ in range(2):
-        said(capsys, "heartbeat")
+        said(capsys, *SILENT)
     assert [one["kind"] for message in server.messages for one in message["events"]] == ["silent", "recovered"]
 
 
-def test_a_machine_on_which_nothing_could_be_measured_does_not_recover_by_the_heartbeat(
+def test_a_machine_on_which_nothing_could_be_measured_does_not_recover_by_being_asked_for(
     history: History, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add(history)
     missing = Event(kind=EventKind.MISSING, machine="box", headline="none of 3 tests could be measured")
-    told_file.write(tmp_path / ".tfperf", {"webhook $HOOK_URL": {missing.topic: missing}})
-    said(capsys, "heartbeat")
+    telling.write(tmp_path / ".tfperf", {"webhook $HOOK_URL": {missing.topic: missing}})
+    said(capsys, *SILENT)
     assert server.posted == []
 
 
 def test_a_retired_machine_is_ignored(history: History, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     add(history, hours_ago=30, machine="old")
     add(history, machine="fresh")
-    assert "old" not in said(capsys, "heartbeat", "--ignore", "old")
-    assert "old" not in said(capsys, "heartbeat", "--machine", "fresh")
+    assert "old" not in said(capsys, *SILENT, "--ignore", "old")
+    assert "old" not in said(capsys, *SILENT, "--machine", "fresh")
     assert server.posted == []
 
 
@@ -176,15 +179,15 @@ def test_what_was_told_of_a_retired_machine_is_over(
     said(capsys, "notify")
     add(history, machine="fresh")
     for _ in range(2):
-        said(capsys, "heartbeat", "--ignore", "old")
+        said(capsys, *SILENT, "--ignore", "old")
     assert [one["kind"] for message in server.messages for one in message["events"]] == ["new", "gone"]
-    assert told_file.read(tmp_path / ".tfperf")[0] == {}
+    assert telling.read(tmp_path / ".tfperf")[0] == {}
 
 
 def test_the_age_is_given(history: History, capsys: pytest.CaptureFixture[str]) -> None:
     add(history, hours_ago=30)
-    assert "measured  box" in said(capsys, "heartbeat", "--max-age", "31h")
-    assert "SILENT    box" in said(capsys, "heartbeat", "--max-age", "29h", status=STALE)
+    assert "measured  box" in said(capsys, "notify", "--silent-for", "31h")
+    assert "SILENT    box" in said(capsys, "notify", "--silent-for", "29h", status=STALE)
 
 
 def test_no_channel_is_needed(
@@ -192,7 +195,11 @@ def test_no_channel_is_needed(
 ) -> None:
     monkeypatch.delenv("TFPERF_NOTIFY")
     add(history, hours_ago=30)
-    assert said(capsys, "heartbeat", status=STALE).startswith("SILENT    box: last measured ")
+    assert said(capsys, *SILENT, status=STALE).startswith("SILENT    box: last measured ")
+
+
+def test_machines_are_named_for_silence_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Add --silent-for 26h" in said(capsys, "notify", "--ignore", "old", status=USAGE)
 
 
 @pytest.mark.parametrize("option", ["--machine", "--ignore"])
@@ -200,7 +207,7 @@ def test_a_machine_that_is_unknown_is_refused(
     option: str, history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add(history)
-    assert "unknown machine 'boxx'. Did you mean 'box'?" in said(capsys, "heartbeat", option, "boxx", status=USAGE)
+    assert "unknown machine 'boxx'. Did you mean 'box'?" in said(capsys, *SILENT, option, "boxx", status=USAGE)
 
 
 AHEAD = "a measurement of "
@@ -230,4 +237,4 @@ def test_a_measurement_from_ahead_of_the_clock_does_not_count_as_the_last(
 ) -> None:
     for number, ago in enumerate(hours):
         add(history, f"s-{number}", hours_ago=ago)
-    assert re.match(says, said(capsys, "heartbeat", status=status).splitlines()[0])
+    assert re.match(says, said(capsys, *SILENT, status=status).splitlines()[0])

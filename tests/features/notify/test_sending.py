@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.notification import Event, EventKind
 from pytest_tfperf.features.notify import telling
 from pytest_tfperf.features.notify.channels import channels
+from pytest_tfperf.features.notify.news import Event, EventKind
 from pytest_tfperf.features.notify.telling import deliveries, tell
-from pytest_tfperf.stores import told_file
 from tests.helpers.http_server import Answer, listening_at
 from tests.helpers.notified_server import Server
 
@@ -222,7 +221,7 @@ def test_an_event_of_several_owners_goes_to_each_of_them(tmp_path: Path) -> None
 def test_where_the_file_cannot_be_written_the_next_session_tells_again(tmp_path: Path) -> None:
     program(tmp_path, "exit 0")
     found, _ = deliveries(channels("command ./tell.sh"), [event()], tmp_path)
-    (tmp_path / told_file.NAME).mkdir()
+    (tmp_path / telling.NAME).mkdir()
     done, again = tell(found, tmp_path, tmp_path)
     assert done == "notified command ./tell.sh: 1 new"
     assert again.startswith("the next session will notify again of the same, because this one could not note it: ")

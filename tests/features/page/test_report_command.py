@@ -12,9 +12,7 @@ import pytest
 
 from pytest_tfperf.cli import main
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.trial import Trial
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.stores import trial_file
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import interleaved, measurement, session_verdict, throughput, verdict
 from tools.simulated_weeks import CPU_MACHINE, sessions
@@ -188,7 +186,8 @@ def test_a_trial_of_the_reported_machine_is_said(
     machine: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     History(tmp_path / "history.sqlite").append(measurement(session="s1", machine="box"))
-    trial_file.write(tmp_path, Trial(date="2026-11-27", machine=machine))
+    (tmp_path / "trial").mkdir()
+    (tmp_path / "trial" / "trial.json").write_text(json.dumps({"machine": machine, "fact": "was tried on 2026-11-27"}))
     assert ("was tried on 2026-11-27" in facts(tmp_path, capsys)["trial"]) is is_said
 
 
@@ -201,7 +200,7 @@ def test_a_series_has_its_latest_points_and_the_changes_among_them(
         when = (datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=day)).isoformat()
         history.append(measurement(throughput(rate), session=f"s{day}", time=when, verdict=verdict()))
     (whole,) = facts(tmp_path, capsys)["tests"]
-    monkeypatch.setattr("pytest_tfperf.features.page.facts._MOST_POINTS", 30)
+    monkeypatch.setattr("pytest_tfperf.features.page.past._MOST_POINTS", 30)
     (latest,) = facts(tmp_path, capsys)["tests"]
     assert (len(whole["history"]["rate"]), latest["history"]["rate"]) == (60, whole["history"]["rate"][30:])
     assert (len(whole["changes"]), latest["changes"]) == (2, whole["changes"][1:])

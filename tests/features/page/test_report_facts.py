@@ -21,8 +21,9 @@ from pytest_tfperf.core.profile import Input, Profile
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from pytest_tfperf.features.page.facts import report_facts
 from pytest_tfperf.reports.numbers import compared
+from tests.features.page.documents import facts_of
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import (
     BUSY,
@@ -48,10 +49,6 @@ def judged(outcome: Outcome, change: float, **more: Any) -> Measurement:
     return measurement(now, **{"session": "now", "verdict": verdict(outcome, change), "runs": (run_at(1000.0),)} | more)
 
 
-def facts_of(*measurements: Measurement, **more: Any) -> dict[str, Any]:
-    return report_facts(ReportSource(measurements=measurements, **more))
-
-
 def earlier(day: int, rate: float, outcome: str = "PASS", **more: Any) -> PastResult:
     result = PastResult.of(judged(Outcome.PASS, 0.0))
     given = {
@@ -73,7 +70,7 @@ def test_a_test_whose_figure_is_worse_says_which() -> None:
 
 
 def test_the_facts_of_real_weeks_fit_the_schema() -> None:
-    SCHEMA.validate(report_facts(source()))
+    SCHEMA.validate(report_facts(*source()))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +87,7 @@ def test_the_facts_of_real_weeks_fit_the_schema() -> None:
     ids=["not judged", "no baseline", "invalid", "pairs and discarded runs", "a log", "an open interval", "a figure"],
 )
 def test_facts_of_odd_measurements_fit_the_schema(odd: Measurement) -> None:
-    SCHEMA.validate(facts_of(odd, interleaved=[interleaved()]))
+    SCHEMA.validate(facts_of(odd, interleaved()))
 
 
 def test_a_session_without_measurements_has_facts_too() -> None:
@@ -100,11 +97,11 @@ def test_a_session_without_measurements_has_facts_too() -> None:
 
 
 def test_equal_sources_give_equal_documents() -> None:
-    assert json.dumps(report_facts(source(3))) == json.dumps(report_facts(source(3)))
+    assert json.dumps(report_facts(*source(3))) == json.dumps(report_facts(*source(3)))
 
 
 def test_the_injected_slowdown_is_the_first_test_with_its_size_and_date() -> None:
-    worst = report_facts(source())["tests"][0]
+    worst = report_facts(*source())["tests"][0]
     assert worst["test"] == SLOWER_TEST
     assert worst["change"] == pytest.approx(-SLOWDOWN, abs=0.005)
     assert worst["since"]["time"][:10] == SLOWER_SINCE.date().isoformat()
@@ -190,9 +187,9 @@ HEADLINES = {
     "one passed against earlier sessions": facts_of(*eight(), replace(PROVISIONAL, test="t.py::other")),
     "a refused baseline": facts_of(REFUSED, refused=TOO_NOISY),
     "a refused baseline beside another test": facts_of(REFUSED, measurement(test="t.py::other"), refused=TOO_NOISY),
-    "two comparisons of one test": facts_of(interleaved=[interleaved(), interleaved()]),
-    "a slow comparison beside a test that passed": facts_of(OTHER, interleaved=[interleaved()]),
-    "comparisons without a ratio": facts_of(interleaved=[replace(INVALID_RATIO, test=test) for test in ("a", "b")]),
+    "two comparisons of one test": facts_of(interleaved(), interleaved()),
+    "a slow comparison beside a test that passed": facts_of(OTHER, interleaved()),
+    "comparisons without a ratio": facts_of(*(replace(INVALID_RATIO, test=test) for test in ("a", "b"))),
     "two calls of one test": facts_of(PASSED, replace(SLOW, topology="1x4")),
 }
 
@@ -208,19 +205,19 @@ def test_a_headline_is_its_clauses_in_one_sentence() -> None:
 
 
 def test_a_comparison_without_a_valid_ratio_has_no_figures() -> None:
-    facts = facts_of(interleaved=[INVALID_RATIO])
+    facts = facts_of(INVALID_RATIO)
     SCHEMA.validate(facts)
     (one,) = facts["comparisons"]
     assert (one["change"], one["low"], one["high"]) == (None, None, None)
 
 
 def test_the_sides_of_a_comparison_are_named_by_what_differs() -> None:
-    (one,) = facts_of(interleaved=[interleaved()])["comparisons"]
+    (one,) = facts_of(interleaved())["comparisons"]
     assert (one["a"], one["b"]) == ("tensorflow 2.16.2", "tensorflow 2.21.0")
 
 
 def test_the_worst_comparison_comes_first() -> None:
-    facts = facts_of(interleaved=[interleaved(Outcome.PASS, 1.0), interleaved(), interleaved(ratio=0.8)])
+    facts = facts_of(interleaved(Outcome.PASS, 1.0), interleaved(), interleaved(ratio=0.8))
     assert [one["change"] for one in facts["comparisons"]] == [-0.2, -0.1, 0]
 
 
@@ -554,8 +551,7 @@ NONE = verdict(Outcome.NO_BASELINE, baseline=None, change=None)
     ],
 )
 def test_a_test_counts_as_judged_by_what_its_worst_call_says(calls: Sequence[Measurement], found: str) -> None:
-    alone, beside = ([m for m in calls if (m.other is not None) is is_other] for is_other in (False, True))
-    counts = facts_of(*alone, interleaved=beside)["judged"]
+    counts = facts_of(*calls)["judged"]
     words = ("regressed", "in_doubt", "passed")
     assert counts == {"of": 1, "tests": int(bool(found)), **{word: int(word == found) for word in words}}
 

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Provenance
+from pytest_tfperf.core.past import moment
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.page.curves import moment, rounded
-from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from pytest_tfperf.features.page.curves import rounded
 from pytest_tfperf.features.page.render import page
+from tests.features.page.documents import facts_of
 from tests.helpers.measurements import baseline, interleaved, measurement, session_verdict, throughput, verdict
 
 HOSTILE = st.text(st.sampled_from("<>&'\"/!-\u2028\u2029\\ scriptSCRIPT"), max_size=40)
@@ -46,9 +47,7 @@ class Tags(HTMLParser):
 def page_with(text: str) -> tuple[dict[str, Any], Tags]:
     one = measurement(test=f"a.py::{text}", name=text, commit=text, environment={text: text})
     verdicts = [session_verdict(machine=text)]
-    facts = report_facts(
-        ReportSource(measurements=[one], verdicts=verdicts, not_measured={text: TfperfError(text)}, scope=text)
-    )
+    facts = facts_of(one, verdicts=verdicts, not_measured={text: TfperfError(text)}, scope=text)
     return facts, Tags(page(facts).decode())
 
 
@@ -62,7 +61,7 @@ def test_a_machine_of_10_kb_is_a_short_label_and_a_test_keeps_its_id() -> None:
     one = measurement(
         machine=name, topology=name, test=f"a.py::{name}", verdict=verdict(baseline=baseline(machine=name))
     )
-    facts = report_facts(ReportSource(measurements=[one]))
+    facts = facts_of(one)
     (test,) = json.loads(Tags(page(facts).decode()).facts)["tests"]
     assert len(test["machine"] + test["topology"]) <= 400
     assert test["test"] == f"a.py::{name}"
@@ -91,14 +90,14 @@ def test_half_of_a_character_is_escaped() -> None:
 def test_a_regression_whose_interval_is_open_above_has_a_page() -> None:
     now = throughput(900.0, low=800.0, high=math.inf)
     one = measurement(now, test="a.py::slow", verdict=verdict(Outcome.REGRESSED, -0.1))
-    assert "a.py::slow" in Tags(page(report_facts(ReportSource(measurements=[one]))).decode()).facts
+    assert "a.py::slow" in Tags(page(facts_of(one)).decode()).facts
 
 
 @pytest.mark.parametrize(("topology", "is_shown"), [("1x8", True), ("1x1", False)])
 def test_the_documents_have_a_section_where_one_of_their_figures_was_measured(topology: str, is_shown: bool) -> None:
     one = measurement()
     row = baseline(machine="dgx", key=one.key._replace(topology=topology), provenance=Provenance.PUBLISHED)
-    text = page(report_facts(ReportSource(measurements=[one], published=[row]))).decode()
+    text = page(facts_of(one, published=[row])).decode()
     assert ('<section id="documents">' in text) is is_shown
 
 
@@ -108,7 +107,7 @@ def test_documents_of_which_nothing_was_measured_take_no_room() -> None:
         baseline(machine=name, key=one.key._replace(topology=topology), provenance=Provenance.PUBLISHED, source=name)
         for name, topology in (("dgx", "1x8"), ("dgx", "1x4"), ("k80", "1x4"))
     ]
-    found = Tags(page(report_facts(ReportSource(measurements=[one], published=rows))).decode())
+    found = Tags(page(facts_of(one, published=rows)).decode())
     assert [(row["document"], row["topology"]) for row in json.loads(found.facts)["documents"]] == [
         ("dgx", "1x4"),
         ("dgx", "1x8"),
@@ -117,9 +116,7 @@ def test_documents_of_which_nothing_was_measured_take_no_room() -> None:
 
 def test_what_kept_a_test_from_a_result_stands_in_the_red_box() -> None:
     why = "it is INVALID: other processes used 61 % of 2 cores. End them"
-    text = page(
-        report_facts(ReportSource(measurements=[measurement()], not_measured={"a.py::busy": TfperfError(why)}))
-    ).decode()
+    text = page(facts_of(measurement(), not_measured={"a.py::busy": TfperfError(why)})).decode()
     box = text.partition('<ul class="attention">')[2].partition("</ul>")[0]
     assert ("a.py::busy" in box, "other processes used 61 % of 2 cores" in box) == (True, True)
 
@@ -127,13 +124,13 @@ def test_what_kept_a_test_from_a_result_stands_in_the_red_box() -> None:
 @pytest.mark.parametrize("outcome", [Outcome.REGRESSED, Outcome.INVALID])
 def test_a_comparison_that_needs_action_stands_in_the_red_box(outcome: Outcome) -> None:
     slow = interleaved(outcome, test="a.py::compared")
-    text = page(report_facts(ReportSource(measurements=[measurement()], interleaved=[slow]))).decode()
+    text = page(facts_of(measurement(), slow)).decode()
     box = text.partition('<ul class="attention">')[2].partition("</ul>")[0]
     assert "a.py::compared" in box
 
 
 def test_the_licence_of_the_plotting_library_is_in_the_page() -> None:
-    assert "Permission is hereby granted" in page(report_facts(ReportSource(measurements=[measurement()]))).decode()
+    assert "Permission is hereby granted" in page(facts_of(measurement())).decode()
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))

@@ -12,7 +12,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import PastResult
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Reason, Rule, Verdict
-from pytest_tfperf.features.page.facts import ReportSource, report_facts
+from tests.features.page.documents import facts_of
 from tests.helpers.measurements import measurement, run_at, throughput, verdict
 
 
@@ -21,13 +21,12 @@ def at(change: float, day: int, outcome: Outcome, **more: Any) -> Measurement:
     return measurement(throughput(1000.0 * (1 + change)), **given | more)
 
 
-def facts_of(*days: Measurement, now: int = 1) -> dict[str, Any]:
-    source = ReportSource(measurements=days[-now:], past=[PastResult.of(one) for one in days], previous=days[:1])
-    return report_facts(source)
+def facts_at_end(*days: Measurement, now: int = 1) -> dict[str, Any]:
+    return facts_of(*days[-now:], past=[PastResult.of(one) for one in days], previous=days[:1])
 
 
 def story(*days: Measurement) -> str:
-    return str(facts_of(*days)["tests"][0]["story"])
+    return str(facts_at_end(*days)["tests"][0]["story"])
 
 
 def test_a_regression_that_was_over_and_came_again_is_new_in_this_session() -> None:
@@ -79,5 +78,5 @@ def test_a_slowdown_on_purpose_is_told() -> None:
 
 def test_a_report_over_several_sessions_has_no_session_before() -> None:
     days = [at(0.0, 1, Outcome.PASS), at(0.0, 2, Outcome.PASS), at(0.0, 3, Outcome.PASS, test="t.py::other")]
-    assert len(facts_of(*days)["previous"]) == 1
-    assert facts_of(*days, now=2)["previous"] == []
+    assert len(facts_at_end(*days)["previous"]) == 1
+    assert facts_at_end(*days, now=2)["previous"] == []

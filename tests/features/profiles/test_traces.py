@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.profile import OpTime, Trace
-from pytest_tfperf.features.profiles.plugin import TraceStore, file_name
+from pytest_tfperf.features.profiles.plugin import file_name, write_traces
 
 
 def trace(data: bytes = b"events", host: str = "vm") -> Trace:
@@ -41,22 +41,22 @@ def test_a_readable_name_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("test", ["", "..", "../../etc/passwd", "a/b::c[\0]", "-rf", "é" * 300, "\udcff", "x" * 10_000])
 def test_a_hostile_test_id_stays_inside_of_the_folder(tmp_path: Path, test: str) -> None:
-    store = TraceStore(tmp_path / "traces")
-    written = store.write(test, "today", "1-resnet50", [trace()])
-    assert written.resolve().parent.parent == store.folder.resolve()
+    folder = tmp_path / "traces"
+    written = write_traces(folder, test, "today", "1-resnet50", [trace()])
+    assert written.resolve().parent.parent == folder.resolve()
 
 
 # Writing
 
 
 def test_a_trace_lies_where_tensorboard_looks_for_it(tmp_path: Path) -> None:
-    written = TraceStore(tmp_path).write("test_a", "today", "1-resnet50", [trace(b"events")])
+    written = write_traces(tmp_path, "test_a", "today", "1-resnet50", [trace(b"events")])
     assert written == tmp_path / "test_a" / "today"
     assert (written / "plugins/profile/1-resnet50/vm.xplane.pb").read_bytes() == b"events"
 
 
 def test_ranks_of_one_host_have_a_file_each(tmp_path: Path) -> None:
-    written = TraceStore(tmp_path).write("test_a", "today", "1-resnet50", [trace(b"one"), trace(b"two")])
+    written = write_traces(tmp_path, "test_a", "today", "1-resnet50", [trace(b"one"), trace(b"two")])
     files = sorted(written.rglob("*.pb"))
     assert [(file.name, file.read_bytes()) for file in files] == [
         ("rank0-vm.xplane.pb", b"one"),
@@ -65,7 +65,7 @@ def test_ranks_of_one_host_have_a_file_each(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_only_lends_its_devices_has_no_file(tmp_path: Path) -> None:
-    written = TraceStore(tmp_path).write("test_a", "today", "1-resnet50", [trace(), replace(trace(), ops=())])
+    written = write_traces(tmp_path, "test_a", "today", "1-resnet50", [trace(), replace(trace(), ops=())])
     assert [file.name for file in written.rglob("*.pb")] == ["rank0-vm.xplane.pb"]
 
 
@@ -76,5 +76,5 @@ def test_what_a_full_disk_cut_off_is_removed(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(Path, "write_bytes", fill_the_disk)
     with pytest.raises(OSError, match="No space left"):
-        TraceStore(tmp_path).write("test_a", "today", "1-resnet50", [trace()])
+        write_traces(tmp_path, "test_a", "today", "1-resnet50", [trace()])
     assert list(tmp_path.iterdir()) == []

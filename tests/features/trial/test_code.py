@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.core.trial import Trial
-from pytest_tfperf.features.trial.sessions import code_of
+from pytest_tfperf.features.trial.runner import code_of
+from pytest_tfperf.features.trial.trial import Trial
 from tests.helpers.repositories import git
 
 

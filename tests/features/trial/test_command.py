@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf import cli
-from pytest_tfperf.core.trial import Trial, TrialResult, TrialSession
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.features.trial.sessions import code_of
-from pytest_tfperf.stores import trial_file
+from pytest_tfperf.features.trial.runner import code_of
+from pytest_tfperf.features.trial.trial import Trial, TrialResult, TrialSession, read, write
 from tests.helpers.repositories import git
 
 GREEN, WARN_ONLY, USAGE, UNDECIDED = 0, 1, 4, 6
@@ -41,7 +40,7 @@ def kept(project: Path, unchanged: int, slowed: int, *folders: Path) -> Trial:
         tests=("t.py::a", "t.py::b"),
         sessions=(UNCHANGED,) * unchanged + (SLOWED,) * slowed,
     )
-    trial_file.write(project / ".tfperf", trial)
+    write(project / ".tfperf", trial, "")
     return trial
 
 
@@ -58,7 +57,7 @@ def test_the_status_says_whether_the_gate_may_block(
 ) -> None:
     trial = kept(project, *sessions)
     ran = tuple(slowed if session.slowed else session for session in trial.sessions)
-    trial_file.write(project / ".tfperf", replace(trial, sessions=ran))
+    write(project / ".tfperf", replace(trial, sessions=ran), "")
     assert cli.main(["trial", f"--sessions={sessions[0]}"]) == status
 
 
@@ -108,9 +107,7 @@ def test_code_outside_of_the_project_that_the_arguments_name_is_compared(
     for name in ("test_it.py", "helper.py"):
         (tests / name).write_text("")
     named = str(tests / "test_it.py")
-    trial_file.write(
-        project / ".tfperf", replace(kept(project, 20, 10, tests), arguments=(f"{named}::test_it", "nowhere"))
-    )
+    write(project / ".tfperf", replace(kept(project, 20, 10, tests), arguments=(f"{named}::test_it", "nowhere")), "")
     arguments = ["trial", "--", f"{named}::test_it", "nowhere"]
     assert cli.main(arguments) == GREEN
     (tests / "helper.py").write_text("slower = True")
@@ -124,7 +121,7 @@ def test_code_of_a_folder_that_the_arguments_name_is_compared(
     tests = tmp_path_factory.mktemp("elsewhere") / "perf_tests"
     tests.mkdir()
     (tests / "test_it.py").write_text("")
-    trial_file.write(project / ".tfperf", replace(kept(project, 20, 10, tests), arguments=(str(tests),)))
+    write(project / ".tfperf", replace(kept(project, 20, 10, tests), arguments=(str(tests),)), "")
     (tests / "test_it.py").write_text("slower = True")
     assert cli.main(["trial", "--", str(tests)]) == USAGE
 
@@ -134,7 +131,7 @@ def test_what_sessions_write_is_no_code(project: Path, capsys: pytest.CaptureFix
     for path in written:
         path.parent.mkdir()
         path.write_text("")
-    trial_file.write(project / ".tfperf", replace(kept(project, 20, 10), code=dict.fromkeys(map(str, written), "0")))
+    write(project / ".tfperf", replace(kept(project, 20, 10), code=dict.fromkeys(map(str, written), "0")), "")
     assert cli.main(["trial"]) == USAGE
     assert f"{written[0]}, {written[1]} changed since" in capsys.readouterr().err
 
@@ -143,7 +140,7 @@ def test_a_trial_begins_anew_where_that_is_asked_for(project: Path, capsys: pyte
     kept(project, 20, 10)
     assert cli.main(["trial", "--again", "--", "nowhere"]) == USAGE
     assert "first, baselines of the trial's own are recorded" in capsys.readouterr().out
-    assert trial_file.read(project / ".tfperf") is None
+    assert read(project / ".tfperf") is None
 
 
 def test_uncommitted_changes_cannot_be_compared_with_themselves(

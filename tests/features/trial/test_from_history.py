@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.trial import Trial
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.trial.from_history import trial_of_history
-from pytest_tfperf.judging.trial import answer
+from pytest_tfperf.features.trial.answer import answer
+from pytest_tfperf.features.trial.sessions import trial_of_history
+from pytest_tfperf.features.trial.trial import Trial
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import measurement, throughput, verdict
 

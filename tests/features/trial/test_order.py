@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.trial import Trial, TrialResult, TrialSession
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.features.trial.command import _continued
-from pytest_tfperf.features.trial.sessions import is_next_slowed, slowed_tests
+from pytest_tfperf.features.trial.runner import is_next_slowed, slowed_tests
+from pytest_tfperf.features.trial.trial import Trial, TrialResult, TrialSession
 
 PASSED = TrialResult(outcome=Outcome.PASS)
 

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.core.trial import Trial
 from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features.trial.runner import Runner
-from pytest_tfperf.features.trial.sessions import Ended, starter
-from pytest_tfperf.stores import trial_file
+from pytest_tfperf.features.trial.runner import Runner, starter
+from pytest_tfperf.features.trial.trial import Trial, read, trial_file
 from pytest_tfperf.stores.baselines import BaselineStore
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import KEY, baseline, measurement, verdict
@@ -29,10 +27,10 @@ class Sessions:
     folder: Path
     options: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    ends: dict[int, Callable[[], Ended]] = field(default_factory=dict)
+    ends: dict[int, Callable[[], tuple[int, str]]] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=lambda: {"tensorflow": "2.21.0"})
 
-    def start(self, options: Sequence[str], variables: Mapping[str, str]) -> Ended:
+    def start(self, options: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
         self.options.append(" ".join(options))
         self.seconds += 10
         if end := self.ends.get(len(self.options)):
@@ -46,7 +44,7 @@ class Sessions:
                 test="t.py::a", session=f"s{len(self.options)}", verdict=judged, environment={**self.environment}
             )
         )
-        return Ended(status=1 if is_slowed else 0, seconds=10.0, text="tfperf: box\n")
+        return int(is_slowed), "tfperf: box\n"
 
 
 @dataclass
@@ -60,7 +58,7 @@ class Ran:
 
     def run(self, *, seconds: float | None = None) -> Trial:
         folder, sessions = self.sessions.folder, self.sessions
-        trial = trial_file.read(folder) or self.trial
+        trial = read(folder) or self.trial
         show = self.lines.append
         runner = Runner(
             trial, folder, sessions.start, show, lambda: self.code, seconds=seconds, now=lambda: sessions.seconds
@@ -106,7 +104,7 @@ def test_the_header_of_the_first_session_is_shown_and_no_line_of_progress(tmp_pa
     start = starter(tmp_path / "trial", Trial(arguments=("-s", str(tmp_path / "test_it.py"))), shown.append)
     for machine in ("first", "second"):
         lines = "\n".join(["", f"tfperf: {machine}", "tfperf: test 1/1, test_it, run 1", "other"])
-        assert start([], {"LINES_OF_A_SESSION": lines}).status == 0
+        assert start([], {"LINES_OF_A_SESSION": lines})[0] == 0
     assert shown == ["     tfperf: first"]
 
 
@@ -116,7 +114,7 @@ def test_a_session_has_the_base_or_baselines_of_the_trials_own(
 ) -> None:
     (tmp_path / "conftest.py").write_text("def pytest_configure(config): print(*config.invocation_params.args)\n")
     trial = Trial(is_of_base=is_of_base, arguments=("-s", f"--confcutdir={tmp_path}", str(tmp_path)))
-    text = starter(tmp_path / "trial", trial, print)([], {}).text
+    text = starter(tmp_path / "trial", trial, print)([], {})[1]
     assert [name for name in ("--tfperf-base=HEAD", "--tfperf-baselines=") if name in text] == [option], text
 
 
@@ -125,11 +123,11 @@ def fails_by(ran: Ran, *tests: str) -> None:
     cache = ran.sessions.folder / "trial" / "cache" / "v" / "cache" / "lastfailed"
     start = ran.sessions.start
 
-    def failing(options: Sequence[str], variables: Mapping[str, str]) -> Ended:
-        ended = start(options, variables)
+    def failing(options: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
+        status, text = start(options, variables)
         cache.parent.mkdir(parents=True, exist_ok=True)
-        cache.write_text(json.dumps(dict.fromkeys([*tests, *["t.py::a"] * ended.status], True)))
-        return replace(ended, status=1)
+        cache.write_text(json.dumps(dict.fromkeys([*tests, *["t.py::a"] * status], True)))
+        return 1, text
 
     ran.sessions.start = failing  # type: ignore[method-assign]
 
@@ -144,7 +142,7 @@ def test_tests_that_fail_by_something_else_are_named_at_once_in_each_line_and_in
 
 
 def test_tests_that_cannot_be_imported_are_an_error_and_no_ctrl_c(ran: Ran) -> None:
-    ran.sessions.ends[1] = lambda: Ended(2, 1.0, "E   SyntaxError\n!!! Interrupted: 1 error during collection !!!\n")
+    ran.sessions.ends[1] = lambda: (2, "E   SyntaxError\n!!! Interrupted: 1 error during collection !!!\n")
     with pytest.raises(TfperfError, match=r"pytest can't import the tests(?s:.*)SyntaxError"):
         ran.run()
 
@@ -156,7 +154,7 @@ def test_sessions_that_do_not_fit_into_the_time_are_left_for_later(ran: Ran) -> 
 
 
 def test_an_interrupted_trial_goes_on_where_it_was(ran: Ran) -> None:
-    def interrupt() -> Ended:
+    def interrupt() -> tuple[int, str]:
         raise KeyboardInterrupt
 
     ran.sessions.ends[4] = interrupt
@@ -168,36 +166,36 @@ def test_an_interrupted_trial_goes_on_where_it_was(ran: Ran) -> None:
 
 
 def test_a_session_that_pytest_ended_as_interrupted_is_not_kept(ran: Ran) -> None:
-    ran.sessions.ends[3] = lambda: Ended(2, 1.0, "! KeyboardInterrupt !\n")
+    ran.sessions.ends[3] = lambda: (2, "! KeyboardInterrupt !\n")
     with pytest.raises(KeyboardInterrupt):
         ran.run()
-    kept = trial_file.read(ran.sessions.folder)
+    kept = read(ran.sessions.folder)
     assert kept is not None
     assert len(kept.sessions) == 1
 
 
 def test_wrong_arguments_of_pytest_are_shown_with_its_last_lines(ran: Ran) -> None:
-    ran.sessions.ends[1] = lambda: Ended(4, 1.0, "ERROR: file or directory not found: nowhere\n")
+    ran.sessions.ends[1] = lambda: (4, "ERROR: file or directory not found: nowhere\n")
     with pytest.raises(TfperfError, match=r"\n  \| ERROR: file or directory not found: nowhere"):
         ran.run()
 
 
 def test_a_trial_without_any_baseline_ends_with_pytests_last_lines(ran: Ran) -> None:
-    ran.sessions.ends |= {number: lambda: Ended(6, 1.0, "1 error\n") for number in (1, 2)}
+    ran.sessions.ends |= {number: lambda: (6, "1 error\n") for number in (1, 2)}
     with pytest.raises(TfperfError, match=r"no baseline could be recorded(?s:.*)1 error"):
         ran.run()
 
 
 def test_three_sessions_in_a_row_that_measure_nothing_end_the_trial(ran: Ran) -> None:
-    ran.sessions.ends |= {number: lambda: Ended(6, 1.0, "") for number in (2, 3, 4)}
+    ran.sessions.ends |= {number: lambda: (6, "") for number in (2, 3, 4)}
     with pytest.raises(TfperfError, match="3 sessions in a row measured nothing"):
         ran.run()
 
 
-def changes(ran: Ran, **environment: str) -> Callable[[], Ended]:
+def changes(ran: Ran, **environment: str) -> Callable[[], tuple[int, str]]:
     """A session before which something changed."""
 
-    def change() -> Ended:
+    def change() -> tuple[int, str]:
         del ran.sessions.ends[3]
         ran.sessions.environment |= environment
         ran.code = ran.code if environment else {"model.py": "2"}
@@ -218,7 +216,7 @@ def test_a_session_of_other_code_does_not_count_and_ends_the_trial(
     ran.sessions.ends[3] = changes(ran, **environment)
     with pytest.raises(TfperfError, match=said):
         ran.run()
-    kept = trial_file.read(ran.sessions.folder)
+    kept = read(ran.sessions.folder)
     assert kept is not None
     assert len(kept.sessions) == 1
 
@@ -245,6 +243,6 @@ def test_a_trial_of_the_base_records_nothing(ran: Ran) -> None:
 
 def test_a_damaged_file_of_a_trial_says_how_to_begin_anew(ran: Ran) -> None:
     ran.run()
-    trial_file.trial_file(ran.sessions.folder).write_text("{")
+    trial_file(ran.sessions.folder).write_text("{")
     with pytest.raises(TfperfError, match="--again"):
         ran.run()

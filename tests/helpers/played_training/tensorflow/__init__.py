@@ -28,12 +28,16 @@ __version__ = "2.21.0"
 MEBIBYTES = int(os.environ.get("PLAYED_MEBIBYTES", "200"))
 """Of a worker, as another Python may say it; read at the import, because a worker's environment is pytest's."""
 
+PACE = float(os.environ.get("PLAYED_PACE", "1"))
+"""Multiplies the seconds of each step; another Python, such as a reference environment's, may have another pace."""
+
 SLOW_SECONDS = 0.05
 """A step that takes its time, so that there is time to see how far it is, and what else the machine does."""
 
 RAISED = {
     "type": "ValueError",
     "message": "the layers do not fit",
+    "below": [],
     "hint": "",
     "out_of_memory": False,
     "ours": False,
@@ -64,7 +68,7 @@ def work(channel: Channel, message: dict[str, Any]) -> int:
     }
     channel.send({"ready": ready})
     with suppress(ConnectionLost):  # the driver needs nothing more
-        _answer(channel, job, _step_seconds(job))
+        _answer(channel, job, _step_seconds(job) * PACE)
     return 0
 
 

@@ -1,22 +1,27 @@
-"""Ways in which lines could be read that no known format reads: the counters, rates and times that they seem to have.
+"""Ways to read lines that no known format reads: by the counters, rates and times that they seem to have.
 
-They are guesses by words and numbers. Whoever shows them to a user tries them on the output first.
+They are guesses by words and numbers, so each is tried on the output before a user sees it.
 """
 
 from __future__ import annotations
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 
-from pytest_tfperf.core.command import STEPS, RateIs, Reads
+from pytest_tfperf.core.command import STEPS, Command, RateIs, Reads
+from pytest_tfperf.errors import MeasurementError
+from pytest_tfperf.features.read.printed import Printed, Result, measure
 from pytest_tfperf.programs.own_formats import json_object, rate_fields
 from pytest_tfperf.programs.reading import number_in
 from pytest_tfperf.programs.recent_rates import is_running_average
-from pytest_tfperf.programs.unit_lines import AVERAGES, NO_RATES
+from pytest_tfperf.programs.unit_lines import AVERAGES, NO_RATES, counts_steps
 
+_MOST_TRIED = 20
 _MOST_LINES = 2000
 _MOST_OF_A_LINE = 1024
 _MOST_NUMBERS = 40  # in a line
@@ -28,6 +33,11 @@ _OTHER_WORK = re.compile(
     re.IGNORECASE,
 )
 
+# "632.9 img/s", "img/sec: 632.9" and "train_img_per_second: 632.9", but neither "12 MB/s" nor "5 TFLOPS/s".
+_ANY_UNIT = re.compile(
+    r"(?<![A-Za-z])(?!\w?i?B/|bytes?/|[TG]?FLOPS?/)[kKMG]?(?P<unit>[A-Za-z]{2,20})"
+    r"(?:\s?/\s?|[_ ]per[_ ])s(?:ec(?:ond)?)?(?![A-Za-z])"
+)
 _SECONDS = r"(?P<milli>m)?s(?:ec(?:ond)?s?)?\b(?!\s?/)"
 # Neither a part of a date, a time of day or a version, nor of a name.
 _NUMBER = re.compile(
@@ -130,6 +140,47 @@ class _Column:
         if not self.is_bare or not self.behind:
             return ""
         return r"\s" if self.behind[0].isspace() else _escaped(self.behind[0])
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A command that reads the output.
+
+    Args:
+        command: with the arguments that read it.
+        counts: what its numbers count, as in `Proposal`.
+        result: of all lines, however few.
+    """
+
+    command: Command
+    counts: str
+    result: Result
+
+
+def tried(command: Command, printed: Printed, devices: int, *, unit_is_given: bool) -> Iterator[Tried]:
+    """The proposed ways that give a rate for this very output, one for each thing that they count."""
+    kept = set()
+    for proposal in islice(proposals(printed.lines()), _MOST_TRIED):
+        if proposal.counts in kept:
+            continue
+        reads, unit, examples = proposal.reads, f"{proposal.unit}/s", command.reads.examples_per_step
+        if proposal.counts and examples is not None:
+            reads, unit = replace(reads, examples_per_step=examples), command.unit
+        elif unit_is_given and not proposal.counts:
+            unit = command.unit
+        way = replace(command, unit=unit, reads=reads)
+        # To its end, because some programs print a few lines in the seconds of a trial.
+        to_the_end = replace(way, reads=replace(reads, until_end=True))
+        with suppress(MeasurementError):
+            result = measure(to_the_end, printed, devices)
+            kept.add(proposal.counts)
+            yield Tried(way, proposal.counts, result)
+
+
+def units_named(lines: Sequence[str]) -> list[str]:
+    """The units in which lines name rates, those of most lines first."""
+    counts = Counter(unit for line in lines for unit in {mention["unit"] for mention in _ANY_UNIT.finditer(line)})
+    return [unit for unit, _ in counts.most_common() if not counts_steps(unit)]
 
 
 def proposals(printed: Sequence[tuple[float, str]]) -> Iterator[Proposal]:

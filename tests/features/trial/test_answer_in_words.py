@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_tfperf.core.trial import Trial, TrialResult, TrialSession
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.judging.trial import answer
-from pytest_tfperf.reports.trial import trial_fact, trial_lines
+from pytest_tfperf.features.trial.answer import answer, trial_fact, trial_lines
+from pytest_tfperf.features.trial.trial import Trial, TrialResult, TrialSession
 from tests.helpers.expected import SameTexts
 
 PASSED = TrialResult(outcome=Outcome.PASS, throughput_outcome=Outcome.PASS, change=0.002, tolerance=0.02)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.session_verdicts import VerdictOn
-from pytest_tfperf.core.trial import Gate, Trial, TrialResult, TrialSession
 from pytest_tfperf.core.verdict import Outcome
-from pytest_tfperf.judging.trial import answer, rate
+from pytest_tfperf.features.trial.answer import Gate, answer, rate
+from pytest_tfperf.features.trial.trial import Trial, TrialResult, TrialSession
 
 PASSED = TrialResult(outcome=Outcome.PASS, throughput_outcome=Outcome.PASS, change=0.0, tolerance=0.02)
 REGRESSED = replace(PASSED, outcome=Outcome.REGRESSED, throughput_outcome=Outcome.REGRESSED)

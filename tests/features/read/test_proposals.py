@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_tfperf.programs.proposals import Proposal, proposals
+from pytest_tfperf.features.read.proposals import Proposal, proposals
 
 SECONDS = 0.25  # between two lines
 

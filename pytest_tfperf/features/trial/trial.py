@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from pytest_tfperf.core.disturbance import DisturbanceKind
 from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_MACHINE, EXIT_NOT_MEASURED
+from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.core.session_verdicts import VerdictOn
 from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.stores import kept
 
-NOT_MEASURED: Final = (None, Outcome.INVALID)
+VERSION: Final = 1
+"""Of the kept file's form."""
+
+FOLDER: Final = "trial"
+"""The folder of a trial in that of the history."""
+
+_NOT_MEASURED: Final = (None, Outcome.INVALID)
 
 _NO_FAILURE: Final = (EXIT_GREEN, EXIT_NOT_MEASURED, EXIT_MACHINE)
-
-MOST_FALSE: Final = 0.15
-"""A gate may block where its rate of false failures is below this by its upper bound: 0 of 20 sessions, or 1 of 30."""
-
-LEAST_FOUND: Final = 0.8
-"""The share of the losses that a gate must find in their first session."""
-
-LEAST_WITH_LOSSES: Final = 10
-"""The least sessions with losses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ class TrialSession:
     @property
     def is_counted(self) -> bool:
         """Whether it tells something about the gate: a session that could measure nothing does not."""
-        return any(result.outcome not in NOT_MEASURED for result in self.tests.values())
+        return any(result.outcome not in _NOT_MEASURED for result in self.tests.values())
 
     @property
     def regressed(self) -> tuple[str, ...]:
@@ -105,7 +104,7 @@ class TrialSession:
     def losses(self) -> dict[str, bool]:
         """Whether the loss of each slowed test was found; tests that could not be measured are left out."""
         judged = {test: self.tests[test].throughput_outcome for test in self.slowed if test in self.tests}
-        return {test: what is Outcome.REGRESSED for test, what in judged.items() if what not in NOT_MEASURED}
+        return {test: what is Outcome.REGRESSED for test, what in judged.items() if what not in _NOT_MEASURED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,74 +157,24 @@ class Trial:
         return [is_found for session in self.sessions for is_found in session.losses.values()]
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A share, and the bounds of its true value."""
-
-    count: int
-    of: int
-    low: float
-    high: float
+def trial_file(folder: Path) -> Path:
+    """Return the trial's file in the folder of a history."""
+    return folder / FOLDER / "trial.json"
 
 
-class Gate(StrEnum):
-    """What a trial says of the gate."""
+def read(folder: Path) -> Trial | None:
+    """Return the trial in the folder of a history; None where there is none.
 
-    MAY_BLOCK = "may block"
-    WARN_ONLY = "warn only"
-    UNDECIDED = "more sessions are needed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestNoise:
-    """How a test varied over the sessions in which nothing slowed it down; fractions of the throughput.
-
-    Args:
-        sessions: the sessions that measured it.
-        scatter: the root mean square of its changes from the expected throughput; None for fewer than five.
-        holds: the tolerance that 99 of 100 sessions stay within; None as above.
-        tolerance: the accepted slowdown; None where any is accepted.
-        is_too_noisy: whether `holds` reaches the loss that is to be found.
-        is_input_bound: whether the input pipeline was mostly its bottleneck.
-        clocks_mhz: the lowest and the highest clock, where clocks varied by half as much as the throughput, or more.
-        disturbed: the kinds that disturbed it in a quarter of the sessions, or in more; kind -> sessions.
+    Raises:
+        TfperfError: as `kept.read`.
     """
-
-    sessions: int
-    scatter: float | None = None
-    holds: float | None = None
-    tolerance: float | None = None
-    is_too_noisy: bool = False
-    is_input_bound: bool = False
-    clocks_mhz: tuple[float, float] | None = None
-    disturbed: Mapping[DisturbanceKind, int] = field(default_factory=dict)
+    return kept.read(Trial, trial_file(folder), VERSION, "Begin the trial anew: tfperf trial --again")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialAnswer:
-    """What a trial shows.
+def write(folder: Path, trial: Trial, fact: str) -> None:
+    """Write the trial, whole or not at all, with the fact in a sentence that report and doctor show.
 
-    Args:
-        gate: whether the gate may block.
-        false_failures: sessions of unchanged code that failed.
-        losses: losses that were found; None where none was tried.
-        further: the further sessions of unchanged code that the rule needs, if none of them fails; 0 where enough ran.
-        further_losses: the further sessions with losses that the rule needs.
-        not_counted: sessions that measured nothing.
-        machine: sessions in which the machine was slower than when the baselines were recorded.
-        tests: the noise of each test.
-        other_failures: the sessions in which each test failed, or could not be measured, for another reason than a
-            loss.
-        unfit: the tests that no gate should have: too noisy, without a baseline, or often among `other_failures`.
+    Raises:
+        TfperfError: as `kept.write`.
     """
-
-    gate: Gate
-    false_failures: Rate
-    losses: Rate
-    further: int
-    further_losses: int
-    not_counted: int
-    machine: int
-    tests: Mapping[str, TestNoise]
-    other_failures: Mapping[str, int] = field(default_factory=dict)
-    unfit: tuple[str, ...] = ()
+    kept.write(trial_file(folder), {**plain(trial), "fact": fact}, VERSION)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.notification import OVER, Event, EventKind, Topic
-from pytest_tfperf.judging.notifying import after, untold
+from pytest_tfperf.features.notify.news import OVER, Event, EventKind, Topic, after, untold
 
 BAD = [kind for kind in EventKind if kind not in OVER]
 
