@@ -269,32 +269,30 @@ def _start(history: History, machine: str, tests: list[str], rows: list[Any]) ->
     """
     from pytest_tfperf.bench.machine_session import MachineSession
     from pytest_tfperf.bench.session import Session
+    from pytest_tfperf.core.selection import SelectedTest, Selection
     from pytest_tfperf.core.settings import Settings
-    from pytest_tfperf.session.earlier_sessions import EarlierSessions
 
     assert history.database.path is not None
-    context = Session(settings=Settings(dir=history.database.path.parent))
-    here: Any = SimpleNamespace(names=(machine,), runnable=[SimpleNamespace(id=test) for test in tests])
+    selection = Selection([SelectedTest(id=test, cpu=True, gpu=True) for test in tests])
+    session = Session(settings=Settings(dir=history.database.path.parent, machine=machine), selection=selection)
     topology: Any = SimpleNamespace(machine=machine, gpus=[SimpleNamespace(name="Tesla P100-SXM2-16GB")])
-    context.history.prepare()
-    earlier = EarlierSessions(context, here)
+    session.history.prepare()
     parts: dict[str, Callable[[], object]] = {
-        "seconds": lambda: earlier.seconds,
-        "longest_seconds": lambda: earlier.longest_seconds,
-        "confirmations": lambda: earlier.confirmations,
-        "provisional": lambda: earlier.provisional_baselines(topology),
+        "seconds": lambda: session.run_seconds,
+        "confirmations": lambda: session.confirmations,
+        "provisional": lambda: session.provisional_baselines(topology),
     }
     for name, part in parts.items():
         began = time.process_time()
         part()
         _noted(name, began)
     began = time.process_time()
-    past = earlier.of_rows(rows, tests=len(tests))
+    past = session.history.earlier.past_sessions_of_machine(rows, before=session.id, least_tests=len(tests) // 2)
     _noted("past sessions", began)
     began = time.process_time()
     MachineSession({row.key: row for row in rows}, past, tests=len(tests)).between_sessions  # noqa: B018
     _noted("variance between sessions", began)
-    assert not context.history_faults, context.history_faults
+    assert not session.history_faults, session.history_faults
 
 
 def _noted(what: str, began: float) -> None:

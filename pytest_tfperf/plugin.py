@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.session import benchmarks, hookspecs, options, pytest_reports, running, terminal, usage_errors, xdist
-from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.owners import keep_owned
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.session.selecting import (
@@ -40,10 +39,10 @@ _MARKERS = (
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the `tfperf` group."""
-    options.add_options(parser, features().settings)
+    options.add_options(parser)
     config: Any = pluginmanager.get_plugin("pytestconfig")
-    usage_errors.hide_in_errors_of(parser, config)
-    with usage_errors.with_status_of_features(config), usage_errors.as_usage_error():
+    usage_errors.hide_in_errors_of(parser)
+    with usage_errors.as_usage_error():
         options.refuse_unknown_update(config.invocation_params.args)
 
 
@@ -59,23 +58,21 @@ def pytest_configure(config: pytest.Config) -> None:
     with usage_errors.as_usage_error():
         config.add_cleanup(catalogue.forget())
         _register_names(config)
-        session = config.stash[SESSION] = SessionState(options.read_settings(config, features().settings))
+        state = config.stash[SESSION] = SessionState(options.read_settings(config))
         if not xdist.is_xdist_worker(config):
-            session.prepare()
+            state.prepare()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the workers, however the session ended."""
-    if session := config.stash.get(SESSION, None):
-        session.close()
+    if state := config.stash.get(SESSION, None):
+        state.opened.close()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(
-    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
-) -> Generator[None]:
-    """Leave `--update-baselines` to others; end with a feature's status where a conftest.py can't be loaded."""
-    with usage_errors.with_status_of_features(early_config), usage_errors.as_usage_error():
+def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Generator[None]:
+    """Leave `--update-baselines` to a conftest.py that has an option of that name."""
+    with usage_errors.as_usage_error():
         yield
         options.take_short_option(parser, args)
 
@@ -83,7 +80,7 @@ def pytest_load_initial_conftests(
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int, int]:
     """Show no password of a URL that was given in the place of a path; let features know the final exit status."""
-    with usage_errors.with_status_of_features(config), usage_errors.without_passwords_in():
+    with usage_errors.without_passwords_in():
         return running.exited(config, (yield))
 
 
@@ -152,7 +149,7 @@ def gpu_topology(request: pytest.FixtureRequest) -> Topology:
     """
     running.require_linux()
     marks = {mark: request.node.get_closest_marker(mark) is not None for mark in ("cpu", "gpu")}
-    return request.config.stash[SESSION].measuring.machine.topology_for(**marks)
+    return request.config.stash[SESSION].session.topology_for(**marks)
 
 
 @pytest.fixture
@@ -227,7 +224,7 @@ def pytest_report_teststatus(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the workers, set the exit status, and write what was asked for: there may be no terminal to do it."""
     state = session.config.stash[SESSION]
-    state.close()
+    state.opened.close()
     xdist.tell_controller(session.config, state)
     session.exitstatus = state.exit_status(int(session.exitstatus), failures=session.testsfailed)
     if not xdist.is_xdist_worker(session.config):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
-from pytest_tfperf.bench.controls import ControlledRecording
-from pytest_tfperf.core.baseline import Baseline, BaselineUpdate
+from pytest_tfperf.bench.controls import ControlledRecording, Controls
+from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.errors import BaselineError, BaselineRefused
+from pytest_tfperf.errors import BaselineError, BaselineRefused, TfperfError
 from pytest_tfperf.judging.new_baselines import MOST_REFUSED, new_baselines
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import counted
@@ -58,7 +57,7 @@ class BaselineRecorder:
         machine = measurement.machine
         rows, refusals = new_baselines(measurement, controls.correction if controls else 0.0)
         old = self._store.load(machine)
-        note = "; ".join(filter(None, (load, controls.note if controls else "")))
+        note = _note(load, controls)
         completed = []
         for row in (self._completed(row, note, old.get(row.key)) for row in rows):
             try:
@@ -73,23 +72,42 @@ class BaselineRecorder:
             first, *others = refusals
             raise first.and_below(*(line for error in others for line in (Line(""), *error.lines)))
 
+    def end(self, controls: Controls) -> list[str]:
+        """Run the controls of a recording of few rows a last time, and correct the rows by what they showed.
+
+        Gives a line for each machine whose rows could not be written again, and for each figure that is too noisy.
+        """
+        faults = []
+        for machine, controlled in controls.after_last_run().items():
+            try:
+                self.correct(machine, controlled)
+            except TfperfError as error:
+                faults.append(f"{machine}: the new rows could not be corrected by their controls: {error}")
+        try:
+            return faults + self.refuse_calm_by_luck()
+        except TfperfError as error:
+            return [*faults, f"noisy rows could not be taken back: {error}"]
+
     def correct(self, machine: str, controls: ControlledRecording) -> None:
-        """Write the rows recorded on a machine again, corrected by all runs of the controls.
+        """Correct the rows recorded on a machine by all runs of the controls, where they were corrected by a part.
 
         Raises:
             BaselineError: the file can't be read whole or written; the rows then stay as they were recorded.
         """
         self.controlled[machine] = controls
-        old_rows = {(update.new.machine, update.new.key): update.old for update in self.changes}
-        again = [(measurement, load) for measurement, load in self._recorded if measurement.machine == machine]
-        self._recorded, self.changes = [], [update for update in self.changes if update.new.machine != machine]
-        for measurement, load in again:
-            with suppress(BaselineRefused):  # reported when the row was recorded
-                self.record(measurement, load, controls)
-        self.changes = [
-            replace(update, old=old_rows.get((update.new.machine, update.new.key), update.old))
-            for update in self.changes
-        ]
+        corrected: dict[Key, Baseline] = {}
+        for measurement, load in self._recorded:
+            if measurement.machine == machine:
+                rows, _ = new_baselines(measurement, controls.correction)  # refusals were reported when it was recorded
+                corrected |= {row.key: self._completed(row, _note(load, controls), None) for row in rows}
+        changes = []
+        for update in self.changes:
+            if update.new.machine == machine and update.new.key in corrected:
+                row = corrected[update.new.key]
+                update = replace(update, new=replace(update.new, value=row.value, note=row.note))
+            changes.append(update)
+        self._store.update(machine, {update.new.key: update.new for update in changes if update.new.machine == machine})
+        self.changes = changes
 
     def refuse_calm_by_luck(self) -> list[str]:
         """Take back the rows of a figure of which the recording refused too many; return a line for each figure.
@@ -141,3 +159,7 @@ class BaselineRecorder:
         rows = [row for machine in {row.machine for row in new_rows} for row in self._store.load(machine).values()]
         measured = {(row.machine, row.key.workload, row.key.topology) for row in rows if row.is_measured}
         return len(recorded), len(measured - recorded)
+
+
+def _note(load: str, controls: ControlledRecording | None) -> str:
+    return "; ".join(filter(None, (load, controls.note if controls else "")))

@@ -6,7 +6,7 @@ rerun it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,12 +37,12 @@ class RerunQueue:
     session, and one slow phase of the machine does not affect all of them.
 
     Args:
-        open_history: returns the history. Each result is written to it at once, so that a killed session loses none.
-            None for a smoke run, which keeps nothing.
+        history: each result is written to it at once, so that a killed session loses none; None for a smoke run, which
+            keeps nothing.
     """
 
-    def __init__(self, open_history: Callable[[], History] | None) -> None:
-        self._open_history = open_history
+    def __init__(self, history: History | None) -> None:
+        self._history = history
         self._calls: dict[str, list[_Call]] = {}
         self._waiting: set[str] = set()
         self.history_fault = ""
@@ -68,8 +68,8 @@ class RerunQueue:
         if index >= len(calls):
             return None
         before = calls[index].result
-        workloads = [before.other.workload] if before.other else []
-        gave = asked_for(before.topology, before.machine, *workloads, before.workload)
+        other = [(before.other.workload, before.other.topology or before.topology)] if before.other else []
+        gave = asked_for(before.machine, *other, (before.workload, before.topology))
         if gave != asked:
             raise TfperfError(
                 f"call {index + 1} of this test measured {gave} when it ran first, and asks for {asked} now",
@@ -94,11 +94,10 @@ class RerunQueue:
             calls.append(_Call(result))
         call = calls[index]
         call.result = result
-        if self._open_history is None:
+        if self._history is None:
             return
-        history = self._open_history()
         try:
-            call.row = history.append(result, replaces=call.row)
+            call.row = self._history.append(result, replaces=call.row)
         except TfperfError as error:
             self.history_fault = self.history_fault or str(error)
 
@@ -131,6 +130,8 @@ def runs_missing(result: Measurement) -> int:
     return each * max(wants.count - len(taken), 0)
 
 
-def asked_for(topology: str, machine: str, *workloads: Subject) -> str:
-    """Describe what a call measures: one workload, or two that are compared."""
-    return f"{' against '.join(workload.id for workload in workloads)} on {topology} of {machine}"
+def asked_for(machine: str, *sides: tuple[Subject, str]) -> str:
+    """Describe what a call measures: a workload and its topology, or two that are compared."""
+    workloads = " against ".join(workload.id for workload, _ in sides)
+    topologies = " against ".join(dict.fromkeys(topology for _, topology in sides))
+    return f"{workloads} on {topologies} of {machine}"

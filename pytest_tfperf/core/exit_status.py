@@ -28,24 +28,3 @@ EXIT_MACHINE: Final = 7
 
 EXIT_UNFIT: Final = 8
 """`tfperf doctor`: a measurement on this machine would be discarded, lost or wrong."""
-
-
-def exit_status(
-    status: int, *, failed: int, not_measured: int, measured_nothing: bool = False, machine_slower: bool = False
-) -> int:
-    """Return the session's status; "regressed", "could not measure" and "the machine is slower" have their own.
-
-    Args:
-        status: pytest's own: 1 where any test failed or errored, 0 where all is well.
-        failed: tests that failed by assertion, a regression among them.
-        not_measured: tests that ended in an error because they could not be measured.
-        measured_nothing: a nightly gate selected throughput tests, and none of them measured anything.
-        machine_slower: the session's verdict on the machine is REGRESSED.
-    """
-    if status not in (EXIT_GREEN, EXIT_REGRESSED) or failed:
-        return status
-    if machine_slower:
-        return EXIT_MACHINE
-    if not_measured or (status == EXIT_GREEN and measured_nothing):
-        return EXIT_NOT_MEASURED
-    return status

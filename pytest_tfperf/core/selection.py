@@ -67,11 +67,6 @@ class Selection:
         """The tests with invalid parameters, and their errors."""
         return {test.id: test.faults for test in self.tests if test.faults}
 
-    @property
-    def marks(self) -> set[tuple[bool, bool]]:
-        """The combinations of the marks `cpu` and `gpu` that occur."""
-        return {(test.cpu, test.gpu) for test in self.tests}
-
     def runnable(self, *, has_gpus: bool, has_data: bool) -> list[SelectedTest]:
         """Return the tests that can run on such a machine, by their marks and parameters."""
         return [

@@ -6,10 +6,10 @@ A time is announced as one number only if the least and the most that it may be 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping
 
 from pytest_tfperf.bench.rerun_queue import runs_missing
+from pytest_tfperf.bench.session import Session
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.confirmation import RUN_STAGES
@@ -22,93 +22,84 @@ Span = tuple[float, float]
 """The least and the most seconds that something may take."""
 
 # A run of a test that was never timed: of a small program, and of half a minute each of warm-up and timed steps with as
-# much of the rest. Controls need one number: mostly the start, compilation, and the step's profile.
+# much of the rest.
 _GUESSED: Span = (1.0, 120.0)
-_GUESSED_SECONDS = 15.0
-_GUESSED_SECONDS_ON_CPU = 5.0
 _ALIKE = 2.0  # times: how far apart the tests of one function are taken to be
 # Further runs of a test, before there is a history of confirmations: a test in twenty wants two.
 _PRIOR_RUNS, _PRIOR_MEASUREMENTS = 0.1, 20
 _SMOKE: Span = (1.0, 30.0)  # a worker, a compilation, a window
 
 
-def announced_seconds(session: SessionState) -> Span:
-    """The seconds of the session if no test is in doubt, and no runs of a recording differ."""
-    spans = [span or _GUESSED for span in spans_of_each_run(session).values()]
-    if session.settings.smoke:
-        return _SMOKE[0] * len(spans), _SMOKE[1] * len(spans)
-    runs, limit = _least_runs(session) + _confirmations(session), _limit_of_a_test(session)
-    least, most = (math.fsum(min(runs * span[end], limit) for span in spans) for end in (0, 1))
-    return least, most
+def expected_time(state: SessionState) -> tuple[float, float, float]:
+    """The least and the most seconds of the session if no test is in doubt, and the most if its longest test is.
 
-
-def most_seconds(session: SessionState) -> float:
-    """Seconds of the session if its longest test is in doubt; of a recording, if all runs differ too much."""
-    settings, (_, announced) = session.settings, announced_seconds(session)
-    if settings.smoke:
-        return announced
-    spans = spans_of_each_run(session)
-    if session.measuring.launchers.other_side is not None:
-        runs, limit = _most_runs(session), _limit_of_a_test(session)
-        return max(announced, math.fsum(min(runs * (span or _GUESSED)[1], limit) for span in spans.values()))
-    if settings.update_baselines:
-        return 2 * announced  # new_baselines.wants: at most twice as many
-    # A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
-    return announced + (_most_runs(session) - 1) * max([0.0, *_longest_runs(session, spans)])
-
-
-def seconds_of_controls(session: SessionState) -> float:
-    """Seconds that the controls of a recording of few rows will probably take, by what a run of its tests takes.
-
-    0 where none is taken: other sessions, many tests, and a machine without rows.
+    Of a recording the last is the time if all runs differ too much, and all have the time of its controls.
     """
-    tests, settings = session.measuring.machine.runnable, session.settings
-    if not (settings.update_baselines and 0 < len(tests) < MIN_TESTS and session.measuring.has_rows):
-        return 0.0
-    guesses = {test.id: _GUESSED_SECONDS_ON_CPU if test.cpu else _GUESSED_SECONDS for test in tests}
-    of_runs = run_seconds(guesses, known_seconds(session), _spent(session))
-    return (RUNS + 1) * CONTROLS * statistics.fmean(of_runs.values())
+    session, settings = state.session, state.settings
+    spans = {test: span or _GUESSED for test, span in spans_of_each_run(state).items()}
+    if settings.smoke:
+        return _SMOKE[0] * len(spans), _SMOKE[1] * len(spans), _SMOKE[1] * len(spans)
+    least_runs, most_runs, limit = _runs_of_a_test(session)
+    runs = float(least_runs)
+    is_judged = session.other_side is None and not settings.update_baselines
+    if is_judged and (session.has_rows or known_seconds(state)):  # a first session has nothing to judge against
+        again, measurements = session.confirmations
+        runs += (again + _PRIOR_RUNS * _PRIOR_MEASUREMENTS) / (measurements + _PRIOR_MEASUREMENTS)
+    least, most = (math.fsum(min(runs * span[end], limit) for span in spans.values()) for end in (0, 1))
+    if is_judged:
+        return least, most, most + _in_doubt(session, spans, most_runs)
+    in_doubt = max(most, math.fsum(min(most_runs * span[1], limit) for span in spans.values()))
+    if not takes_controls(state):
+        return least, most, in_doubt
+    # Each takes as long as a run of a test, in the mean, once more than these.
+    rounds = CONTROLS * (RUNS + 1) / len(spans)
+    low, high = (rounds * math.fsum(span[end] for span in spans.values()) for end in (0, 1))
+    return least + low, most + high, in_doubt + high
 
 
-def _least_runs(session: SessionState) -> int:
-    """How many runs each test takes if nothing is in doubt."""
-    if session.measuring.launchers.other_side is not None:
-        return 2 * MIN_PAIRS
-    return RUNS if session.settings.update_baselines else 1
+def _in_doubt(session: Session, tests: Iterable[str], most_runs: int) -> float:
+    """Seconds of further runs if the longest of these tests is in doubt.
+
+    A first run ends early where it is good, so the longest of earlier sessions tells what a further run takes.
+    """
+    return (most_runs - 1) * max([0.0, *(max(session.run_seconds.get(test, (0.0,))) for test in tests)])
 
 
-def _most_runs(session: SessionState) -> int:
-    """How many runs the session's rules take of a test in doubt."""
-    if (other := session.measuring.launchers.other_side) is not None:
-        return 2 * other.terms.effort.max_pairs
-    if session.settings.update_baselines:
-        return 2 * RUNS
-    if session.measuring.has_rows:
-        references = session.measuring.launchers.references
-        return 1 + 2 * MOST_PAIRS if references is not None and references.serves_any else RUN_STAGES[-1]
-    return 1 if session.settings.require_baseline else MOST_RUNS
+def takes_controls(state: SessionState) -> bool:
+    """Whether other workloads run beside a recording: of few tests, on a machine that has rows."""
+    return (
+        bool(state.settings.update_baselines) and 0 < len(state.session.runnable) < MIN_TESTS and state.session.has_rows
+    )
 
 
-def _limit_of_a_test(session: SessionState) -> float:
-    """The seconds after which a comparison begins no further pair; others have no limit."""
-    other = session.measuring.launchers.other_side
-    return math.inf if other is None else other.terms.effort.max_seconds
+def _runs_of_a_test(session: Session) -> tuple[int, int, float]:
+    """The runs that each test takes, those of a test in doubt, and the seconds after which no further pair begins."""
+    settings = session.settings
+    if session.other_side is not None:
+        terms = session.other_side.terms
+        return 2 * MIN_PAIRS, 2 * terms.max_pairs, terms.max_seconds
+    if settings.update_baselines:
+        return RUNS, 2 * RUNS, math.inf  # new_baselines.wants: at most twice as many
+    if session.has_rows:
+        has_references = session.references is not None and session.references.serves_any
+        return 1, 1 + 2 * MOST_PAIRS if has_references else RUN_STAGES[-1], math.inf
+    return 1, 1 if settings.require_baseline else MOST_RUNS, math.inf
 
 
-def seconds_left(session: SessionState) -> Span | None:
+def seconds_left(state: SessionState) -> Span | None:
     """The seconds that the session will still take: tests that have not ended, and the runs that others want.
 
     None if a test is left that was never timed, here or in an earlier session, nor any of its function.
     """
-    if session.settings.smoke:
+    if state.settings.smoke:
         return None
-    queue, progress = session.queue, session.progress
+    session, queue, progress = state.session, state.queue, state.session.progress
     # Of tests that are judged alone one may be in doubt; of others each may take all of its runs.
-    is_judged = session.measuring.launchers.other_side is None and not session.settings.update_baselines
-    least_runs, most_runs, limit = _least_runs(session), _most_runs(session), _limit_of_a_test(session)
+    is_judged = session.other_side is None and not session.settings.update_baselines
+    least_runs, most_runs, limit = _runs_of_a_test(session)
     least = most = 0.0
     waiting = []
-    for test, span in spans_of_each_run(session).items():
+    for test, span in spans_of_each_run(state).items():
         if results := queue.results_of(test):
             for result in results:
                 missing, one = runs_missing(result), seconds_of_a_run(result)
@@ -123,19 +114,15 @@ def seconds_left(session: SessionState) -> Span | None:
             least += max(0.0, min(least_runs * span[0], limit) - spent)
             most += max(0.0, min((1 if is_judged else most_runs) * span[1], limit) - spent)
     if is_judged:
-        most += (most_runs - 1) * max([0.0, *_longest_runs(session, waiting)])
+        most += _in_doubt(session, waiting, most_runs)
     return least, most
 
 
-def _longest_runs(session: SessionState, tests: Iterable[str]) -> list[float]:
-    return [session.measuring.earlier.longest_seconds.get(test, 0.0) for test in tests]
-
-
-def spans_of_each_run(session: SessionState) -> dict[str, Span | None]:
+def spans_of_each_run(state: SessionState) -> dict[str, Span | None]:
     """The seconds of one run of each test; None of a test that was never timed, nor any of its function."""
-    timed = _at_this_pace(known_seconds(session), _spent(session))
+    timed = _at_this_pace(known_seconds(state), _spent(state))
     spans: dict[str, Span | None] = {}
-    for test in session.measuring.machine.runnable:
+    for test in state.session.runnable:
         if seconds := timed.get(test.id):
             spans[test.id] = seconds, seconds
             continue
@@ -145,49 +132,22 @@ def spans_of_each_run(session: SessionState) -> dict[str, Span | None]:
     return spans
 
 
-def known_seconds(session: SessionState) -> Mapping[str, float]:
+def known_seconds(state: SessionState) -> Mapping[str, float]:
     """Seconds that a run of each test took last, beside another side where this session has one."""
-    earlier = session.measuring.earlier
-    alone, beside = earlier.seconds, earlier.seconds_of_interleaved
-    return {**alone, **beside} if session.is_compared else {**beside, **alone}
+    alone = {test: seconds[0] for test, seconds in state.session.run_seconds.items()}
+    beside = state.session.seconds_of_interleaved
+    return {**alone, **beside} if state.is_compared else {**beside, **alone}
 
 
-def _spent(session: SessionState) -> dict[str, float]:
+def _spent(state: SessionState) -> dict[str, float]:
     """Seconds that a run of each test took in this session."""
     spent: dict[str, float] = {}
-    for result in session.queue.results:
+    for result in state.queue.results:
         spent[result.test] = spent.get(result.test, 0.0) + seconds_of_a_run(result)
     return spent
 
 
-def _confirmations(session: SessionState) -> float:
-    """Further runs that a test will probably need until it is decided, estimated from earlier sessions."""
-    if session.settings.update_baselines or session.measuring.launchers.other_side is not None:
-        return 0.0  # a comparison takes all of its pairs at once
-    if not (session.measuring.has_rows or known_seconds(session)):  # a first session has nothing to judge against
-        return 0.0
-    runs, measurements = session.measuring.earlier.confirmations
-    return (runs + _PRIOR_RUNS * _PRIOR_MEASUREMENTS) / (measurements + _PRIOR_MEASUREMENTS)
-
-
 _LEAST_FOR_PACE = 3  # tests: the first one also imports TensorFlow
-
-
-def run_seconds(
-    guesses: Mapping[str, float], known: Mapping[str, float], spent: Mapping[str, float]
-) -> dict[str, float]:
-    """Seconds that one run of each test will probably take.
-
-    A test that was never timed is expected to take as long as tests of the same function, of the same file, or as any
-    test.
-
-    Args:
-        guesses: a guess for each test, used if nothing is known.
-        known: seconds of a run in earlier sessions.
-        spent: seconds of a run in this session.
-    """
-    timed = _at_this_pace(known, spent)
-    return {test: timed.get(test) or _alike(test, timed) or guess for test, guess in guesses.items()}
 
 
 def _at_this_pace(known: Mapping[str, float], spent: Mapping[str, float]) -> dict[str, float]:
@@ -202,12 +162,3 @@ def _at_this_pace(known: Mapping[str, float], spent: Mapping[str, float]) -> dic
 def seconds_of_a_run(result: Measurement) -> float:
     """Seconds of one worker, with its start and compilation."""
     return result.seconds / result.workers
-
-
-def _alike(test: str, timed: Mapping[str, float]) -> float | None:
-    """The mean time of the tests that resemble this one most; None if no test was timed."""
-    function, file = test.partition("[")[0], test.partition("::")[0]
-    for prefix in (f"{function}[", f"{file}::", ""):
-        if alike := [seconds for other, seconds in timed.items() if other.startswith(prefix)]:
-            return statistics.fmean(alike)
-    return None

@@ -8,25 +8,25 @@ to a feature's `FEATURE`.
 
 from __future__ import annotations
 
+import json
 import os
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.rerun_command import RECORDING_OPTION, name_recording_option, recording_option
 from pytest_tfperf.core.setting import Origin, RawSetting, Setting
-from pytest_tfperf.core.settings import MAX_SECONDS, OF_THE_SPINE, Settings, Update
+from pytest_tfperf.core.settings import MAX_SECONDS, OF_THE_SPINE, TOLD, Settings, Update
 from pytest_tfperf.errors import TfperfError, WorkloadError, one_of
+from pytest_tfperf.features import settings_of_features
 from pytest_tfperf.session.rerun_options import rerun_command
 from pytest_tfperf.workers import catalogue
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _COLLECT_ONLY = ("collectonly", "showfixtures", "show_fixtures_per_test", "setupplan")
 """pytest's options with which no test runs."""
@@ -44,17 +44,13 @@ _RECORDING: Setting[Update | None] = Setting(
 )
 
 
-def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) -> Settings:
+def read_settings(config: pytest.Config) -> Settings:
     """Read pytest's command line, the environment and the ini file; relative paths start at rootdir.
-
-    Args:
-        config: pytest's.
-        of_features: the settings that features bring.
 
     Raises:
         TfperfError: a value that is not allowed; says where it was given and what is.
     """
-    known = {setting.name: setting for setting in (*OF_THE_SPINE, *of_features)}
+    known = {setting.name: setting for setting in (*OF_THE_SPINE, *settings_of_features())}
     _refuse_misspelt_variables(known)
     given = {name: raw for name, setting in known.items() if (raw := _given(config, setting)) is not None}
     values = {name: raw.value for name, raw in given.items()}
@@ -73,11 +69,15 @@ def read_settings(config: pytest.Config, of_features: Sequence[Setting[Any]]) ->
     if (pipeline := given.get("input_pipeline")) is not None:
         _refuse_unknown_pipeline(pipeline)
     _refuse_contradictions(known, given, values | {"update_baselines": update})
-    names = {setting.name for setting in of_features}
+    told = json.loads(os.environ.get(TOLD, "{}"))
+    names = {setting.name for setting in settings_of_features()}
     return Settings(
         root=config.rootpath,
         collects_only=any(map(config.getoption, _COLLECT_ONLY)),
+        writes_junit=bool(config.getoption("xmlpath", None)),
         update_baselines=Update(update) if update else None,
+        slowed=tuple(told.get("slowed", ())),
+        bisect_step=Path(told["bisect_step"]) if "bisect_step" in told else None,
         rerun=rerun_command(config, known | {_RECORDING.name: _RECORDING}, given),
         of_features={name: value for name, value in values.items() if name in names},
         **{name: value for name, value in values.items() if name not in names},
@@ -89,11 +89,11 @@ def _max_time_of_baselines(given: float | None) -> float | None:
     return None if given is None or given < MAX_SECONDS else given
 
 
-def add_options(parser: pytest.Parser, of_features: Sequence[Setting[Any]]) -> None:
+def add_options(parser: pytest.Parser) -> None:
     """Register every option and ini value, in one group."""
     group = parser.getgroup("tfperf", "performance gate for TensorFlow (pytest-tfperf)")
     _add_recording_options(group)
-    for setting in (*OF_THE_SPINE, *of_features):
+    for setting in (*OF_THE_SPINE, *settings_of_features()):
         default = "" if setting.default in ("", None, ()) else f" (default: {setting.default})"
         if not setting.is_option:
             parser.addini(f"tfperf_{setting.name}", help=setting.help + default, default=None)

@@ -22,7 +22,6 @@ from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.verdict import bad_figures, headline, in_brief
-from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.state import SessionState
 
 
@@ -83,8 +82,7 @@ class Outcomes:
     def properties(self) -> list[tuple[str, object]]:
         """The JUnit properties of the calls that are decided."""
         decided = [result for result in self.results if result.is_decided]
-        hooks = features().hooks(self.state.settings, lambda feature: feature.properties)
-        return [pair for hook in hooks for pair in hook(decided)]
+        return [pair for feature in self.state.features.values() for pair in feature.properties(decided)]
 
     def unreported(self) -> list[Line]:
         """Messages of regressions, confirmed or suspected, in a test whose body failed first."""
@@ -113,7 +111,7 @@ class Outcomes:
             if result.recording is not None:
                 try:
                     load = load_note(load_of(result.runs), len(result.runs))
-                    controls = self.state.measuring.controls.found_on(result.machine)
+                    controls = self.state.session.controls.found_on(result.machine)
                     self.state.recorder.record(result, load, controls)
                 except BaselineRefused as error:
                     refused.append(error)
@@ -137,30 +135,30 @@ class Outcomes:
         return self._messages([result])
 
 
-def missing_as_error(session: SessionState, error: NoData | NotEnoughDevices | NotInstalled) -> MeasurementError | None:
+def missing_as_error(state: SessionState, error: NoData | NotEnoughDevices | NotInstalled) -> MeasurementError | None:
     """The error that takes a skip's place under --tfperf-require-baseline; None if the test may skip."""
     if isinstance(error, NoData):
         return error.of_type(MeasurementError)
     if not isinstance(error, NotEnoughDevices):
         return None
-    if isinstance(error, NotEnoughNodes) and session.nodes is not None:
+    if isinstance(error, NotEnoughNodes) and state.nodes is not None:
         return error.of_type(MeasurementError)  # who names a launcher for the gate wants its tests to run
-    machine = session.measuring.machine.topology
+    machine = state.session.topology
     if machine.driver_fault:
         why = "A driver is installed, so this machine should have GPUs"
     elif 0 < error.wanted <= len(machine.gpus) + len(machine.lost):
         why = "With the lost GPUs it would have enough"
-    elif _had(session, error.wanted):
+    elif _had(state, error.wanted):
         why = f"Its baselines were measured on {error.wanted} GPUs: one is missing"
     else:
         return None
     return MeasurementError(error.fact, next_step=". ".join(filter(None, (error.next_step, why))))
 
 
-def _had(session: SessionState, gpus: int) -> bool:
+def _had(state: SessionState, gpus: int) -> bool:
     """Whether the machine, where it has a name of its own, was measured with so many GPUs."""
-    name = session.settings.machine
+    name = state.settings.machine
     if not (name and gpus):
         return False
-    rows = session.baselines.load(name).values()
+    rows = state.session.baselines.load(name).values()
     return any(row.gpu and row.key.topology == f"1x{gpus}" for row in rows if row.is_measured)

@@ -37,13 +37,13 @@ def word(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[Non
         report.sections.append(("throughput", _text(unreported, item)))
 
 
-def measured_only(report: pytest.TestReport, session: SessionState) -> tuple[str, str, str] | None:
+def measured_only(report: pytest.TestReport, state: SessionState) -> tuple[str, str, str] | None:
     """pytest's word for a test that passed and was measured without a baseline: "measured", not "passed"."""
-    if report.when != "call" or not report.passed or report.nodeid not in session.selection:
+    if report.when != "call" or not report.passed or report.nodeid not in state.selection:
         return None
     from pytest_tfperf.core.verdict import Outcome  # most sessions have no throughput test
 
-    outcomes = [result.outcome for result in session.queue.results_of(report.nodeid)]
+    outcomes = [result.outcome for result in state.queue.results_of(report.nodeid)]
     return ("measured", "m", "MEASURED") if Outcome.NO_BASELINE in outcomes else None
 
 
@@ -65,8 +65,8 @@ def _word_error(report: pytest.TestReport, item: pytest.Item, error: TfperfError
     elif report.when == "call":
         report.when = "setup"
     report.longrepr = PlainRepr(error.lines, brief, width)
-    session = item.config.stash[SESSION]
-    (session.refused if isinstance(error, BaselineRefused) else session.not_measured)[item.nodeid] = error
+    state = item.config.stash[SESSION]
+    (state.refused if isinstance(error, BaselineRefused) else state.not_measured)[item.nodeid] = error
     if fixture is not None and (unreported := fixture.outcomes.unreported()):
         report.sections.append(("throughput", _text(unreported, item)))
 

@@ -39,18 +39,19 @@ def run_or_defer(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     Only a body that came to its end, or skipped after all of its calls, makes a test run again. If `xfail` expects its
     error, the test would stay in doubt for ever.
     """
-    session, properties = item.config.stash[SESSION], list(item.user_properties)
+    state, properties = item.config.stash[SESSION], list(item.user_properties)
     item.stash[_IN_DOUBT] = False
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     try:
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
     except (KeyboardInterrupt, pytest.exit.Exception):
-        session.interrupted = item.nodeid
-        session.close()  # pytest takes its time to find out where it was interrupted, and workers would last as long
+        state.interrupted = item.nodeid
+        # pytest takes its time to find out where it was interrupted, and workers would last as long.
+        state.opened.close()
         raise
     # The report of the call does not count: a strict `xfail` fails a body that came to its end.
     if item.stash[_IN_DOUBT] and not any(report.failed for report in reports if report.when != "call"):
-        session.queue.defer(item.nodeid)
+        state.queue.defer(item.nodeid)
         item._report_sections.clear()  # what the body prints and records, it prints and records again
         item.user_properties[:] = properties
         item.session.items.append(item)  # pytest walks this list as it grows
@@ -77,9 +78,9 @@ def require_linux() -> None:
 
 def exited(config: pytest.Config, status: int) -> int:
     """Tell the session's features the exit status that pytest ends with, and return it."""
-    session = config.stash.get(SESSION, None)
-    if session is not None and not is_xdist_worker(config):
-        session.exited(int(status))
+    state = config.stash.get(SESSION, None)
+    if state is not None and not is_xdist_worker(config):
+        state.exited(int(status))
     return status
 
 
@@ -93,20 +94,21 @@ def make_fixture(request: pytest.FixtureRequest) -> ThroughputFixture:
     require_linux()
     # A session that only collects needs nothing that measures.
     from pytest_tfperf.session.fixture import ThroughputFixture
-    from pytest_tfperf.session.session_lines import why_again
+    from pytest_tfperf.session.summary import why_again
 
-    session, test = request.config.stash[SESSION], request.node.nodeid
-    refuse_xdist(request.config, session)
-    if test not in session.selection:
+    state, test = request.config.stash[SESSION], request.node.nodeid
+    refuse_xdist(request.config, state)
+    if test not in state.selection:
         raise TfperfError(
             "a test that asks for `throughput` while it runs can't be run again where it is in doubt: "
             "name the fixture among its arguments"
         )
-    if faults := session.selection.faulty.get(test):
+    if faults := state.selection.faulty.get(test):
         first, *others = faults
         raise first.of_type(WorkloadError).and_below(*map(str, others))
-    session.progress.test, session.progress.why = test, why_again(session, test)
-    fixture = request.node.stash[FIXTURE] = ThroughputFixture(session, test)
+    progress = state.session.progress
+    progress.test, progress.why = test, why_again(state, test)
+    fixture = request.node.stash[FIXTURE] = ThroughputFixture(state, test)
     return fixture
 
 
@@ -166,18 +168,18 @@ def keeping_fixtures(item: pytest.Item, nextitem: pytest.Item | None) -> Iterato
 @contextmanager
 def skipping(item: pytest.Item) -> Iterator[None]:
     """Skip a test that can't run here; the nightly gate may report it as an error instead."""
-    session = item.config.stash[SESSION]
+    state = item.config.stash[SESSION]
     try:
         yield
     except _CAN_NOT_RUN_HERE as error:
-        if session.settings.require_baseline:
+        if state.settings.require_baseline:
             from pytest_tfperf.session.outcomes import missing_as_error
 
-            if (missing := missing_as_error(session, error)) is not None:
+            if (missing := missing_as_error(state, error)) is not None:
                 raise missing from None
         reason = printable(str(error.lines[0]))
         if not item.stash.get(_IN_DOUBT, False):  # otherwise it runs again, and may end as a regression
-            session.skipped[reason] += 1
+            state.skipped[reason] += 1
         raise pytest.skip.Exception(reason, _use_item_location=True) from None
 
 

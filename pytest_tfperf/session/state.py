@@ -1,40 +1,38 @@
-"""The state of one pytest session, from its settings to its exit status."""
+"""What pytest's side keeps of a session while it runs, from its settings to its exit status."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.bench.session import Session
+from pytest_tfperf.bench.feature import first
+from pytest_tfperf.core.exit_status import EXIT_GREEN, EXIT_MACHINE, EXIT_NOT_MEASURED, EXIT_REGRESSED, EXIT_USAGE
+from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import FailsHereOnly, FailsThere, NotCompared, TfperfError
+from pytest_tfperf.features import features, settings_of_features
 from pytest_tfperf.lines import Line
-from pytest_tfperf.session.feature_hooks import features, first
 from pytest_tfperf.session.owners import Owners
 from pytest_tfperf.session.running import can_measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue
+    from pytest_tfperf.bench.session import Session
     from pytest_tfperf.core.command import Command
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict, UnrecordedTests
     from pytest_tfperf.core.verdict import Consequence
-    from pytest_tfperf.reports.progress_line import ProgressLine
-    from pytest_tfperf.session.measuring import Measuring
-    from pytest_tfperf.stores.baselines import BaselineStore
-    from pytest_tfperf.stores.history import History
     from pytest_tfperf.workers.launcher import Nodes
 
 
 class SessionState:
-    """The state that the plugin's hooks and fixtures share.
+    """What the plugin's hooks and fixtures share: the session, and what it has found so far.
 
     Modules that measure, judge and record are imported when they are first used: a session that only collects is short.
 
@@ -42,10 +40,9 @@ class SessionState:
         settings: the values of all settings.
 
     Attributes:
-        context: the settings, tests and stores, for the parts of the session.
-        id: marks the measurements of this session.
+        features: the features that take part, by name.
         selection: the throughput tests that pytest selected.
-        say: shows a line at once; a terminal sets it.
+        opened: closed when the session ends.
         owners: whom tests belong to.
         remarks: lines to print before the first test.
         skipped: the number of tests that could not run here, for each reason.
@@ -66,10 +63,10 @@ class SessionState:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.session = Session(settings=settings, say=lambda text: self.say(text))
         self.settings = settings
-        self.id = self.session.id
-        self.selection = self.session.selection
+        self.features = {name: feature for name, feature in features().items() if feature.takes_part(settings)}
+        self.selection = Selection()
+        self.opened = ExitStack()
         self.owners = Owners(settings)
         self.remarks: list[str] = []
         self.skipped: Counter[str] = Counter()
@@ -85,44 +82,20 @@ class SessionState:
         self.interrupted = ""
         self.status = 0
         self.output_lines: list[Line | str] = []
-        self._began = time.monotonic()
-        self.say: Callable[[str], None] = lambda _: None
-
-    @property
-    def baselines(self) -> BaselineStore:
-        """The committed baselines."""
-        return self.session.baselines
-
-    @property
-    def history(self) -> History:
-        """The measurements of this session and of earlier ones."""
-        return self.session.history
-
-    @property
-    def progress(self) -> ProgressLine:
-        """The line that shows how a measurement progresses."""
-        return self.session.progress
+        self.began = time.time()
 
     @cached_property
-    def queue(self) -> RerunQueue:
-        """The tests' results, and which of them run again."""
-        from pytest_tfperf.bench.rerun_queue import RerunQueue
+    def session(self) -> Session:
+        """What the session measures with; one that only collects does not pay for it."""
+        from pytest_tfperf.bench.session import Session
 
-        return RerunQueue(None if self.settings.smoke else lambda: self.history)
-
-    @cached_property
-    def recorder(self) -> BaselineRecorder:
-        """Writes baselines."""
-        from pytest_tfperf.bench.recording import BaselineRecorder
-
-        return BaselineRecorder(self.baselines, self.measuring.launchers.references)
-
-    @cached_property
-    def measuring(self) -> Measuring:
-        """Takes and judges measurements; a session that only collects does not pay for it."""
-        from pytest_tfperf.session.measuring import Measuring
-
-        return Measuring(self.session, self.nodes)
+        return Session(
+            settings=self.settings,
+            features=tuple(self.features.values()),
+            nodes=self.nodes,
+            selection=self.selection,
+            opened=self.opened,
+        )
 
     @cached_property
     def nodes(self) -> Nodes | None:
@@ -131,9 +104,22 @@ class SessionState:
         Raises:
             TfperfError: it is not installed here, or has options that it can't take.
         """
-        hooks = features().hooks(self.settings, lambda feature: feature.nodes)
-        made = first(make(self.settings) for make in hooks)
-        return None if made is None else self.session.opened.enter_context(closing(made))
+        made = first(feature.nodes(self.settings) for feature in self.features.values())
+        return None if made is None else self.opened.enter_context(closing(made))
+
+    @cached_property
+    def queue(self) -> RerunQueue:
+        """The tests' results, and which of them run again."""
+        from pytest_tfperf.bench.rerun_queue import RerunQueue
+
+        return RerunQueue(None if self.settings.smoke else self.session.history)
+
+    @cached_property
+    def recorder(self) -> BaselineRecorder:
+        """Writes baselines."""
+        from pytest_tfperf.bench.recording import BaselineRecorder
+
+        return BaselineRecorder(self.session.baselines, self.session.references)
 
     def prepare(self) -> None:
         """Refuse now what would otherwise fail after hours of measuring.
@@ -144,19 +130,18 @@ class SessionState:
         """
         if self.settings.collects_only or not can_measure():
             return
-        for prepare in features().hooks(self.settings, lambda feature: feature.prepare):
-            prepare(self.settings)
+        for feature in self.features.values():
+            feature.prepare(self.settings)
         if self.nodes is not None:
             self.nodes.require()
         if self.settings.update_baselines:
-            self.session.opened.enter_context(self.baselines.lock())
+            self.opened.enter_context(self.session.baselines.lock())
 
     def check_stores(self) -> None:
         """Refuse files that the selected tests will need and that can't be used.
 
         Raises:
-            TfperfError: the history, or what a feature writes, can't be written; a test that is to be slowed down is
-                not selected.
+            TfperfError: the history, or what a feature writes, can't be written.
             BaselineError: a file of this machine's that can't be read whole.
             MeasurementError: baselines are to be recorded, and other work disturbs the machine.
         """
@@ -165,58 +150,78 @@ class SessionState:
             return
         from pytest_tfperf.revisions.git import refusal_of
 
-        if unknown := [test for test in settings.inject_slowdown_tests if test not in self.selection]:
-            raise TfperfError(
-                f"tfperf_inject_slowdown_tests: no selected throughput test has the id {unknown[0]}",
-                next_step="Give ids as `pytest --collect-only -q` prints them, one a line",
-            )
-        self.remarks += [why] if (why := refusal_of(settings.root)) else []
-        self.history.prepare()
-        self.remarks += [self.history.moved_aside] if self.history.moved_aside else []
-        for check in features().hooks(settings, lambda feature: feature.check_stores):
-            check(settings)
-        self.is_compared = self.measuring.launchers.other_side is not None
+        session, history = self.session, self.session.history
+        history.prepare()
+        self.remarks += filter(None, (refusal_of(settings.root), history.moved_aside))
+        for feature in self.features.values():
+            feature.check_stores(settings)
+        self.is_compared = session.other_side is not None
         if self.is_compared:
             return
-        _ = self.session.acknowledgements  # a file that can't be read is refused here
-        rows = [row for machine in self.measuring.machine.names for row in self.baselines.load(machine).values()]
-        references = self.measuring.launchers.references
-        if references is not None and not (settings.smoke or settings.update_baselines):
-            self.remarks += references.check([row for row in rows if row.is_measured])
+        _ = session.acknowledgements  # a file that can't be read is refused here
+        rows = [row for machine in session.machines for row in session.baselines.load(machine).values()]
         if settings.update_baselines:
-            from pytest_tfperf.session.recording import before_recording
+            self._prepare_recording()
+        elif session.references is not None and not settings.smoke:
+            self.remarks += session.references.check([row for row in rows if row.is_measured])
 
-            self.remarks += before_recording(settings, references)
+    def _prepare_recording(self) -> None:
+        """Refuse a machine that other work disturbs, and remark on what is recorded all the same."""
+        from pytest_tfperf.bench.disturbance_guard import look_before_recording
+        from pytest_tfperf.reports.invalid import accepted_load, refused_load
+        from pytest_tfperf.revisions.git import commit_of
 
-    @property
-    def remark_lines(self) -> list[str]:
-        """The remarks as a session prints them."""
-        return [f"tfperf: {remark}" for remark in self.remarks]
+        settings, references = self.settings, self.session.references
+        commit, limits = commit_of(settings.root, besides=settings.baselines), settings.disturbance_limits
+        load = look_before_recording(limits)
+        if load.refused is not None:
+            raise refused_load(load.refused, limits)
+        if references is not None:
+            self.remarks += filter(None, [references.before_recording(commit)])
+        if load.accepted is not None:
+            self.remarks.append(accepted_load(load.accepted, limits))
 
     @property
     def results(self) -> list[Measurement]:
         """The tests' results, in order, without the unfinished ones of tests that ended in an error."""
         return [result for result in self.queue.results if result.is_decided or result.test not in self.not_measured]
 
-    @property
-    def elapsed_seconds(self) -> float:
-        """Since pytest read its settings."""
-        return time.monotonic() - self._began
-
     def judge(self) -> list[SessionVerdict]:
         """Judge software and machine when all tests have run, or end a recording; returns the verdicts that fail."""
         if not self.keeps_history:
             return []
+        session, progress = self.session, self.session.progress
         if self.settings.update_baselines:
-            from pytest_tfperf.session.recording import end_recording
-
             if self.recorder.changes:
-                self.progress.test, self.progress.why = "controls", ""
-                self.output_lines += end_recording(self.recorder, self.measuring.controls)
-        else:
-            self.progress.test, self.progress.why = "software and machine", ""
-            self.verdicts += self.measuring.judge.judge(self.results)
-        return self._failing
+                progress.test, progress.why = "controls", ""
+                self.output_lines += self.recorder.end(session.controls)
+            return []
+        progress.test, progress.why = "software and machine", ""
+        self.verdicts += self._verdicts()
+        now = datetime.now(UTC).isoformat()
+        with session.noting_history_faults():  # a verdict counts even where it can't be written
+            for verdict in self.verdicts:
+                session.history.append_verdict(verdict, session=session.id, time=now)
+        return self.failing
+
+    def _verdicts(self) -> Iterator[SessionVerdict]:
+        """Judge each machine, which may take further runs, and what features judge."""
+        from pytest_tfperf.bench.sentinels import session_verdicts
+
+        for name, machine in self.session.machine_sessions.items():
+            measured = [result for result in self.results if result.machine == name and result.other is None]
+            found = session_verdicts(machine, self.session.engine, measured, turn=machine.sessions_before)
+            yield from (verdict.on(name, measured) for verdict in found if verdict is not None)
+        with self.session.noting_history_faults():
+            for feature in self.features.values():
+                yield from feature.session_verdicts(self.session, self.session.machines)
+
+    @property
+    def failing(self) -> list[SessionVerdict]:
+        """The verdicts that fail the session."""
+        from pytest_tfperf.core.verdict import Outcome
+
+        return [verdict for verdict in self.verdicts if verdict.outcome is Outcome.REGRESSED]
 
     def uncompared(self, *, with_output: bool = False) -> list[Line | str]:
         """Tests without a proved comparison; the terminal's summary shows the output of what fails there only."""
@@ -262,30 +267,13 @@ class SessionState:
         if not (self.unselected and self.keeps_history):
             return {}
         known = [test for test in self.unselected if not self.queue.results_of(test)]
-        lately = self.measuring.earlier.measured_lately(known)
+        lately = self.session.measured_lately(known)
         return {test: self.unselected[test] for test in known if test in lately}
 
     @property
     def keeps_history(self) -> bool:
         """Whether this session adds what it measures to the history."""
         return bool(self.selection) and not (self.settings.collects_only or self.settings.smoke)
-
-    @property
-    def _failing(self) -> list[SessionVerdict]:
-        from pytest_tfperf.core.verdict import Outcome
-
-        return [verdict for verdict in self.verdicts if verdict.outcome is Outcome.REGRESSED]
-
-    @property
-    def newest_log(self) -> Path | None:
-        """The log that a worker or a program of this session wrote last, or the fork server's; None without any."""
-        began = time.time() - self.elapsed_seconds
-        for kind in ("worker", "server"):
-            with suppress(OSError):  # another session may remove old ones
-                logs = {path: path.stat().st_mtime for path in (self.settings.dir / "logs").glob(f"{kind}-*.log")}
-                if recent := [path for path, written in logs.items() if written >= began]:
-                    return max(recent, key=logs.__getitem__)
-        return None
 
     @property
     def measured_nothing(self) -> bool:
@@ -301,72 +289,64 @@ class SessionState:
     @property
     def compared_nothing(self) -> bool:
         """Whether checks were to be compared, and none was; a `throughput.compare` knows no other side."""
+        if not self.is_compared:
+            return False
         sides = (result.other for result in self.queue.results)
-        return self.is_compared and not any(side is not None and side.is_of_session for side in sides)
+        return not any(side is not None and side.is_of_session for side in sides)
 
     def exit_status(self, status: int, *, failures: int) -> int:
-        """The status that a feature wants, or our own where nothing failed and something could not be measured.
+        """The status that tells "regressed" from "could not measure" and "the machine is slower".
 
         Args:
-            status: pytest's.
+            status: pytest's: 1 where any test failed or errored, 0 where all is well.
             failures: reports that failed, errors and the session's own verdicts among them.
         """
-        ours = self._exit_status(status, failures)
-        hooks = features().hooks(self.settings, lambda feature: feature.exit_status)
-        wanted = first(hook(self.settings, lambda: self.result, ours) for hook in hooks)
-        self.status = ours if wanted is None else wanted
+        self.status = self._exit_status(status, failures)
         return self.status
 
     def _exit_status(self, status: int, failures: int) -> int:
-        if not (self.selection or self.under_xdist) or (self.settings.collects_only and not self.selection.faulty):
-            return status
-        from pytest_tfperf.core.exit_status import EXIT_USAGE, exit_status
-
-        if self.settings.collects_only:
+        if self.settings.collects_only and self.selection.faulty:
             return status or EXIT_USAGE
+        if self.settings.collects_only or not (self.selection or self.under_xdist):
+            return status
         from pytest_tfperf.core.session_verdicts import VerdictOn
 
-        machine_failures = sum(verdict.kind is VerdictOn.MACHINE for verdict in self._failing)
+        slower_machines = sum(verdict.kind is VerdictOn.MACHINE for verdict in self.failing)
         under_xdist = self.under_xdist if self.settings.require_baseline else 0
         errors = self.errors + len(self.refused) + under_xdist
-        return exit_status(
-            status,
-            failed=failures - errors - machine_failures,
-            not_measured=errors,
-            measured_nothing=self.measured_nothing or self.compared_nothing,
-            machine_slower=bool(machine_failures),
-        )
+        if status not in (EXIT_GREEN, EXIT_REGRESSED) or failures > errors + slower_machines:
+            return status
+        if slower_machines:
+            return EXIT_MACHINE
+        is_empty = status == EXIT_GREEN and (self.measured_nothing or self.compared_nothing)
+        return EXIT_NOT_MEASURED if errors or is_empty else status
 
     def conclude(self) -> None:
         """Compute what the summary shows, and let features write the files that were asked for."""
         settings = self.settings
         if settings.collects_only or not can_measure():
             return
-        if not self.selection and all(settings.of(setting) == setting.default for setting in features().settings):
+        if not self.selection and all(settings.of(setting) == setting.default for setting in settings_of_features()):
             return  # nothing was asked for, and what writes takes time to import
-        measurements = [result for result in self.results if result.other is None]
-        if measurements and not settings.update_baselines:
+        result = self.result
+        if result.alone and not settings.update_baselines:
             from pytest_tfperf.core.verdict import Tolerance
             from pytest_tfperf.judging.unrecorded import unrecorded_tests
 
-            self.unrecorded = unrecorded_tests(measurements, Tolerance.of(settings.tolerance))
+            self.unrecorded = unrecorded_tests(result.alone, Tolerance.of(settings.tolerance))
         if self.keeps_history:
-            self.output_lines += filter(None, (self.history.moved_aside, str(self.history.unread)))
-        self.output_lines += features().session_ended(self.session, self.result)
+            history = self.session.history
+            self.output_lines += filter(None, (history.moved_aside, str(history.unread)))
+        for name, feature in self.features.items():
+            try:
+                self.output_lines += feature.session_ended(self.session, result)
+            except (OSError, TfperfError) as error:  # a feature's fault stops no other
+                self.output_lines.append(str(error))
+            except Exception as error:
+                self.output_lines.append(f"{name}: a fault of pytest-tfperf itself, please report it: {error!r}")
 
     def exited(self, status: int) -> None:
         """Let features correct their files where other plugins have changed the session's exit status since."""
         if self.status != status and not self.settings.collects_only and can_measure():
-            for correct in features().hooks(self.settings, lambda feature: feature.exited):
-                correct(self.settings, status)
-
-    @property
-    def has_nothing_to_say(self) -> bool:
-        """Whether our section of pytest's summary would be empty: importing what words it takes time."""
-        if self.settings.collects_only:
-            return not self.selection.faulty
-        return not (self.selection or self.skipped or self.under_xdist or self.output_lines)
-
-    def close(self) -> None:
-        """End all workers and release the lock on the baselines."""
-        self.session.opened.close()
+            for feature in self.features.values():
+                feature.exited(self.settings, status)

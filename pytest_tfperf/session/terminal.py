@@ -24,44 +24,46 @@ _WIDE = 180  # of tables in a file or a pipe, unless COLUMNS says something else
 _TICK_SECONDS = 1.0
 
 
-def header(config: pytest.Config, session: SessionState) -> list[str]:
+def header(config: pytest.Config, state: SessionState) -> list[str]:
     """The lines before the first test."""
-    return rendered(_lines_before(session), terminal_width(config))
+    lines = [f"tfperf: {remark}" for remark in state.remarks]
+    if state.selection and not state.settings.collects_only:  # importing what words measurements takes time
+        from pytest_tfperf.session import summary
+
+        lines = summary.before(state)
+    return rendered(lines, terminal_width(config))
 
 
-def _lines_before(session: SessionState) -> list[str]:
-    if not session.selection or session.settings.collects_only:  # importing what words measurements takes time
-        return session.remark_lines
-    from pytest_tfperf.session import session_lines
-
-    return session_lines.header(session)
-
-
-def write_summary(reporter: TerminalReporter, session: SessionState) -> None:
+def write_summary(reporter: TerminalReporter, state: SessionState) -> None:
     """Our section of pytest's summary; pytest's own `-rs` gives the reasons of skips too."""
-    if session.has_nothing_to_say:
-        return
+    if state.settings.collects_only:
+        has_something_to_say = bool(state.selection.faulty)
+    else:
+        has_something_to_say = bool(state.selection or state.skipped or state.under_xdist or state.output_lines)
+    if not has_something_to_say:
+        return  # importing what words it takes time
     from pytest_tfperf.core.verdict import Outcome
-    from pytest_tfperf.reports.measurement_table import OutcomeRow
-    from pytest_tfperf.session import session_lines
+    from pytest_tfperf.session import summary
 
     width = terminal_width(reporter.config)
-    colours = {Outcome.PASS: "green", Outcome.IMPROVED: "green", Outcome.REGRESSED: "red", Outcome.INVALID: "red"}
+    colours = dict.fromkeys(map(str, Outcome), "yellow") | {"PASS": "green", "IMPROVED": "green"}
+    colours |= {"REGRESSED": "red", "INVALID": "red"}
 
     def write(line: Line | str) -> None:
         for part in rendered([line], width):
             reporter.write_line(part)
 
     table_width = width or (reporter._tw.fullwidth if "COLUMNS" in os.environ else _WIDE)
-    if lines := session_lines.closing(session, skips=not reporter.hasopt("skipped"), width=table_width):
+    if lines := summary.after(state, skips=not reporter.hasopt("skipped"), width=table_width):
         reporter.write_sep("=", "throughput")
         for line in lines:
-            if isinstance(line, OutcomeRow):
-                reporter.write(line.word, **{colours.get(line.outcome, "yellow"): True})
-                reporter.write_line(printable(line.rest))
+            outcome, gap, rest = str(line).partition("  ")
+            if gap and (colour := colours.get(outcome.partition(" ")[0])):  # a row of a table
+                reporter.write(outcome, **{colour: True})
+                reporter.write_line(printable(gap + rest))
             else:
                 write(line)
-    for text in session.output_lines:
+    for text in state.output_lines:
         write(text)
 
 
@@ -77,13 +79,13 @@ def _is_terminal(reporter: TerminalReporter) -> bool:
     return bool(isatty() if callable(isatty) else isatty)
 
 
-def connect_progress_line(config: pytest.Config, session: SessionState) -> None:
+def connect_progress_line(config: pytest.Config, state: SessionState) -> None:
     """Let the progress line write: in a terminal, in a pipe a line at times, and tf_cnn_benchmarks' lines with `-v`."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
-    if reporter is None or session.settings.collects_only:
+    if reporter is None or state.settings.collects_only:
         return
-    line = session.progress
+    line = state.session.progress
 
     def uncaptured(write: Callable[[str], None]) -> Callable[[str], None]:
         """During a test pytest captures even what its own reporter writes."""
@@ -107,21 +109,20 @@ def connect_progress_line(config: pytest.Config, session: SessionState) -> None:
         line.room = lambda: writer.fullwidth - writer.width_of_current_line
     if reporter.verbosity >= 0:
         line.write_plain = uncaptured(reporter.write_line)
-        session.say = line.say
     if reporter.verbosity > 0:
         line.write_line = uncaptured(reporter.write_line)
 
 
 @contextmanager
-def progress_by_the_clock(session: SessionState) -> Iterator[None]:
+def progress_by_the_clock(state: SessionState) -> Iterator[None]:
     """Let the progress line show how long a state lasts: workers and programs may say nothing for minutes."""
     ended = threading.Event()
 
     def tick() -> None:
         while not ended.wait(_TICK_SECONDS):
-            session.progress.tick()
+            state.session.progress.tick()
 
-    if session.settings.collects_only or not session.selection:
+    if state.settings.collects_only or not state.selection:
         yield
         return
     thread = threading.Thread(target=tick, name="tfperf-progress", daemon=True)

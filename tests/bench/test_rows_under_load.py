@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,9 +13,9 @@ from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.verdict import Outcome, Verdict
 from pytest_tfperf.judging.validity import load_of
+from pytest_tfperf.reports.baselines import recorded_under_load
 from pytest_tfperf.reports.invalid import load_note
 from pytest_tfperf.reports.message import message
-from pytest_tfperf.reports.summary import summary
 from pytest_tfperf.reports.verdict import lines_about
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.measurements import KEY, baseline, measurement, run_at, throughput, verdict
@@ -55,28 +54,19 @@ def test_a_message_repeats_it(outcome: Outcome) -> None:
     assert any(line.text.endswith(f"; {NOTE}") for line in message(judged) if line.label == "baseline")
 
 
-def said(*, changes: tuple[BaselineUpdate, ...] = (), **row: Any) -> list[str]:
-    judged = measurement(test="a.py::test", verdict=verdict(baseline=baseline(1000.0, **row)))
-    return [line for line in map(str, summary([judged], baselines="b/", changes=changes)) if "under load" in line]
-
-
-def test_the_summary_repeats_it_for_tests_that_pass_too() -> None:
-    (line,) = said(note=NOTE)
-    assert line == (
-        f"a.py::test: its baseline was {NOTE}. It may be too low, and let slowdowns pass: record again on a quiet "
-        "machine"
-    )
+def said(*rows: Baseline) -> list[str]:
+    return list(recorded_under_load([BaselineUpdate(None, row) for row in rows]))
 
 
 def test_a_session_that_recorded_such_rows_says_so() -> None:
-    assert said(changes=(BaselineUpdate(None, baseline(1000.0, note=NOTE)),)) == [
+    assert said(baseline(1000.0, note=NOTE)) == [
         f"row of {KEY.workload} on {KEY.topology}: {NOTE}. It may be too low: record again on a quiet machine"
     ]
 
 
 def test_of_many_such_rows_the_first_are_named() -> None:
     keys = [KEY._replace(workload=f"program-{number}") for number in range(7)]
-    (line,) = said(changes=tuple(BaselineUpdate(None, baseline(1.0, key=key, note=NOTE)) for key in keys))
+    (line,) = said(*(baseline(1.0, key=key, note=NOTE) for key in keys))
     assert line.startswith(f"rows of program-0 on {KEY.topology}, program-1 on")
     assert f"program-4 on {KEY.topology}, 2 more: {NOTE}. They may be too low" in line
 
@@ -100,5 +90,5 @@ def test_the_lines_of_a_figure_repeat_it() -> None:
 
 def test_rows_of_figures_are_not_counted_with_those_of_throughputs() -> None:
     rows = [baseline(1000.0, note=NOTE), baseline(2.3, key=KEY._replace(figure="loss"), unit="", note=NOTE)]
-    (line,) = said(changes=tuple(BaselineUpdate(None, row) for row in rows))
+    (line,) = said(*rows)
     assert line.startswith("row of ")

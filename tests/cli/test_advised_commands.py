@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_tfperf.cli import parser
 from pytest_tfperf.core.settings import OF_THE_SPINE
-from pytest_tfperf.session.feature_hooks import features
+from pytest_tfperf.features import settings_of_features
 from tests.helpers.command_lines import commands
 
 PACKAGE = Path(__file__).parents[2] / "pytest_tfperf"
@@ -49,7 +49,9 @@ def test_each_advised_option_of_a_command_exists() -> None:
 
 
 def test_each_advised_option_of_pytest_is_a_setting() -> None:
-    known = {f"--tfperf-{one.name.replace('_', '-')}" for one in (*OF_THE_SPINE, *features().settings) if one.is_option}
+    known = {
+        f"--tfperf-{one.name.replace('_', '-')}" for one in (*OF_THE_SPINE, *settings_of_features()) if one.is_option
+    }
     known.add("--tfperf-update-baselines")
     found = {(file, option) for file, text in texts() for option in re.findall(r"--tfperf-[a-z-]*[a-z]\b", text)}
     assert len(found) > 30
@@ -57,7 +59,7 @@ def test_each_advised_option_of_pytest_is_a_setting() -> None:
 
 
 def test_each_advised_ini_value_is_a_setting() -> None:
-    known = {f"tfperf_{one.name}" for one in (*OF_THE_SPINE, *features().settings)}
+    known = {f"tfperf_{one.name}" for one in (*OF_THE_SPINE, *settings_of_features())}
     found = {
         (file, name) for file, text in texts() for name in re.findall(r"-o (tfperf_\w+)=|ini value (tfperf_\w+)", text)
     }

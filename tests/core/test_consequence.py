@@ -1,11 +1,10 @@
-"""What an outcome means for its test and for the session's exit status."""
+"""What an outcome means for its test."""
 
 from __future__ import annotations
 
 import pytest
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.exit_status import exit_status
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.verdict import Consequence, Outcome, Verdict
 from pytest_tfperf.judging.consequence import consequence
@@ -118,31 +117,3 @@ def test_another_figure_that_nobody_acknowledged_fails() -> None:
     known = verdict(Outcome.REGRESSED, interval=THE_SAME, acknowledged=acknowledged())
     result = measurement(verdict=known, figures=(Verdict(outcome=Outcome.REGRESSED, figure=Figure("peak_memory")),))
     assert consequence(result, require_baseline=False, strict=False) is FAILS
-
-
-NOTHING, SLOWER = {"measured_nothing": True}, {"machine_slower": True}
-
-
-@pytest.mark.parametrize(
-    ("status", "failed", "not_measured", "more", "becomes"),
-    [
-        (0, 0, 0, {}, 0),
-        (1, 1, 0, {}, 1),
-        (1, 0, 1, {}, 6),  # nothing regressed as far as is known
-        (1, 1, 1, {}, 1),  # a regression is the graver news
-        (1, 0, 0, {}, 1),  # another test's failure
-        (0, 0, 0, NOTHING, 6),
-        (1, 1, 0, NOTHING, 1),
-        (5, 0, 0, NOTHING, 5),  # pytest says itself that nothing was collected
-        (2, 0, 1, {}, 2),  # interrupted
-        (3, 0, 1, {}, 3),
-        (0, 0, 0, SLOWER, 7),
-        (1, 1, 0, SLOWER, 1),
-        (1, 0, 1, SLOWER, 7),
-        (2, 0, 0, SLOWER, 2),
-    ],
-)
-def test_the_status_tells_regressed_from_not_measured_and_from_a_slower_machine(
-    status: int, failed: int, not_measured: int, more: dict[str, bool], becomes: int
-) -> None:
-    assert exit_status(status, failed=failed, not_measured=not_measured, **more) == becomes

@@ -12,7 +12,7 @@ import pytest
 import pytest_tfperf
 from pytest_tfperf import Workload
 from pytest_tfperf.core.settings import OF_THE_SPINE
-from pytest_tfperf.session.feature_hooks import features
+from pytest_tfperf.features import settings_of_features
 from pytest_tfperf.workers import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def test_each_picture_is_shown() -> None:
 
 
 OPTION = re.compile(r"--tfperf-([a-z]+(?:-[a-z]+)*)")
-SETTINGS = (*OF_THE_SPINE, *features().settings)
+SETTINGS = (*OF_THE_SPINE, *settings_of_features())
 NO_SETTING = "update_baselines"  # an option that chooses what a session does
 
 

@@ -10,7 +10,7 @@ from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.lines import Line
-from pytest_tfperf.reports.summary import unrecorded
+from pytest_tfperf.reports.baselines import unrecorded
 from tests.helpers.expected import SameTexts
 from tests.helpers.measurements import baseline, measurement, throughput
 

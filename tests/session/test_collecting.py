@@ -11,10 +11,10 @@ HEAVY = ("tensorflow", "keras", "numpy", "pandas", "scipy", "pynvml", "sqlalchem
 MEASURES = (
     "bench.run_engine",
     "judging",
-    "session.measuring",
-    "session.session_lines",
+    "bench.session",
+    "session.summary",
     "workers.interpreters",
-    "reports.summary",
+    "reports.baselines",
 )
 """Modules of ours that only a session with tests to run needs."""
 

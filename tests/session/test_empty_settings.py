@@ -11,14 +11,14 @@ import pytest
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.feature_hooks import features
+from pytest_tfperf.features import settings_of_features
 from pytest_tfperf.session.options import read_settings
 
-SETTINGS = (*OF_THE_SPINE, *features().settings)
+SETTINGS = (*OF_THE_SPINE, *settings_of_features())
 
 
 def read(pytester: pytest.Pytester, *arguments: str) -> Settings:
-    return read_settings(pytester.parseconfig(*arguments), features().settings)
+    return read_settings(pytester.parseconfig(*arguments))
 
 
 def test_no_setting_may_be_empty(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_no_setting_may_be_empty(pytester: pytest.Pytester, monkeypatch: pytest.
         with monkeypatch.context() as patch:
             patch.setenv(f"TFPERF_{setting.name.upper()}", "")
             with pytest.raises(TfperfError, match=f"^environment variable TFPERF_{setting.name.upper()} is empty: "):
-                read_settings(config, features().settings)
+                read_settings(config)
 
 
 @pytest.mark.parametrize("text", ["", " \t"], ids=["empty", "blank"])

@@ -9,7 +9,8 @@ import pytest
 from tests.helpers.inner import ANY_THROUGHPUT, Project
 
 ALLOWED = (
-    "pytest_tfperf.bench.session",
+    "pytest_tfperf.bench.feature",
+    "pytest_tfperf.core.exit_status",
     "pytest_tfperf.core.data_sets",
     "pytest_tfperf.core.history_url",
     "pytest_tfperf.core.rerun_command",
@@ -67,7 +68,7 @@ def test_a_session_without_throughput_tests_imports_settings_only(project: Proje
 
 
 def test_a_session_without_throughput_tests_does_not_import_what_measures_in_session(project: Project) -> None:
-    heavy = {f"pytest_tfperf.session.{name}" for name in ("calls", "fixture", "measuring", "outcomes", "session_lines")}
+    heavy = {f"pytest_tfperf.session.{name}" for name in ("calls", "fixture", "outcomes", "summary", "expected_time")}
     (imported,) = noted(project, "imported")
     assert not imported & heavy
 

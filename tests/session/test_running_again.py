@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.session.feature_hooks import features
 from pytest_tfperf.session.options import read_settings
 from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
@@ -27,14 +26,14 @@ def test_the_command_of_a_message_finds_its_test_from_a_subfolder(
     tests = "def test_is(throughput): pass\ndef it_is(throughput): pass"
     pytester.mkdir("perf_tests").joinpath("test_y.py").write_text(tests)
     monkeypatch.chdir(Path("perf_tests"))
-    settings = read_settings(pytester.parseconfig(*arguments), features().settings)
+    settings = read_settings(pytester.parseconfig(*arguments))
     command = shlex.split(settings.rerun.of(f"perf_tests/test_y.py::{name}"))
     pytester.runpytest(*command[1:]).assert_outcomes(passed=1)
 
 
 def test_the_command_leaves_out_what_belongs_to_one_session(pytester: pytest.Pytester) -> None:
     config = pytester.parseconfig("-o", "tfperf_strict=true", "-o", "tfperf_machine=box")
-    command = read_settings(config, features().settings).rerun.of("test_y.py::test_x")
+    command = read_settings(config).rerun.of("test_y.py::test_x")
     assert command == "pytest test_y.py::test_x -o tfperf_machine=box"
 
 

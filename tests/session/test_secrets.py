@@ -13,7 +13,7 @@ from pytest_tfperf import cli
 from pytest_tfperf.core.exit_status import EXIT_INTERNAL, EXIT_USAGE
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import OF_THE_SPINE
-from pytest_tfperf.session.feature_hooks import features
+from pytest_tfperf.features import settings_of_features
 from pytest_tfperf.session.running import SESSION
 from pytest_tfperf.stores.history import History
 from tests.helpers.command_lines import Argument, arguments
@@ -24,7 +24,7 @@ from tests.helpers.notified_server import serving
 SECRET = "PaSs/WoRd"
 URL = f"postgresql://ann:{SECRET}@127.0.0.1:1/d"
 FEW = {"make-imagenet": ["--images=1", "--shards=1"], "make-tokens": ["--texts=1", "--shards=1"]}
-SETTINGS = (*OF_THE_SPINE, *features().settings)
+SETTINGS = (*OF_THE_SPINE, *settings_of_features())
 
 
 @pytest.fixture(scope="module")

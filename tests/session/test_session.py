@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
-from pytest_tfperf.core.breakdown import Breakdown, Straggler
-from pytest_tfperf.core.profile import Input, OpTime, Profile
+from pytest_tfperf.core.profile import Breakdown, Input, OpTime, Profile, Straggler
 from pytest_tfperf.core.selection import SelectedTest, Selection
-from pytest_tfperf.core.settings import Settings, Update
+from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.errors import BaselineError, NoData, NotEnoughDevices, NotEnoughNodes, TfperfError, WorkloadError
 from pytest_tfperf.session.expected_time import seconds_left
 from pytest_tfperf.session.outcomes import missing_as_error
-from pytest_tfperf.session.session_lines import closing, header
 from pytest_tfperf.session.state import SessionState
+from pytest_tfperf.session.summary import after, before
 from pytest_tfperf.stores.baselines import BaselineStore
 from tests.helpers.machines import load
-from tests.helpers.measurements import baseline, measurement, run_at, throughput, verdict
+from tests.helpers.measurements import baseline, measurement, run_at, session_verdict, throughput, verdict
+from tests.helpers.states import state_of
 
 TESTS = [
     SelectedTest(id="for_cpus", cpu=True),
@@ -42,18 +42,11 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_found(monkeypatch: pytest.MonkeyPatch, topology: Topology) -> None:
-    monkeypatch.setattr("pytest_tfperf.session.this_machine.discover", lambda **_: topology)
+    monkeypatch.setattr("pytest_tfperf.bench.session.discover", lambda **_: topology)
 
 
 def session(folder: Path, **settings: Any) -> SessionState:
-    given = {"root": folder, "dir": folder / "dir", "baselines": folder / "baselines"}
-    own = {one.name for one in fields(Settings)}
-    values = {name: value for name, value in settings.items() if name in own}
-    made = SessionState(
-        Settings(**given | values, of_features={name: settings[name] for name in settings.keys() - own})
-    )
-    made.selection.replace(TESTS)
-    return made
+    return state_of(folder, TESTS, **settings)
 
 
 # Which tests can run
@@ -100,7 +93,7 @@ def test_the_marks_decide_between_cpus_and_gpus_and_without_one_the_machine_does
     marks: dict[str, bool], machine: Topology, on_cpus: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_found(monkeypatch, machine)
-    assert session(tmp_path).measuring.machine.topology_for(**marks).on_cpus == on_cpus
+    assert session(tmp_path).session.topology_for(**marks).on_cpus == on_cpus
 
 
 # When a skip is an error
@@ -157,12 +150,12 @@ def test_missing_data_is_an_error(tmp_path: Path) -> None:
 def timed(folder: Path, **settings: Any) -> SessionState:
     """A session of three tests, of which the history knows one: 10 s."""
     made = session(folder, machine="box", **settings)
-    made.history.append(measurement(test="for_cpus", session="yesterday", seconds=10.0))
+    made.session.history.append(measurement(test="for_cpus", session="yesterday", seconds=10.0))
     return made
 
 
 def announced(made: SessionState) -> str:
-    return header(made)[0].partition("tests, ")[2]
+    return before(made)[0].partition("tests, ")[2]
 
 
 def test_a_first_session_is_guessed(tmp_path: Path) -> None:
@@ -188,7 +181,7 @@ def test_tests_that_were_never_timed_make_the_time_a_range(tmp_path: Path) -> No
 def test_likely_confirmations_are_added_to_what_is_known(tmp_path: Path) -> None:
     made = timed(tmp_path)
     made.selection.replace(TESTS[:1])
-    assert header(made)[0].partition("test, ")[2] == "about 11 s, up to 31 s if a test is in doubt"
+    assert before(made)[0].partition("test, ")[2] == "about 11 s, up to 31 s if a test is in doubt"
 
 
 def test_a_file_of_baselines_that_cannot_be_read_changes_no_estimate(tmp_path: Path) -> None:
@@ -212,16 +205,16 @@ def test_without_a_baseline_the_nightly_gate_has_no_doubts(tmp_path: Path) -> No
 def test_a_doubt_against_a_recorded_row_takes_eight_runs(tmp_path: Path) -> None:
     made = timed(tmp_path)
     key = Key("trivial-b1-replicated-device", "1x1")
-    made.baselines.update("box", {key: Baseline(machine="box", key=key, value=1.0)})
+    made.session.baselines.update("box", {key: Baseline(machine="box", key=key, value=1.0)})
     made.selection.replace(TESTS[:1])
-    assert header(made)[0].endswith("up to 2 min if a test is in doubt")  # 11 s, and seven further runs of 10 s
+    assert before(made)[0].endswith("up to 2 min if a test is in doubt")  # 11 s, and seven further runs of 10 s
 
 
 def test_what_is_left_shrinks_with_each_test_that_is_done(tmp_path: Path) -> None:
     made = timed(tmp_path, require_baseline=True)  # no test can be in doubt
     tests = "for_cpus", "for_both", "unmarked"
     for test in tests[1:]:
-        made.history.append(measurement(test=test, session="yesterday", seconds=10.0))
+        made.session.history.append(measurement(test=test, session="yesterday", seconds=10.0))
     left = [seconds_left(made)]
     for test in tests:
         made.queue.begin(test)
@@ -233,7 +226,7 @@ def test_what_is_left_shrinks_with_each_test_that_is_done(tmp_path: Path) -> Non
 def test_a_test_of_a_function_that_was_timed_takes_half_to_twice_as_long(tmp_path: Path) -> None:
     made = session(tmp_path, machine="box", require_baseline=True)
     made.selection.replace([replace(TESTS[0], id=f"t.py::f[{number}]") for number in (1, 2)])
-    made.history.append(measurement(test="t.py::f[1]", session="yesterday", seconds=10.0))
+    made.session.history.append(measurement(test="t.py::f[1]", session="yesterday", seconds=10.0))
     assert seconds_left(made) == (15.0, 30.0)
 
 
@@ -241,7 +234,7 @@ def test_a_test_in_doubt_has_its_least_and_its_most_further_runs_left(tmp_path: 
     made = timed(tmp_path)
     made.selection.replace(TESTS[:1])
     key = Key("trivial-b1-replicated-device", "1x1")
-    made.baselines.update("box", {key: Baseline(machine="box", key=key, value=1.0)})
+    made.session.baselines.update("box", {key: Baseline(machine="box", key=key, value=1.0)})
     made.queue.begin("for_cpus")
     made.queue.keep(
         "for_cpus", 0, measurement(seconds=10.0, verdict=verdict(Outcome.INCONCLUSIVE, wants=Wants(Want.RUNS, 3)))
@@ -300,13 +293,13 @@ def test_what_could_not_be_measured_is_not_listed_as_in_doubt(tmp_path: Path) ->
     doubt = measurement(test="for_cpus", verdict=verdict(Outcome.INCONCLUSIVE, -0.13, wants=Wants(Want.RUNS, 3)))
     made.queue.keep("for_cpus", 0, doubt)
     made.not_measured["for_cpus"] = "the worker died"
-    assert closing(made, skips=False) == ["1 not measured: the error of each test says why, and what to do"]
+    assert after(made, skips=False) == ["1 not measured: the error of each test says why, and what to do"]
 
 
 def test_a_session_that_compared_nothing_makes_no_launcher_for_its_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_tfperf.session.measuring.LocalLauncher", None)
+    monkeypatch.setattr("pytest_tfperf.bench.session.LocalLauncher", None)
     made = session(tmp_path, against=Path("python"))
     made.is_compared = True
     assert made.uncompared() == ["NOTHING WAS COMPARED, so the session does not pass"]
@@ -318,7 +311,7 @@ def without_baseline(folder: Path, **settings: Any) -> list[str]:
     unknown = Verdict(outcome=Outcome.NO_BASELINE, reason=Reason.NO_BASELINE)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", verdict=unknown))
     made.conclude()
-    return closing(made, skips=False)
+    return after(made, skips=False)
 
 
 def test_the_nightly_gate_names_missing_baselines_in_one_line(tmp_path: Path) -> None:
@@ -331,6 +324,37 @@ def test_a_refused_baseline_ends_as_what_could_not_be_recorded(tmp_path: Path) -
     made.refused["for_cpus"] = TfperfError("too noisy for a baseline")
     assert made.exit_status(1, failures=1) == 6
     assert made.exit_status(1, failures=2) == 1
+
+
+NOTHING_MEASURED, SLOWER = {"measured_nothing": True}, {"machine_slower": True}
+
+
+@pytest.mark.parametrize(
+    ("status", "failed", "not_measured", "more", "becomes"),
+    [
+        (0, 0, 0, {}, 0),
+        (1, 1, 0, {}, 1),
+        (1, 0, 1, {}, 6),  # nothing regressed as far as is known
+        (1, 1, 1, {}, 1),  # a regression is the graver news
+        (1, 0, 0, {}, 1),  # another test's failure
+        (0, 0, 0, NOTHING_MEASURED, 6),
+        (1, 1, 0, NOTHING_MEASURED, 1),
+        (5, 0, 0, NOTHING_MEASURED, 5),  # pytest says itself that nothing was collected
+        (2, 0, 1, {}, 2),  # interrupted
+        (3, 0, 1, {}, 3),
+        (0, 0, 0, SLOWER, 7),
+        (1, 1, 0, SLOWER, 1),
+        (1, 0, 1, SLOWER, 7),
+        (2, 0, 0, SLOWER, 2),
+    ],
+)
+def test_the_status_tells_regressed_from_not_measured_and_from_a_slower_machine(
+    tmp_path: Path, status: int, failed: int, not_measured: int, more: dict[str, bool], becomes: int
+) -> None:
+    made = session(tmp_path, require_baseline="measured_nothing" in more)
+    made.not_measured |= {str(number): TfperfError("the worker died") for number in range(not_measured)}
+    made.verdicts += [session_verdict(kind="machine")] * ("machine_slower" in more)
+    assert made.exit_status(status, failures=failed + not_measured + len(made.verdicts)) == becomes
 
 
 # Profiles
@@ -357,7 +381,7 @@ def test_a_baseline_whose_profile_failed_is_named_at_the_end(
 ) -> None:
     made = session(tmp_path, update_baselines=Update.ALL)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", recording=NOTHING, profile=profile))
-    assert [line for line in closing(made, skips=False) if "profile" in line] == said
+    assert [line for line in after(made, skips=False) if "profile" in line] == said
 
 
 def test_tests_that_ended_by_time_are_counted_at_the_end_with_the_fewest_windows(tmp_path: Path) -> None:
@@ -366,7 +390,7 @@ def test_tests_that_ended_by_time_are_counted_at_the_end_with_the_fewest_windows
     slower = replace(slow, windows=slow.windows[:3])
     for test, runs in (("a", [run_at(10.0)]), ("b", [slow]), ("c", [slow, slower])):
         made.queue.keep(test, 0, measurement(test=test, runs=tuple(runs)))
-    assert [line for line in map(str, closing(made, skips=False)) if "ended by time" in line] == [
+    assert [line for line in map(str, after(made, skips=False)) if "ended by time" in line] == [
         "2 tests ended by time, before all steps: c after 3 windows. Where its interval is too wide, give the "
         "test more steps (steps=), or all tests more time: -o tfperf_max_time=SECONDS"
     ]
@@ -383,7 +407,7 @@ STRAGGLER = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="no
 def test_a_straggler_is_named_at_the_end_whatever_the_outcome(tmp_path: Path, more: dict[str, Any]) -> None:
     made = session(tmp_path)
     made.queue.keep("for_cpus", 0, measurement(test="for_cpus", breakdown=STRAGGLER, **more))
-    assert [line for line in map(str, closing(made, skips=False)) if "straggler" in line] == [
+    assert [line for line in map(str, after(made, skips=False)) if "straggler" in line] == [
         "for_cpus: straggler: rank 1 on nodeb: its step alone takes 160 % longer than the fastest rank's, and the "
         "others wait for it"
     ]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.session import Session
-from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.bench.feature import Feature
+from pytest_tfperf.core.selection import SelectedTest
+from pytest_tfperf.core.settings import Update
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features import Feature
-from pytest_tfperf.session.feature_hooks import Features, features
 from tests.helpers.inner import Project
+from tests.helpers.states import state_of
 
 
-def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing() -> None:
+def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing(tmp_path: Path) -> None:
     def faulty(*_: object) -> list[str]:
         raise UnicodeError("no such letter")
 
@@ -24,28 +23,65 @@ def test_a_fault_of_one_feature_is_told_and_keeps_no_other_from_writing() -> Non
         raise TfperfError("the disk is full")
 
     ends: dict[str, Any] = {"faulty": faulty, "full": full, "report": lambda *_: ["report: written"]}
-    found = Features({name: Feature(always=True, session_ended=end) for name, end in ends.items()})
-    record: Any = None
-    told, *others = found.session_ended(Session(settings=Settings()), record)
-    assert told.startswith("faulty: a fault of pytest-tfperf itself, please report it: UnicodeError('no such letter')")
-    assert others == ["the disk is full", "report: written"]
+    made = state_of(tmp_path, [SelectedTest(id="a.py::test")])
+    made.features = {name: Feature(session_ended=end) for name, end in ends.items()}
+    made.conclude()
+    assert made.output_lines == [
+        "faulty: a fault of pytest-tfperf itself, please report it: UnicodeError('no such letter')",
+        "the disk is full",
+        "report: written",
+    ]
 
 
-def test_a_plain_session_asks_only_features_that_are_for_every_session() -> None:
-    assert {*features().active(Settings())} == {"ack", "baselines", "ci", "figures", "references", "retention"}
+@pytest.fixture(autouse=True)
+def without_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_plain_session_asks_only_features_that_are_for_every_session(tmp_path: Path) -> None:
+    assert {*state_of(tmp_path).features} == {"retention"}
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "feature"),
-    [("against", Path("python"), "against"), ("port", 4000, "cluster"), ("fail_on_drift", True, "changes")],
+    ("file", "more"),
+    [("box.csv", {"baselines", "figures", "references"}), ("acknowledged.toml", {"ack"})],
 )
-def test_a_setting_that_was_given_makes_its_feature_take_part(setting: str, value: object, feature: str) -> None:
-    assert feature in features().active(replace(Settings(), of_features={setting: value}))
+def test_a_file_makes_the_features_that_are_for_it_take_part(tmp_path: Path, file: str, more: set[str]) -> None:
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines" / file).write_text("")
+    assert {*state_of(tmp_path).features} == {"retention", *more}
 
 
-def test_a_job_whose_secret_is_empty_is_told_so_by_its_feature(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFPERF_HISTORY_URL", "")
-    assert "team" in features().active(Settings())
+@pytest.mark.parametrize(
+    ("settings", "feature"),
+    [
+        ({"against": Path("python")}, "against"),
+        ({"launcher": "external --nodes=2"}, "cluster"),
+        ({"fail_on_drift": True}, "changes"),
+        ({"writes_junit": True}, "ci"),
+        ({"update_baselines": Update.ALL}, "references"),
+    ],
+)
+def test_a_setting_that_was_given_makes_its_feature_take_part(
+    tmp_path: Path, settings: dict[str, object], feature: str
+) -> None:
+    assert feature in state_of(tmp_path, **settings).features
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "feature"),
+    [
+        ("TFPERF_HISTORY_URL", "", "team"),  # a job whose secret is empty is told so
+        ("GITHUB_ACTIONS", "true", "ci"),
+        ("GITHUB_STEP_SUMMARY", "summary.md", "ci"),
+    ],
+)
+def test_a_variable_makes_its_feature_take_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, feature: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert feature in state_of(tmp_path).features
 
 
 def test_a_hook_that_does_not_exist_is_an_error() -> None:

@@ -16,10 +16,10 @@ from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.settings import OF_THE_SPINE, Settings
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.session.feature_hooks import features
+from pytest_tfperf.features import settings_of_features
 from pytest_tfperf.session.options import read_settings
 
-PARSERS = {one.name: one.parse for one in (*OF_THE_SPINE, *features().settings)}
+PARSERS = {one.name: one.parse for one in (*OF_THE_SPINE, *settings_of_features())}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ class Config:
 
 def asked(**given: Any) -> Settings:
     config: Any = Config(**given)
-    return read_settings(config, features().settings)
+    return read_settings(config)
 
 
 def test_a_command_repeats_what_the_environment_says_for_a_shell_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_the_command_that_records_takes_over_only_what_changes_what_is_measured(
 ) -> None:
     pytester.makeconftest(OWN_OPTIONS)
     pytester.mkdir("perf_tests")
-    recording = read_settings(pytester.parseconfig("perf_tests", *typed), features().settings).rerun.recording
+    recording = read_settings(pytester.parseconfig("perf_tests", *typed)).rerun.recording
     added = " -p no:cacheprovider" if "-p" in recording else ""
     assert recording.replace(added, "") == f"pytest perf_tests{f' {kept}' if kept else ''} --update-baselines"
 
@@ -279,7 +279,7 @@ def test_the_command_that_runs_one_test_takes_over_all_but_what_chooses_tests(
 ) -> None:
     pytester.makeconftest(OWN_OPTIONS)
     pytester.mkdir("perf_tests")
-    rerun = read_settings(pytester.parseconfig("perf_tests", *typed), features().settings).rerun.of("a.py::test")
+    rerun = read_settings(pytester.parseconfig("perf_tests", *typed)).rerun.of("a.py::test")
     added = " -p no:cacheprovider" if "-p" in rerun else ""
     assert rerun.replace(added, "") == f"pytest a.py::test{f' {kept}' if kept else ''}"
 

@@ -222,7 +222,7 @@ JUDGED = """
         session.verdicts.append(SessionVerdict(kind=kind, outcome=outcome, machine="box", **figures))
         return session.verdicts
 
-    Session.judge = judge
+    SessionState.judge = judge
 """
 
 

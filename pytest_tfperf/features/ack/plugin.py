@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.features import Feature
+from pytest_tfperf.bench.feature import Feature
+from pytest_tfperf.core.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
@@ -71,4 +72,10 @@ def _line(one: Acknowledgement, test: str, calls: Sequence[tuple[Measurement, Ve
     return f"{end}: {test} ({owner}): {one.why}"
 
 
-FEATURE: Final = Feature(always=True, session_ended=session_ended)
+def asked(settings: Settings) -> bool:
+    """Whether there are acknowledged losses."""
+    # The name is that of stores/acknowledgements.py, whose import takes time that most sessions of pytest need not.
+    return (settings.baselines / "acknowledged.toml").exists()
+
+
+FEATURE: Final = Feature(asked=asked, session_ended=session_ended)

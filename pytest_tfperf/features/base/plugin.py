@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import NOT_WITH_ANOTHER_SIDE, Settings
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.other_side import OtherSide
@@ -51,7 +51,9 @@ def other_side(session: Session) -> OtherSide | None:
         return None
     from pytest_tfperf.features.base.side import base_side
 
-    return base_side(settings, session.selection, base, settings.of(LOCK), BASE.spelled, session.say, session.opened)
+    return base_side(
+        settings, session.selection, base, settings.of(LOCK), BASE.spelled, session.progress.say, session.opened
+    )
 
 
 FEATURE: Final = Feature(settings=(BASE, LOCK), prepare=prepare, other_side=other_side)

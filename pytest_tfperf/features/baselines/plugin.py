@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from pytest_tfperf.features import Feature
+from pytest_tfperf.bench.feature import Feature, has_baselines
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
@@ -42,4 +42,4 @@ def session_ended(session: Session, result: SessionResult) -> list[Line]:
     return [command("ratchet", f"tfperf baselines ratchet{options}", why)] if known else []
 
 
-FEATURE: Final = Feature(always=True, session_ended=session_ended)
+FEATURE: Final = Feature(asked=has_baselines, session_ended=session_ended)

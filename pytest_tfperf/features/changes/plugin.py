@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.figure import RATE, Better, Figure
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import DEFAULT_TOLERANCE
-from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import Feature
 from pytest_tfperf.stores import files
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ COMMENT: Final[Setting[Path | None]] = Setting(
 )
 
 
+def asked(settings: Settings) -> bool:
+    """Whether pytest writes JUnit XML, which gets properties, or a job of GitHub reads annotations and a summary."""
+    return settings.writes_junit or any(os.environ.get(name) for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"))
+
+
 def prepare(settings: Settings) -> None:
     """Refuse a path that can't be written."""
     for setting in (MARKDOWN, COMMENT):
@@ -62,7 +68,7 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[Line | st
 
 FEATURE: Final = Feature(
     settings=(MARKDOWN, COMMENT),
-    always=True,  # JUnit's properties, and the annotations and summary of a GitHub job
+    asked=asked,
     prepare=prepare,
     properties=properties,
     session_ended=session_ended,

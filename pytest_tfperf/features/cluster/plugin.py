@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import Feature
 from pytest_tfperf.features.cluster.engine import LOCAL, NAMES, find_engine, split_launcher
 
 if TYPE_CHECKING:

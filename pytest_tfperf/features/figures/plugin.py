@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.bench.feature import Feature, has_baselines
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
@@ -57,7 +57,7 @@ def session_ended(session: Session, result: SessionResult) -> Iterator[str]:
 
 FEATURE: Final = Feature(
     settings=(ALSO,),
-    always=True,  # rows become stale where the setting is removed
+    asked=has_baselines,  # rows become stale where the setting is removed
     figures=figures,
     session_ended=session_ended,
 )

@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core import setting as parse
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import MeasurementError, TfperfError, worded
-from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.run_engine import RunEngine
@@ -56,12 +56,12 @@ def check_stores(settings: Settings) -> None:
             pass
 
 
-def profiler(session: Session, engine: RunEngine) -> Profiler | None:
+def profiler(session: Session) -> Profiler | None:
     """Make the profiler where a folder for traces was given."""
     folder = session.settings.of(FOLDER)
     if folder is None:
         return None
-    return partial(profiled, engine, folder, session.settings.root, session.history.profile_of)
+    return partial(profiled, session.engine, folder, session.settings.root, session.history.profile_of)
 
 
 def write_traces(folder: Path, test: str, session: str, call: str, traces: Sequence[Trace]) -> Path:
@@ -148,7 +148,7 @@ def profiled(
     seconds = throughput.examples_per_step / throughput.examples_per_sec
     steps = max(1, min(MOST_STEPS, round(TRACED_SECONDS / seconds)))
     try:
-        traces = engine.trace(task.side, task.topology, task.plan, steps)
+        traces = engine.trace(task.side, task.plan, steps)
     except MeasurementError as error:
         return Profile(fault=error.brief)
     except (TfperfError, OSError) as error:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.bench.feature import Feature, has_baselines
 from pytest_tfperf.core.setting import Setting
 from pytest_tfperf.core.settings import Settings
-from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.workers.interpreters import Interpreter
@@ -45,6 +45,6 @@ def references(settings: Settings, launch: Callable[[Interpreter], Launcher]) ->
 
 FEATURE: Final = Feature(
     settings=(REFERENCE,),
-    always=True,  # the baselines name their environments
+    asked=lambda settings: settings.update_baselines is not None or has_baselines(settings),  # rows name environments
     references=references,
 )

@@ -7,8 +7,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core.setting import Setting
-from pytest_tfperf.features import Feature
 
 if TYPE_CHECKING:
     from pytest_tfperf.bench.session import Session
@@ -57,4 +57,8 @@ def session_ended(session: Session, result: SessionResult) -> list[str]:
     ]
 
 
-FEATURE: Final = Feature(settings=(DETAILS_DAYS,), always=True, session_ended=session_ended)
+FEATURE: Final = Feature(
+    settings=(DETAILS_DAYS,),
+    asked=lambda _: True,  # a history grows without being asked
+    session_ended=session_ended,
+)

@@ -1,0 +1,33 @@
+"""A session of pytest's side that no pytest runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.selection import SelectedTest
+from pytest_tfperf.core.settings import Settings
+from pytest_tfperf.session.state import SessionState
+
+
+def state_of(folder: Path, tests: Iterable[SelectedTest] = (), **settings: Any) -> SessionState:
+    """A session with these settings, of the spine and of features, in which these tests are selected."""
+    given = {"root": folder, "dir": folder / "dir", "baselines": folder / "baselines"}
+    own = {field.name for field in fields(Settings)}
+    values = given | {name: value for name, value in settings.items() if name in own}
+    made = SessionState(Settings(**values, of_features={name: settings[name] for name in settings.keys() - own}))
+    made.selection.replace(tests)
+    return made
+
+
+def state_after(folder: Path, *measurements: Measurement, **settings: Any) -> SessionState:
+    """A session that has measured these, each in one call of its test."""
+    made = state_of(
+        folder, [SelectedTest(id=m.test) for m in measurements] or [SelectedTest(id="a.py::test")], **settings
+    )
+    for m in measurements:
+        made.queue.keep(m.test, len(made.queue.results_of(m.test)), m)
+    return made
