@@ -33,7 +33,7 @@ from pytest_tfperf.core.throughput import robust_mean
 from pytest_tfperf.core.topology import DeviceKind, Devices, Host, Topology
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Tolerance
 from pytest_tfperf.core.workload import Workload
-from pytest_tfperf.judging.pairs import PairsTest
+from pytest_tfperf.judging.pairs import PairsTest, Terms
 from pytest_tfperf.judging.sides import OF_RATES
 from pytest_tfperf.judging.steady_state import in_steady_state
 from pytest_tfperf.judging.thresholds import accepted_rise, accepted_slowdown
@@ -68,7 +68,7 @@ def pairs_test(ratios: Sequence[float], window_error: float, most: int) -> Pairs
         known=OF_RATES,
         is_assumed=True,
         errors=[window_error] * len(ratios),
-        most=most,
+        terms=Terms(max_pairs=most),
     )
 
 
@@ -228,7 +228,7 @@ def beside_neighbours(
     print(f"{'neighbour takes':<40} {'by':<8} {'truth':>6} {' '.join(f'{word:>12}' for word in ENDS)}  pairs")
     for by in interleaved:
         workload = Workload(model="trivial", batch_size=1, input_pipeline=PIPELINES[by])
-        side = Side(workload=workload, launcher=cast("Launcher", None))
+        side = Side(workload=workload, topology=BOX, launcher=cast("Launcher", None))
         for change in changes:
             in_all = Counter[str]()
             for neighbour in NEIGHBOURS:
@@ -236,7 +236,7 @@ def beside_neighbours(
                 found = []
                 for _ in range(trials):
                     engine = cast("RunEngine", BesideNeighbour(draw, neighbour, change, between_runs))
-                    found.append(compare(engine, side, side, BOX, Plan(), TOLERANCE))
+                    found.append(compare(engine, side, side, Plan(), Terms(tolerance=TOLERANCE)))
                 ends = Counter(str(one.outcome) for one in found)
                 pairs = statistics.fmean(len(one.pairs) + len(one.discarded_pairs) for one in found)
                 print(f"{neighbour!s:<40} {by:<8} {change:6.0%} {_shares(ends)}  {pairs:.1f}", flush=True)

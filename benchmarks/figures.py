@@ -130,7 +130,7 @@ def measure(runs: int, file: Path) -> None:
         for number in range(runs):
             for subject, plan in subjects():
                 if have[subject.id] <= number:
-                    run = engine.run(Side(workload=subject, launcher=launcher), one_core, plan)
+                    run = engine.run(Side(workload=subject, topology=one_core, launcher=launcher), plan)
                     with file.open("a") as lines:
                         lines.write(json.dumps([subject.id, run.figures]) + "\n")
     finally:

@@ -16,8 +16,8 @@ import statistics
 from scipy.stats import binomtest
 
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Tolerance
-from pytest_tfperf.features.bisect.search import MOST_PAIRS, candidates, error_rates, is_slow, next_state, threshold_of
-from pytest_tfperf.judging.pairs import ErrorRates, PairsTest
+from pytest_tfperf.features.bisect.search import candidates, error_rates, is_slow, next_state, threshold_of
+from pytest_tfperf.judging.pairs import PairsTest, Terms
 from pytest_tfperf.judging.sides import OF_RATES
 from pytest_tfperf.judging.thresholds import accepted_slowdown
 
@@ -34,7 +34,7 @@ class Played:
         self._window_error = window_error
         self.pairs = 0
 
-    def compare(self, change: float, tolerance: Tolerance, rates: ErrorRates) -> tuple[Outcome, float]:
+    def compare(self, change: float, tolerance: Tolerance, terms: Terms) -> tuple[Outcome, float]:
         """The outcome and the ratio of two states that truly differ by `change`."""
         ratios: list[float] = []
         while True:
@@ -45,8 +45,7 @@ class Played:
                 known=OF_RATES,
                 is_assumed=True,
                 errors=[self._window_error] * len(ratios),
-                rates=rates,
-                most=MOST_PAIRS,
+                terms=terms,
             )
             outcome, _, wants = test.decided()
             if wants == NOTHING:
@@ -56,8 +55,8 @@ class Played:
 
 def search(played: Played, states: int, first_bad: int, loss: float, unmeasurable: frozenset[int]) -> range | None:
     """What a search ends with; None if even the bad end is not confirmed."""
-    rates = error_rates(states)
-    outcome, ratio = played.compare(loss, TOLERANCE, rates)
+    terms = error_rates(states)
+    outcome, ratio = played.compare(loss, TOLERANCE, terms)
     if outcome is not Outcome.REGRESSED:
         return None
     threshold = threshold_of(ratio)
@@ -66,10 +65,10 @@ def search(played: Played, states: int, first_bad: int, loss: float, unmeasurabl
         if state in unmeasurable:
             known[state] = None
             continue
-        outcome, ratio = played.compare(loss if state >= first_bad else 0.0, threshold, rates)
+        outcome, ratio = played.compare(loss if state >= first_bad else 0.0, threshold, terms)
         known[state] = is_slow(outcome, ratio, threshold)
     found = candidates(states, known)
-    played.compare(loss if first_bad in found else 0.0, threshold, rates)  # with the state before it
+    played.compare(loss if first_bad in found else 0.0, threshold, terms)  # with the state before it
     return found
 
 

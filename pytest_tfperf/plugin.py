@@ -41,13 +41,13 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     """Add the `tfperf` group."""
     options.add_options(parser)
     config: Any = pluginmanager.get_plugin("pytestconfig")
-    usage_errors.hide_in_errors_of(parser, config)
-    with usage_errors.with_status_of_features(config), usage_errors.as_usage_error():
+    usage_errors.hide_in_errors_of(parser)
+    with usage_errors.as_usage_error():
         options.refuse_unknown_update(config.invocation_params.args)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the hooks that name users' own models, pipelines and workloads."""
+    """Add the hooks that name users' own models and pipelines."""
     pluginmanager.add_hookspecs(hookspecs)
 
 
@@ -70,11 +70,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(
-    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
-) -> Generator[None]:
-    """Leave `--update-baselines` to others; end with a feature's status where a conftest.py can't be loaded."""
-    with usage_errors.with_status_of_features(early_config), usage_errors.as_usage_error():
+def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Generator[None]:
+    """Leave `--update-baselines` to a conftest.py that has an option of that name."""
+    with usage_errors.as_usage_error():
         yield
         options.take_short_option(parser, args)
 
@@ -82,7 +80,7 @@ def pytest_load_initial_conftests(
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int, int]:
     """Show no password of a URL that was given in the place of a path; let features know the final exit status."""
-    with usage_errors.with_status_of_features(config), usage_errors.without_passwords_in():
+    with usage_errors.without_passwords_in():
         return running.exited(config, (yield))
 
 

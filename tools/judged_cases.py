@@ -25,7 +25,7 @@ from pytest_tfperf.core.verdict import Noise, Outcome, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.judging.session_variance import session_variance
 from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import figure_evidence, run_at
@@ -99,7 +99,7 @@ def compared_figure(draw: random.Random) -> str:
         places=draw.choice(PLACES),
         suspects=draw.choice([1, 3]),
         is_comparison=True,
-        rates=ErrorRates(),
+        terms=Terms(),
     )
     return _shown(judge(evidence))
 
@@ -116,7 +116,7 @@ def ratio(draw: random.Random) -> str:
         tolerance=_tolerance(draw),
         pairs=pairs,
         is_comparison=True,
-        rates=ErrorRates(),
+        terms=Terms(),
     )
     return _shown(judge(evidence))
 

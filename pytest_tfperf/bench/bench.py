@@ -111,7 +111,7 @@ class Bench:
             )
 
         while True:
-            run = self._engine.run(task.side, task.topology, task.plan, enough=enough)
+            run = self._engine.run(task.side, task.plan, enough=enough)
             if run.disturbance is None or run.disturbance.kind is not DisturbanceKind.NOT_STEADY:
                 break
             taken.discarded.append(run)
@@ -174,7 +174,7 @@ class Bench:
         verdict = verdicts[0]
         result = replace(result, verdicts=verdicts, document=task.target.document)
         if result.is_decided and verdict.outcome is Outcome.REGRESSED:
-            rate = self._engine.rate_on_device_data(task.side, task.topology, task.plan, taken.runs)
+            rate = self._engine.rate_on_device_data(task.side, task.plan, taken.runs)
             broken_down = breakdown(taken.runs, result.throughput.examples_per_sec, task.workload, rate)
             if broken_down is not None and verdict.expected is not None:
                 broken_down = of_a_slowdown(broken_down, result.throughput.examples_per_sec, verdict.expected)
@@ -194,7 +194,7 @@ class Bench:
         """
         machine, started = self._machine(task.topology), time.monotonic()
         run, discarded = undisturbed(
-            lambda: self._engine.run(task.side, task.topology, task.plan, label=label), tries=tries or machine.tries
+            lambda: self._engine.run(task.side, task.plan, label=label), tries=tries or machine.tries
         )
         if run is None:
             machine.was_disturbed(time.monotonic() - started)

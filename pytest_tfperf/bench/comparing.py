@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from pytest_tfperf.bench.other_side import OtherSide
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.task import compared
@@ -17,8 +18,7 @@ from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.measurement import Ended, MeasuredSide, Measurement
 from pytest_tfperf.core.run import Pair, Plan
 from pytest_tfperf.core.throughput import summarise
-from pytest_tfperf.core.topology import Topology
-from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Tolerance, Verdict
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Verdict
 from pytest_tfperf.errors import (
     DeviceFailed,
     FailsHereOnly,
@@ -26,56 +26,27 @@ from pytest_tfperf.errors import (
     FunctionMissing,
     MeasurementError,
     NotCompared,
-    TfperfError,
     UserCodeFailed,
 )
 from pytest_tfperf.judging.breakdown import breakdown, of_a_slowdown
-from pytest_tfperf.judging.pairs import MIN_PAIRS, MOST_PAIRS, PAIRS_THAT_TELL, ErrorRates
+from pytest_tfperf.judging.pairs import MIN_PAIRS, Terms
 from pytest_tfperf.lines import Line
 from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
-
-MAX_PAIRS = MOST_PAIRS
-MAX_SECONDS = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """When a comparison ends although it is undecided.
-
-    Args:
-        max_pairs: the most pairs; more pairs find smaller slowdowns, and take longer.
-        max_seconds: no pair is begun that would probably end later.
-
-    Raises:
-        TfperfError: a decision needs more pairs or time.
-    """
-
-    max_pairs: int = MAX_PAIRS
-    max_seconds: float = MAX_SECONDS
-
-    def __post_init__(self) -> None:
-        if type(self.max_pairs) is not int or self.max_pairs < PAIRS_THAT_TELL:
-            raise TfperfError(f"max_pairs={self.max_pairs!r}: it takes a whole number from {PAIRS_THAT_TELL} to decide")
-        if not self.max_seconds > 0:
-            raise TfperfError(f"max_seconds={self.max_seconds!r} must be above 0")
 
 
 def compare(
     engine: RunEngine,
     a: Side,
     b: Side,
-    topology: Topology,
     plan: Plan,
-    tolerance: Tolerance,
+    terms: Terms,
     *,
-    effort: Effort | None = None,
-    error_rates: ErrorRates | None = None,
-    is_of_commits: bool = False,
+    other: OtherSide | None = None,
     judged: bool = True,
     test: str = "",
     session: str = "",
 ) -> Measurement:
-    """Compare b with a in fresh pairs of workers, until the pairs decide or the effort is spent.
+    """Compare b with a in fresh pairs of workers, until the pairs decide or the terms allow no more.
 
     A pair of which one side was disturbed more than the other is discarded and measured again (`PairSource.take`). If
     three pairs in a row tell nothing, because a run never settles by itself, the comparison is INVALID.
@@ -83,12 +54,9 @@ def compare(
     Args:
         engine: takes the pairs.
         a, b: the two sides; the ratio is b / a.
-        topology: what both run on.
         plan: the steps of each worker, and the figures that are compared, too.
-        tolerance: the accepted change of b.
-        effort: when to give up.
-        error_rates: how often the decision may be wrong.
-        is_of_commits: a is an older commit of b, so it may lack the compared code.
+        terms: the accepted change of b or the required ratio, how often the decision may be wrong, when to give up.
+        other: the session's other side, where a belongs to it; as an older commit it may lack the compared code.
         judged: False for one pair and no outcome, as in a smoke run.
         test: pytest's node id.
         session: the session's id.
@@ -101,9 +69,9 @@ def compare(
         FailsHereOnly: b failed twice, and a did not; or one workload counts another unit on b.
     """
     started = time.monotonic()
-    source = PairSource(engine, a, b, topology, plan)
-    rates = error_rates or ErrorRates()
-    taken = _take_pairs(source, plan, tolerance, effort or Effort(), rates, is_of_commits=is_of_commits, judged=judged)
+    topology = b.topology
+    source = PairSource(engine, a, b, plan)
+    taken = _take_pairs(source, plan, terms, is_of_commits=other is not None and other.may_lack_code, judged=judged)
     a_runs, b_runs = [pair.a for pair in taken.counted], [pair.b for pair in taken.counted]
     a_throughput, b_throughput = summarise(a_runs), summarise(b_runs)
     doubt = _doubt(a, b)
@@ -114,10 +82,11 @@ def compare(
             where=f"{b.shown} on {topology.describe()}",
         )
     is_slower = judged and taken.verdicts[0].reason is Reason.CONFIRMED
-    device_rate = engine.rate_on_device_data(b, topology, plan, b_runs) if is_slower else None
+    device_rate = engine.rate_on_device_data(b, plan, b_runs) if is_slower else None
     b_breakdown = breakdown(b_runs, b_throughput.examples_per_sec, b.workload, device_rate)
     if b_breakdown is not None and is_slower:
-        b_breakdown = of_a_slowdown(b_breakdown, b_throughput.examples_per_sec, a_throughput.examples_per_sec)
+        expected = a_throughput.examples_per_sec * (terms.at_least or 1.0)
+        b_breakdown = of_a_slowdown(b_breakdown, b_throughput.examples_per_sec, expected)
     return Measurement(
         test=test,
         session=session,
@@ -132,16 +101,23 @@ def compare(
         verdicts=tuple(_in_doubt(verdict, doubt) if judged else _unjudged(verdict) for verdict in taken.verdicts),
         other=MeasuredSide(
             workload=a.workload,
+            topology="" if a.topology == topology else a.topology.shape,
             throughput=a_throughput,
-            environment=a_runs[-1].environment,
+            environment={**a_runs[-1].environment, **a.facts},
+            name=a.name,
             breakdown=breakdown(a_runs, a_throughput.examples_per_sec, a.workload),
             interleaving=source.interleaving,
             fallback=source.fallback,
             ended=taken.ended,
+            at_least=terms.at_least,
+            document=a.document,
             doubt=doubt,
+            is_of_session=other is not None,
         ),
         breakdown=b_breakdown,
-        environment=b_runs[-1].environment,
+        environment={**b_runs[-1].environment, **b.facts},
+        name=b.name,
+        document=b.document,
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=time.monotonic() - started,
     )
@@ -182,17 +158,8 @@ class _DecidedPairs:
     ended: Ended | None = None
 
 
-def _take_pairs(
-    source: PairSource,
-    plan: Plan,
-    tolerance: Tolerance,
-    effort: Effort,
-    rates: ErrorRates,
-    *,
-    is_of_commits: bool,
-    judged: bool,
-) -> _DecidedPairs:
-    """Take pairs until they decide, or the effort is spent; the arguments are those of `compare`."""
+def _take_pairs(source: PairSource, plan: Plan, terms: Terms, *, is_of_commits: bool, judged: bool) -> _DecidedPairs:
+    """Take pairs until they decide, or the terms allow no more; the arguments are those of `compare`."""
     started = time.monotonic()
     pairs: list[Pair] = []
     discarded: list[Pair] = []
@@ -214,23 +181,17 @@ def _take_pairs(
         pairs += [pair] if pair is not None else []
         counted = pairs or [discarded[-1]]
         asked = replace(plan, also=plan.also if judged and pair is not None else ())
-        verdicts = compared(asked, counted, tolerance, effort.max_pairs, rates)
+        verdicts = compared(asked, counted, terms)
         if pair is None:
             verdicts = (replace(verdicts[0], outcome=Outcome.INVALID, reason=Reason.DISTURBED, wants=NOTHING),)
         in_doubt = any(verdict.outcome is Outcome.INCONCLUSIVE for verdict in verdicts)
         ended = None
         if in_doubt:
-            ended = _ended(len(pairs), len(discarded), time.monotonic() - started, effort)
+            ended = _ended(len(pairs), len(discarded), time.monotonic() - started, terms)
         if not judged or _is_over(verdicts) or ended:
-            return _DecidedPairs(counted, discarded, _settled(verdicts, asked, counted, tolerance, rates), ended)
-
-
-def _settled(
-    verdicts: Sequence[Verdict], plan: Plan, pairs: Sequence[Pair], tolerance: Tolerance, rates: ErrorRates
-) -> Sequence[Verdict]:
-    """Return the verdicts where no further pair is taken."""
-    last = compared(plan, pairs, tolerance, len(pairs), rates)
-    return [verdict if verdict.is_decided else settled for verdict, settled in zip(verdicts, last, strict=True)]
+            last = compared(asked, counted, replace(terms, max_pairs=len(counted)))
+            verdicts = tuple(now if now.is_decided else end for now, end in zip(verdicts, last, strict=True))
+            return _DecidedPairs(counted, discarded, verdicts, ended)
 
 
 def _lacking(error: UserCodeFailed) -> NotCompared:
@@ -248,10 +209,10 @@ def _is_over(verdicts: Sequence[Verdict]) -> bool:
     return all(verdict.is_decided for verdict in verdicts)
 
 
-def _ended(pairs: int, discarded: int, seconds: float, effort: Effort) -> Ended | None:
+def _ended(pairs: int, discarded: int, seconds: float, terms: Terms) -> Ended | None:
     """Return why no further pair is begun; None if another pair is."""
-    if pairs >= effort.max_pairs:
+    if pairs >= terms.max_pairs:
         return Ended.MAX_PAIRS
-    if seconds * (1 + 1 / (pairs + discarded)) > effort.max_seconds:
+    if seconds * (1 + 1 / (pairs + discarded)) > terms.max_seconds:
         return Ended.MAX_SECONDS
     return None

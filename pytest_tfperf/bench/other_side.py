@@ -6,32 +6,13 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pytest_tfperf.bench.comparing import Effort
 from pytest_tfperf.core.command import Command, Subject
-from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import NotCompared, TfperfError
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """How the comparisons of a session are decided.
-
-    Args:
-        tolerance: holds for all tests; None for each test's own.
-        effort: when a comparison is given up.
-        error_rates: how often a comparison may be wrong.
-        compares_figures: whether the figures of each check are compared, too.
-    """
-
-    tolerance: Tolerance | None = None
-    effort: Effort = field(default_factory=Effort)
-    error_rates: ErrorRates = field(default_factory=ErrorRates)
-    compares_figures: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +56,7 @@ class OtherSide:
         b: the side that is compared with a: usually the current code under this Python.
         announcement: lines before the first test, which name both sides.
         terms: how comparisons are decided.
+        compares_figures: whether the figures of each check are compared, too.
         may_lack_code: whether a test that a's code can't run is measured on b alone; otherwise it is an error.
         lacking: the folder that a lacks, for each test in such a folder.
     """
@@ -83,6 +65,7 @@ class OtherSide:
     b: State
     announcement: tuple[str, ...]
     terms: Terms = field(default_factory=Terms)
+    compares_figures: bool = True
     may_lack_code: bool = False
     lacking: Mapping[str, str] = field(default_factory=dict)
 

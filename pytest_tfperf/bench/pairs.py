@@ -10,7 +10,6 @@ from pytest_tfperf.bench.task import Task
 from pytest_tfperf.bench.windows import can_interleave_windows, pair_of_runs
 from pytest_tfperf.core.measurement import Interleaving
 from pytest_tfperf.core.run import Pair, Plan
-from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.errors import MeasurementError, TfperfError
 from pytest_tfperf.judging.unevenness import are_alike, tells_nothing, unevenness
 from pytest_tfperf.workers.failures import LITTLE_MEMORY, log_warnings
@@ -22,11 +21,11 @@ class PairSource:
     Args:
         engine: takes the runs.
         a, b: the two sides; the ratio is b / a.
-        topology, plan: what both run on, and how many steps.
+        plan: the steps of each run.
         labels: names of a's and b's runs for the observer.
 
     Attributes:
-        interleaving: by windows if the pipelines allow it, else by runs; also by runs on a split GPU, and after a first
+        interleaving: by windows if the pipelines and devices allow it, else by runs; also by runs after a first
             pair with two workers at once has failed, or left too little memory for both.
         fallback: why interleaving by windows was given up; "" if it was not.
         failed_side: "a" or "b", the side whose worker failed last; "" if that is not known.
@@ -37,20 +36,20 @@ class PairSource:
         engine: RunEngine,
         a: Side,
         b: Side,
-        topology: Topology,
         plan: Plan,
         *,
         labels: tuple[str, str] = ("a", "b"),
     ) -> None:
         self._engine = engine
         self._sides = {"a": a, "b": b}
-        self._topology = topology
         self._plan = plan
         self._labels = {"a": labels[0], "b": labels[1]}
         self._taken = 0
         # A worker that splits a GPU takes nearly all of its memory at once, and leaves none for a second worker.
+        topology = b.topology
         is_split = topology.devices is not None and topology.devices.split
-        by_windows = topology.node_count == 1 and not is_split and can_interleave_windows(a.workload, b.workload)
+        may_share = a.topology == topology and topology.node_count == 1 and not is_split
+        by_windows = may_share and can_interleave_windows(a.workload, b.workload)
         self.interleaving = Interleaving.WINDOWS if by_windows else Interleaving.RUNS
         self.fallback = ""
         self.failed_side = ""
@@ -94,7 +93,6 @@ class PairSource:
             pair = self._engine.pair(
                 self._sides["a"],
                 self._sides["b"],
-                self._topology,
                 self._plan,
                 labels=self._labels,
                 b_first=b_first,
@@ -126,7 +124,7 @@ class PairSource:
         # A whole run, because a program may fail late. A figure that both sides lack is not the fault of one.
         side = replace(self._sides[name], may_lack_figures=False)
         try:
-            self._engine.run(side, self._topology, self._plan, label=self._labels[name])
+            self._engine.run(side, self._plan, label=self._labels[name])
         except TfperfError:
             return True
         return False
@@ -136,7 +134,7 @@ class PairSource:
         for name in ("b", "a") if b_first else ("a", "b"):
             try:
                 label = self._labels[name]
-                runs[name] = self._engine.run(self._sides[name], self._topology, self._plan, label=label)
+                runs[name] = self._engine.run(self._sides[name], self._plan, label=label)
             except TfperfError:
                 self.failed_side = name
                 raise
@@ -147,4 +145,4 @@ def reference_pairs(engine: RunEngine, task: Task) -> PairSource:
     """Return the source of a task's pairs, in its reference environment (a) and in the current one (b)."""
     assert task.reference_environment is not None, "only a task with a reference environment is asked for pairs"
     labels = ("reference environment", "current environment")
-    return PairSource(engine, task.reference_environment, task.side, task.topology, task.plan, labels=labels)
+    return PairSource(engine, task.reference_environment, task.side, task.plan, labels=labels)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.bench.run_engine import RunEngine, Side
+from pytest_tfperf.bench.run_engine import RunEngine
 from pytest_tfperf.bench.task import Task
 from pytest_tfperf.core.baseline import Baseline, BaselineUpdate, Key
 from pytest_tfperf.core.command import parse_subject
@@ -305,8 +305,8 @@ class _ControlsOfMachine:
         """Return ln(run / row) of one run; nothing for a disturbed run."""
         topology = self._first.topology
         refuse_other_devices(row, topology)
-        side = Side(workload=parse_subject(row.key.workload), launcher=self._first.side.launcher)
-        run = self._engine.run(side, topology, self._plan, label=OwnRun.CONTROL)
+        side = replace(self._first.side, workload=parse_subject(row.key.workload), slowdown=0.0, name="")
+        run = self._engine.run(side, self._plan, label=OwnRun.CONTROL)
         require_same_unit(row, run.unit)
         change = run_value(run).log_rate - math.log(row.value)
         return [change] if run.disturbance is None and math.isfinite(change) else []

@@ -68,8 +68,8 @@ class RerunQueue:
         if index >= len(calls):
             return None
         before = calls[index].result
-        workloads = [before.other.workload] if before.other else []
-        gave = asked_for(before.topology, before.machine, *workloads, before.workload)
+        other = [(before.other.workload, before.other.topology or before.topology)] if before.other else []
+        gave = asked_for(before.machine, *other, (before.workload, before.topology))
         if gave != asked:
             raise TfperfError(
                 f"call {index + 1} of this test measured {gave} when it ran first, and asks for {asked} now",
@@ -130,6 +130,8 @@ def runs_missing(result: Measurement) -> int:
     return each * max(wants.count - len(taken), 0)
 
 
-def asked_for(topology: str, machine: str, *workloads: Subject) -> str:
-    """Describe what a call measures: one workload, or two that are compared."""
-    return f"{' against '.join(workload.id for workload in workloads)} on {topology} of {machine}"
+def asked_for(machine: str, *sides: tuple[Subject, str]) -> str:
+    """Describe what a call measures: a workload and its topology, or two that are compared."""
+    workloads = " against ".join(workload.id for workload, _ in sides)
+    topologies = " against ".join(dict.fromkeys(topology for _, topology in sides))
+    return f"{workloads} on {topologies} of {machine}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.bench.disturbance_guard import TRIES, DisturbanceGuard, Observation, temperatures
 from pytest_tfperf.bench.gpu_warm_up import MOST_SECONDS, GpuWarmUp
 from pytest_tfperf.bench.step_profile import StepProfiler
 from pytest_tfperf.bench.windows import interleave, time_windows, with_figures
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.data_sets import shards
 from pytest_tfperf.core.disturbance import Disturbance
@@ -38,16 +39,27 @@ BREAKDOWN_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """The settings of a run: the workload, its name in messages, its launcher, and a slowdown on purpose.
+    """One of two that are compared, or the only one: what is measured, and what starts it.
 
-    `may_lack_figures`: a figure that the program never prints is left out of its runs, and is no error.
+    Args:
+        workload: the workload or the program.
+        topology: its devices.
+        launcher: starts its workers.
+        slowdown: fraction of its throughput that it loses on purpose.
+        name: its name in messages; "" for its id.
+        may_lack_figures: a figure that the program never prints is left out of its runs, and is no error.
+        facts: added to the environment of its measurements: "commit" -> "1a2b3c4d5e6f".
+        document: the published figure of it that a required ratio is of.
     """
 
     workload: Subject
+    topology: Topology
     launcher: Launcher
     slowdown: float = 0.0
     name: str = ""
     may_lack_figures: bool = False
+    facts: Mapping[str, str] = field(default_factory=dict)
+    document: Baseline | None = None
 
     @property
     def shown(self) -> str:
@@ -88,9 +100,7 @@ class RunEngine:
         # Another TensorFlow may multiply matrices at another rate.
         self._profilers: dict[Launcher, StepProfiler] = {}
 
-    def run(
-        self, side: Side, topology: Topology, plan: Plan, *, label: str = OwnRun.FIRST, enough: Enough = lambda _: False
-    ) -> Run:
+    def run(self, side: Side, plan: Plan, *, label: str = OwnRun.FIRST, enough: Enough = lambda _: False) -> Run:
         """Take one run in a fresh worker; the run's `disturbance` says whether something disturbed it.
 
         Raises:
@@ -99,11 +109,11 @@ class RunEngine:
             MeasurementError: the worker died, hung or raised; OutOfMemory if memory was short.
         """
         if isinstance(side.workload, Command):
-            return self._warm_run_of_command(side, side.workload, topology, plan, label, enough)
-        job = self._job(side, topology, plan)
+            return self._warm_run_of_command(side, side.workload, plan, label, enough)
+        job = self._job(side, plan)
         self._observer.begin(label)
         before = self._before(job.devices)
-        with self._named(topology, side), closing(side.launcher.start(job, self._observer.phase)) as training:
+        with self._named(side), closing(side.launcher.start(job, self._observer.phase)) as training:
             with self._watching(job.devices, training.pids) as observation:
                 run = time_windows(training, plan, self._observer, enough, self._warms(job.devices, observation))
                 run = with_figures(run, training, plan)
@@ -111,23 +121,20 @@ class RunEngine:
                 run = self._profiled(side, training, job, run)
             return self._observed(run, observation, before)
 
-    def _warm_run_of_command(
-        self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
-    ) -> Run:
+    def _warm_run_of_command(self, side: Side, command: Command, plan: Plan, label: str, enough: Enough) -> Run:
         """Take runs of a user's command until one was not faster because the GPUs were cold."""
-        uuids = topology.devices.gpu_uuids if topology.devices else ()
+        uuids = side.topology.devices.gpu_uuids if side.topology.devices else ()
         while True:
             began = time.monotonic()
-            run = self._run_of_command(side, command, topology, plan, label, enough)
+            run = self._run_of_command(side, command, plan, label, enough)
             celsius = [max(known) for poll in run.polls if (known := temperatures(poll))]
             if not self.warm_up.was_cold(uuids, celsius, time.monotonic() - began):
                 return run
             label = f"GPU warm-up, {celsius[-1]} C"
 
-    def _run_of_command(
-        self, side: Side, command: Command, topology: Topology, plan: Plan, label: str, enough: Enough
-    ) -> Run:
+    def _run_of_command(self, side: Side, command: Command, plan: Plan, label: str, enough: Enough) -> Run:
         """Take one run of a user's command, read from its start."""
+        topology = side.topology
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
         self._observer.begin(label)
         nodes = topology.node_count
@@ -135,7 +142,7 @@ class RunEngine:
         peak = None
         has_peak = nodes == 1 and any(figure.name == PEAK_MEMORY for figure in plan.also)
         with ExitStack() as opened:
-            opened.enter_context(self._named(topology, side))
+            opened.enter_context(self._named(side))
             if has_peak and topology.gpus:
                 peak = opened.enter_context(memory.on_gpus(topology.gpus))
             prepared = side.launcher.prepare_command(command, topology.devices, nodes)
@@ -157,7 +164,7 @@ class RunEngine:
             # Ranks that an engine starts on this node are not pytest's children, so they would count as a disturbance.
             with self._watching(topology.devices) if nodes == 1 else nullcontext(Observation()) as observation:
                 run = windows.time(plan, self._observer, enough)
-            peak_bytes = None if peak is None else peak.peak_bytes()
+            peak_bytes = None if peak is None else peak()
             printed = windows.figures(required=not side.may_lack_figures)
             figures = {name: figure.value for name, figure in printed.items()}
             places = {name: figure.place for name, figure in printed.items() if figure.place}
@@ -168,7 +175,6 @@ class RunEngine:
         self,
         a: Side,
         b: Side,
-        topology: Topology,
         plan: Plan,
         *,
         labels: Mapping[str, str],
@@ -180,8 +186,7 @@ class RunEngine:
         Only for workloads that `can_interleave_windows`.
 
         Args:
-            a, b: the two sides.
-            topology: what both run on.
+            a, b: the two sides, on the same devices.
             plan: the steps of each worker.
             labels: names of the runs of "a" and "b" for the observer.
             b_first: b takes the first window.
@@ -191,10 +196,10 @@ class RunEngine:
             as `run`.
         """
         sides = {"a": a, "b": b}
-        jobs = {name: self._job(side, topology, plan) for name, side in sides.items()}
+        jobs = {name: self._job(side, plan) for name, side in sides.items()}
         training: dict[str, TrainingRun] = {}
         before = self._before(jobs["a"].devices)
-        with self._named(topology, a, b), ExitStack() as workers:
+        with self._named(a, b), ExitStack() as workers:
             for name in ("b", "a") if b_first else ("a", "b"):
                 self._observer.begin(labels[name])
                 started = sides[name].launcher.start(jobs[name], self._observer.phase)
@@ -214,7 +219,7 @@ class RunEngine:
                 runs[name] = self._profiled(sides[name], training[name], jobs[name], run) if profiled else run
             return replace(pair, a=runs["a"], b=runs["b"])
 
-    def rate_on_device_data(self, side: Side, topology: Topology, plan: Plan, runs: Sequence[Run]) -> float | None:
+    def rate_on_device_data(self, side: Side, plan: Plan, runs: Sequence[Run]) -> float | None:
         """Return images/s of the same training on device data; None if the steps of `runs` did not fetch their data.
 
         Also None if the run fails: the verdict does not depend on it.
@@ -226,11 +231,11 @@ class RunEngine:
         resident = replace(side, workload=side.workload.with_(input_pipeline="device"))
         brief = replace(plan, max_seconds=min(plan.max_seconds, BREAKDOWN_SECONDS), also=())
         try:
-            return run_value(self.run(resident, topology, brief, label="on device data")).examples_per_sec
+            return run_value(self.run(resident, brief, label="on device data")).examples_per_sec
         except (TfperfError, OSError):
             return None
 
-    def trace(self, side: Side, topology: Topology, plan: Plan, steps: int) -> tuple[Trace, ...]:
+    def trace(self, side: Side, plan: Plan, steps: int) -> tuple[Trace, ...]:
         """Run this many steps of a fresh worker under TensorFlow's profiler, after the plan's warm-up.
 
         Raises:
@@ -238,7 +243,7 @@ class RunEngine:
         """
         self._observer.begin("profile")
         try:
-            with closing(side.launcher.start(self._job(side, topology, plan), self._observer.phase)) as training:
+            with closing(side.launcher.start(self._job(side, plan), self._observer.phase)) as training:
                 self._observer.phase("warm-up")
                 training.request(max(1, plan.warmup_steps))
                 training.receive()
@@ -259,9 +264,9 @@ class RunEngine:
     def _before(self, devices: Devices) -> Disturbance | None:
         return self._guard.before(devices.gpu_uuids) if self._sampled else None
 
-    def _job(self, side: Side, topology: Topology, plan: Plan) -> Job:
+    def _job(self, side: Side, plan: Plan) -> Job:
+        workload, topology = side.workload, side.topology
         assert topology.devices is not None, "the fixture has refused a topology without devices taken"
-        workload = side.workload
         assert isinstance(workload, Workload), "a command has no job"
         catalogue.check(workload)
         catalogue.require_trainable(workload, topology)
@@ -300,12 +305,13 @@ class RunEngine:
         )
 
     @contextmanager
-    def _named(self, topology: Topology, *sides: Side) -> Iterator[None]:
+    def _named(self, *sides: Side) -> Iterator[None]:
         """Put workload and devices before a worker's error, and remove the progress line at the end."""
         try:
             yield
         except MeasurementError as error:
             names = " against ".join(dict.fromkeys(side.shown for side in sides))
+            topology = sides[0].topology
             where = f"{names} on {topology.describe()}"
             if isinstance(error, OutOfMemory):
                 uuids = topology.devices.gpu_uuids if topology.devices else ()

@@ -348,15 +348,15 @@ class Session:
         known = () if self.other_side else self.acknowledgements
         may_move = target.is_own_row and (not isinstance(workload, Command) or workload.runs_this_python)
         other = references.launcher_for(target.baseline) if references and may_move else None
+        side = Side(workload=workload, topology=topology, launcher=self.here, name=name)
         # Entries that name no call come first, so that one of this very call replaces them.
         losses = [loss for loss in known if loss.is_of(topology.machine, test, key)]
         return Task(
             test=test,
             index=index,
-            topology=topology,
             plan=plan,
-            side=Side(workload=workload, launcher=self.here, slowdown=settings.slowdown_of(test), name=name),
-            reference_environment=None if other is None else Side(workload=workload, launcher=other, name=name),
+            side=replace(side, slowdown=settings.slowdown_of(test)),
+            reference_environment=None if other is None else replace(side, launcher=other),
             target=target,
             tolerance=target.tolerance(tolerance, Tolerance.of(settings.tolerance)),
             acknowledged={loss.figure: loss for loss in sorted(losses, key=attrgetter("workload"))},

@@ -20,7 +20,7 @@ from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.pairs import MOST_PAIRS, ErrorRates
+from pytest_tfperf.judging.pairs import MOST_PAIRS, Terms
 from pytest_tfperf.judging.target import Target
 
 Call = tuple[str, int]
@@ -34,9 +34,8 @@ class Task:
     Args:
         test: pytest's node id.
         index: which of the test's calls it is, from 0.
-        topology: the devices to train on.
         plan: the steps of a run, and the figures asked for.
-        side: the workload, and what starts its workers.
+        side: the workload, its devices, and what starts its workers.
         target: the baseline that the result is judged against.
         tolerance: the accepted change.
         reference_environment: the same workload in the reference environment; None if there is none.
@@ -45,7 +44,6 @@ class Task:
 
     test: str
     index: int = 0
-    topology: Topology
     plan: Plan
     side: Side
     target: Target
@@ -57,6 +55,11 @@ class Task:
     def workload(self) -> Subject:
         """The workload to train."""
         return self.side.workload
+
+    @property
+    def topology(self) -> Topology:
+        """The devices to train on."""
+        return self.side.topology
 
     @property
     def call(self) -> Call:
@@ -118,27 +121,22 @@ def with_known_loss(verdict: Verdict, known: Acknowledgement | None, runs: int, 
     return replace(verdict, wants=Wants(Want.RUNS, RUN_STAGES[-1])) if runs < RUN_STAGES[-1] else verdict
 
 
-def compared(
-    plan: Plan, pairs: Sequence[Pair], tolerance: Tolerance, most_pairs: int, rates: ErrorRates
-) -> tuple[Verdict, ...]:
+def compared(plan: Plan, pairs: Sequence[Pair], terms: Terms) -> tuple[Verdict, ...]:
     """Return the verdicts on b against a in a comparison's pairs: on the throughput, then on the plan's figures.
 
     Args:
         plan: names the figures.
         pairs: the good pairs so far.
-        tolerance: the accepted change of the throughput.
-        most_pairs: the number of pairs after which the comparison ends.
-        rates: how often the decision may be wrong; the figures share the rates among them.
+        terms: how the pairs decide; the figures share the error rates among them.
     """
     b = [pair.b for pair in pairs]
     of_rate = Evidence(
         throughput=summarise(b),
         target=Target(),
-        tolerance=tolerance,
+        tolerance=terms.tolerance or Tolerance(),
         pairs=tuple(pairs),
         is_comparison=True,
-        most_pairs=most_pairs,
-        rates=rates,
+        terms=terms,
     )
     figures = (
         replace(

@@ -11,10 +11,9 @@ from enum import StrEnum
 
 from pytest_tfperf.core.acknowledgement import Standing
 from pytest_tfperf.core.baseline import Baseline, Key
-from pytest_tfperf.core.breakdown import Breakdown
 from pytest_tfperf.core.command import Subject
 from pytest_tfperf.core.disturbance import Disturbance
-from pytest_tfperf.core.profile import Profile
+from pytest_tfperf.core.profile import Breakdown, Profile
 from pytest_tfperf.core.run import Pair, Run
 from pytest_tfperf.core.speed_variables import FACT, each_apart, is_variable
 from pytest_tfperf.core.throughput import Throughput
@@ -44,11 +43,14 @@ class MeasuredSide:
         workload: the workload of side a.
         throughput: over side a's run of each pair.
         environment: software of its workers, name -> version.
+        topology: its nodes x devices per node, where it ran on other devices than b; "" elsewhere.
         name: the workload's name in tables and messages; "" where the test gives none.
         breakdown: of a step's time; None where no worker measured it.
         interleaving: how the runs of a pair were interleaved.
         fallback: why runs alternated although the pipelines allow interleaved windows; "" otherwise.
         ended: why an undecided comparison took no further pair; None where the pairs decide.
+        at_least: the ratio b / a that the test requires; None where none is.
+        document: the published figure that this ratio is of; None where it is the test's own.
         doubt: why it is not proved that each side ran its own code, and what to do; "" where it is.
         is_of_session: whether it is the session's other side, as with --tfperf-base; False for `throughput.compare`,
             whose two sides both run the current code.
@@ -57,11 +59,14 @@ class MeasuredSide:
     workload: Subject
     throughput: Throughput
     environment: Mapping[str, str]
+    topology: str = ""
     name: str = ""
     breakdown: Breakdown | None = None
     interleaving: Interleaving = Interleaving.WINDOWS
     fallback: str = ""
     ended: Ended | None = None
+    at_least: float | None = None
+    document: Baseline | None = None
     doubt: str = ""
     is_of_session: bool = False
 

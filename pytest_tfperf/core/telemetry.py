@@ -6,11 +6,13 @@ over the time. A new fact is a new field here, and its reading in hardware/.
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 # A compilation beside the run has hundreds of processes; the busiest of them show what it is.
 _MOST_ENTRIES = 10
@@ -126,40 +128,51 @@ class Telemetry:
     gpus: tuple[GpuTelemetry, ...] = ()
 
 
+R = TypeVar("R", "GpuTelemetry", "Telemetry")
+
+
 def merged(several: Iterable[Telemetry | None]) -> Telemetry | None:
     """Merge the telemetry of several polls or runs, means weighted by time; None where there is none."""
-    known = [telemetry for telemetry in several if telemetry is not None]
+    known = list(filter(None, several))
     if not known:
         return None
-    seconds = [telemetry.seconds for telemetry in known]
-    by_uuid: dict[str, list[tuple[GpuTelemetry, float]]] = {}
+    of_gpus: dict[str, tuple[list[GpuTelemetry], list[float]]] = {}
     for telemetry in known:
         for gpu in telemetry.gpus:
-            by_uuid.setdefault(gpu.uuid, []).append((gpu, telemetry.seconds))
-    gpus = [GpuTelemetry(uuid=uuid, **_merged_facts(*zip(*rows, strict=True))) for uuid, rows in by_uuid.items()]
-    return Telemetry(
-        seconds=_rounded(sum(seconds)),
-        usable_cores=known[0].usable_cores,
-        gpus=tuple(gpus),
-        **_merged_facts(known, seconds),
+            states, seconds = of_gpus.setdefault(gpu.uuid, ([], []))
+            states.append(gpu)
+            seconds.append(telemetry.seconds)
+    seconds = [telemetry.seconds for telemetry in known]
+    return replace(
+        _merged(known, seconds),
+        seconds=_rounded(math.fsum(seconds)),
+        gpus=tuple(_merged(*rows) for rows in of_gpus.values()),
     )
 
 
-def _merged_facts(rows: Sequence[Any], seconds: Sequence[float]) -> dict[str, Any]:
-    """Merge each optional field over the rows that have it; None where no row has it."""
+def _merged(rows: Sequence[R], seconds: Sequence[float]) -> R:
+    """The first row, with each optional field merged over the rows that have it."""
     facts: dict[str, Any] = {}
-    for name in (field.name for field in fields(rows[0]) if field.default is None):
-        known = [(value, w) for row, w in zip(rows, seconds, strict=True) if (value := getattr(row, name)) is not None]
-        facts[name] = _merged_fact(name, *zip(*known, strict=True)) if known else None
-    return facts
+    for field in fields(rows[0]):
+        if field.default is not None:
+            continue
+        values, weights = [], []
+        for row, weight in zip(rows, seconds, strict=True):
+            if (value := getattr(row, field.name)) is not None:
+                values.append(value)
+                weights.append(weight)
+        facts[field.name] = _merged_fact(field.name, values, weights) if values else None
+    return replace(rows[0], **facts)
 
 
 def _merged_fact(name: str, values: Sequence[Any], seconds: Sequence[float]) -> float | Mapping[str, float]:
     if isinstance(values[0], Mapping):
-        keys = {key for value in values for key in value}
-        means = {key: _mean([value.get(key, 0.0) for value in values], seconds) for key in keys}
-        largest = sorted(means, key=lambda key: (-means[key], key))[:_MOST_ENTRIES]
-        return {key: means[key] for key in largest}
+        sums: defaultdict[str, float] = defaultdict(float)
+        for value, weight in zip(values, seconds, strict=True):
+            for key, share in value.items():
+                sums[key] += share * weight
+        largest = sorted(sorted(sums), key=sums.__getitem__, reverse=True)[:_MOST_ENTRIES]
+        return {key: _rounded(sums[key] / math.fsum(seconds)) for key in largest}
     match name.rpartition("_")[2]:
         case "min":
             return _rounded(min(values))
@@ -167,10 +180,6 @@ def _merged_fact(name: str, values: Sequence[Any], seconds: Sequence[float]) -> 
             return _rounded(max(values))
         case "median":
             return _rounded(statistics.median(values))
-    return _mean(values, seconds)
-
-
-def _mean(values: Sequence[float], seconds: Sequence[float]) -> float:
     return _rounded(statistics.fmean(values, seconds))
 
 

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import combinations
+from itertools import chain, combinations
+from operator import attrgetter
 from typing import Any
 
 from pytest_tfperf.core.plain_json import plain
@@ -198,10 +199,10 @@ def best_linked(
 
 def link_class(links: Matrix) -> str:
     """Return "nvlink" where there are NVLinks, else the worst link's kind; "" for a single GPU or an unknown link."""
-    pairs = [link for row in links for link in row if link is not None]
-    if any(link.kind is LinkKind.NVLINK for link in pairs):
+    known = list(filter(None, chain.from_iterable(links)))
+    if LinkKind.NVLINK in map(attrgetter("kind"), known):
         return "nvlink"
-    worst = min(pairs, key=lambda link: link.quality, default=Link(LinkKind.UNKNOWN)).kind
+    worst = min(known, key=attrgetter("quality"), default=Link(LinkKind.UNKNOWN)).kind
     return "" if worst is LinkKind.UNKNOWN else worst.lower()
 
 
@@ -317,8 +318,7 @@ class Topology:
     @property
     def slowest_link(self) -> str:
         """The worst link between two of its GPUs, "NV12"; "" for a single GPU. It changes if NVLinks fail."""
-        known = [link for row in self.links for link in row if link is not None]
-        return str(min(known, key=lambda link: link.quality)) if known else ""
+        return str(min(filter(None, chain.from_iterable(self.links)), key=attrgetter("quality"), default=""))
 
     @property
     def is_taken(self) -> bool:

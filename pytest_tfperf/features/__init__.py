@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from pytest_tfperf.bench.feature import Feature
 from pytest_tfperf.core.setting import Setting
-from pytest_tfperf.errors import TfperfError
 
 _FOLDER: Final = Path(__file__).parent
 
@@ -36,20 +35,6 @@ def settings_of_features() -> tuple[Setting[Any], ...]:
 def modules(name: str) -> dict[str, ModuleType]:
     """The module `name` of each feature that is a folder and has one, by the feature's name, sorted."""
     return _imported({path.parent.name: f"{path.parent.name}.{name}" for path in _FOLDER.glob(f"*/{name}.py")})
-
-
-def module_of(feature: str, name: str, wanted_by: str) -> Any:
-    """A module of a feature, for a method of a fixture.
-
-    Raises:
-        TfperfError: this installation lacks the feature.
-    """
-    if (module := modules(name).get(feature)) is None:
-        raise TfperfError(
-            f"{wanted_by}: this installation of pytest-tfperf lacks its part features/{feature}",
-            next_step="Install it again",
-        )
-    return module
 
 
 def outputs() -> list[Setting[Any]]:

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from pytest_tfperf.console.arguments import Commands, add_command, history_place, open_history, session_id
 from pytest_tfperf.console.measured_test import is_part, names_of, wanted_test
 from pytest_tfperf.console.output import show, width
-from pytest_tfperf.core.baseline import Baseline, Provenance
+from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.exit_status import EXIT_GREEN
-from pytest_tfperf.core.measurement import Measurement, changed_since
+from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import NotProvisional, not_provisional
 from pytest_tfperf.core.rerun_command import recording_option
 from pytest_tfperf.core.verdict import MOST_COUNTED, Consequence, Decision, Outcome, Reason, Rule, Verdict, Want
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.lines import one_line, rendered, shortened
+from pytest_tfperf.lines import Line, one_line, rendered, shortened
 from pytest_tfperf.reports.invalid import ADVICE, disturbance_fact
 from pytest_tfperf.reports.measurement_table import outcome
-from pytest_tfperf.reports.numbers import change, counted, percent, rate
-from pytest_tfperf.reports.run import straggler_text
+from pytest_tfperf.reports.message import throughput_lines
+from pytest_tfperf.reports.numbers import change, counted, percent
 from pytest_tfperf.reports.table import Columns, aligned, paragraphs, table
 from pytest_tfperf.reports.verdict import fact, figures_to_blame, headline, lines_about
 
@@ -110,13 +110,12 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
         yield ("It was measured and not judged.",)
         return
     yield (f"The throughput: {verdict.outcome}: {verdict.why}." if figures else f"{outcome(m)}: {verdict.why}.",)
-    if text := straggler_text(m.breakdown):
-        yield (f"A straggler: {text}.",)
+    if facts := list(_labelled(throughput_lines(m, verdict))):
+        yield _section("What was measured, and held against what?", facts)
     row, decision = verdict.baseline, verdict.decision
     if decision is None or row is None:
         yield list(_without_baseline(m, earlier)) if _lacks_baseline(m) else [_without_figures(verdict)]
         return
-    yield _section("What was it held against?", _baseline(m, verdict, row, decision))
     yield _section("Why this outcome?", _steps(verdict, decision, has_figures=bool(m.figures)))
     yield _section("Where does the threshold come from?", _threshold(verdict, row, decision))
     yield _section(f"What would other numbers of {_kind(verdict)}s tell?", _powers(verdict, decision))
@@ -125,10 +124,14 @@ def _paragraphs(m: Measurement, earlier: Sequence[Measurement]) -> Iterator[Sequ
 def _figure(m: Measurement, verdict: Verdict) -> Sequence[str]:
     """Return a figure's outcome, and the rows, tolerances and values that led to it."""
     heading = f"{verdict.outcome or 'measured'}: {fact(m, verdict)}: {verdict.why}."
-    return heading, *(f"  {line.label}: {line.text}" for line in lines_about(m, verdict))
+    return _section(heading, _labelled(lines_about(m, verdict)))
 
 
-def _section(heading: str, lines: Iterator[str]) -> list[str]:
+def _labelled(lines: Iterable[Line]) -> Iterator[str]:
+    yield from (f"{line.label}: {line.text}" for line in lines)
+
+
+def _section(heading: str, lines: Iterable[str]) -> list[str]:
     return [heading, *(f"  {line}" for line in lines)]
 
 
@@ -141,32 +144,6 @@ def _without_figures(verdict: Verdict) -> str:
     if verdict.outcome is Outcome.INVALID:
         return "An invalid measurement is not compared with anything. `tfperf doctor` looks at the machine."
     return "The tolerance accepts any slowdown, so there is no threshold."
-
-
-def _baseline(m: Measurement, verdict: Verdict, row: Baseline, d: Decision) -> Iterator[str]:
-    unit = f"{m.throughput.unit}/s"
-    kind = "a document's figure for a weaker GPU" if verdict.is_floor else _KINDS[row.provenance]
-    origin = ", ".join(part for part in (row.source, row.date) if part)
-    yield f"{rate(row.value)} {unit}: {kind}{f' ({origin})' if origin else ''}, from {counted(row.runs, 'run')}."
-    if row.load:
-        yield f"It was {row.load}. A slowdown may hide behind it: record again on a quiet machine."
-    if abs(verdict.common_drift) >= _SMALLEST_SHOWN:
-        drift = change(math.expm1(verdict.common_drift))
-        yield f"All tests of this session have {drift} in common. It is taken out, as it says nothing of this test."
-    if rate(d.expected) != rate(row.value):
-        learnt = ", after what earlier sessions and this one's other tests tell"
-        yield f"So {rate(d.expected)} {unit} was expected in this session{learnt}."
-    if verdict.rule is Rule.REFERENCE_ENVIRONMENT:
-        yield "A suspected slowdown is confirmed beside the environment in which that baseline was recorded."
-    if changed := changed_since(row, m.environment):
-        yield f"Changed since: {', '.join(changed)}."
-
-
-_KINDS = {
-    Provenance.MEASURED: "the recorded baseline of this machine",
-    Provenance.PUBLISHED: "a document's figure",
-    Provenance.PROVISIONAL: "earlier sessions, because no baseline is recorded",
-}
 
 
 def _steps(verdict: Verdict, d: Decision, *, has_figures: bool) -> Iterator[str]:

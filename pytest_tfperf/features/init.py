@@ -305,7 +305,7 @@ def train_step():
 BASELINES = """# Baselines
 
 One CSV for each machine, written by `pytest {tests} --update-baselines` on that machine. Commit them: a change is then
-reviewed as a diff of rows. `tfperf baselines list` shows what is here. Where two branches recorded, git may not merge
+reviewed as a diff of rows. `tfperf baselines stale` shows what is here. Where two branches recorded, git may not merge
 their files: `tfperf baselines merge` does.
 """
 

@@ -36,8 +36,6 @@ def discover(
 
     Args:
         environ: environment variables, of which CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are read.
-        root: the folder above proc, sys and dev.
-        nvml: pynvml or a stand-in; None imports pynvml.
         is_known: whether a machine of this name was measured before; asked if GPUs are lost.
     """
     host = read_host(root)
@@ -98,12 +96,7 @@ class Card:
 
 
 def read_cards(nvml: Any, root: Path) -> tuple[list[Card], list[str], list[str]]:
-    """All cards in NVML's order, a note for each that cannot be used, and those of the notes that are on a lost GPU.
-
-    Args:
-        nvml: pynvml, initialised.
-        root: the folder above sys.
-    """
+    """All cards in NVML's order, a note for each that cannot be used, and those of the notes that are on a lost GPU."""
     cards, notes, lost = [], [], []
     for index in range(nvml.nvmlDeviceGetCount()):
         try:

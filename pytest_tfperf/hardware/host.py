@@ -29,7 +29,6 @@ def read_host(root: Path = ROOT, affinity: Collection[int] | None = None) -> Hos
     """The host, with the control groups and CPU model that the files below `root` give.
 
     Args:
-        root: the folder above proc and sys.
         affinity: the CPUs that this process may run on; None asks the kernel.
 
     Raises:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from heapq import nlargest
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -104,18 +105,21 @@ def usage_between(before: Counters, after: Counters, cpus: int, quota: float | N
     if before.swapped_bytes is not None and after.swapped_bytes is not None:
         swapped = (after.swapped_bytes - before.swapped_bytes) / seconds
     grown = {pid: _grown(before, after, pid) for pid in after.processes.keys() - after.ours}
-    busiest = [pid for pid in sorted(grown, key=lambda pid: -grown[pid])[:_MOST_NAMED] if grown[pid] > 0]
+    busiest = nlargest(_MOST_NAMED, grown, key=grown.__getitem__)
+    load, clock, memory = known(os.getloadavg), known(psutil.cpu_freq), known(psutil.virtual_memory)
     return Telemetry(
         seconds=seconds,
         usable_cores=max(1, math.ceil(usable)),
-        load_average_mean=known(lambda: os.getloadavg()[0]),
-        cpu_mhz_median=known(lambda: psutil.cpu_freq().current) or None,
+        load_average_mean=load[0] if load else None,
+        cpu_mhz_median=(clock.current if clock else None) or None,
         other_cpu_fraction_mean=others,
         idle_fraction_mean=idle,
         steal_fraction_mean=stolen,
         swap_bytes_per_sec_mean=swapped,
-        memory_available_bytes_min=known(lambda: psutil.virtual_memory().available),
-        other_processes={name: grown[pid] / (seconds * usable) for pid in busiest if (name := process_name(pid))},
+        memory_available_bytes_min=memory.available if memory else None,
+        other_processes={
+            name: grown[pid] / (seconds * usable) for pid in busiest if grown[pid] > 0 and (name := process_name(pid))
+        },
     )
 
 
@@ -129,12 +133,13 @@ def our_cpu_seconds(before: Counters, after: Counters) -> float:
 
     The time of a child without a waiting parent leaves the sum; the growth of the others is then the better estimate.
     """
-
-    def total(counters: Counters) -> float:
-        return sum(sum(seconds) for pid, seconds in counters.processes.items() if pid in counters.ours)
-
-    survivors = after.ours & after.processes.keys() & before.processes.keys()
-    return max(total(after) - total(before), sum(_grown(before, after, pid) for pid in survivors))
+    growth = of_survivors = 0.0
+    for counters, sign in ((before, -1), (after, 1)):
+        for pid in counters.ours & counters.processes.keys():
+            growth += sign * sum(counters.processes[pid])
+    for pid in after.ours & after.processes.keys() & before.processes.keys():
+        of_survivors += _grown(before, after, pid)
+    return max(growth, of_survivors)
 
 
 def _grown(before: Counters, after: Counters, pid: int) -> float:
@@ -154,15 +159,15 @@ def read_counters(cpus: Collection[int], ours: frozenset[int]) -> Counters:
         with suppress(psutil.Error):
             used = process.cpu_times()
             processes[process.pid] = ProcessSeconds(used.user + used.system, used.children_user + used.children_system)
-    total = CpuSeconds(
-        busy=sum(cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq for cpu in times),
-        idle=sum(cpu.idle + cpu.iowait for cpu in times),
-        stolen=sum(cpu.steal for cpu in times),
-    )
+    busy = idle = stolen = 0.0
+    for cpu in times:
+        busy += cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq
+        idle += cpu.idle + cpu.iowait
+        stolen += cpu.steal
     swap = known(psutil.swap_memory)
     return Counters(
         monotonic_seconds=monotonic_seconds,
-        cpu=total if any(total) else None,  # gVisor, for example, writes zeros
+        cpu=CpuSeconds(busy, idle, stolen) if busy or idle or stolen else None,  # gVisor, for example, writes zeros
         swapped_bytes=None if swap is None else swap.sin + swap.sout,
         processes=processes,
         ours=ours,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 
@@ -26,58 +25,57 @@ Reading = Callable[[], int | None]
 """Returns bytes in use now; None where neither the kernel nor NVML reports them."""
 
 
-class PeakMemory:
-    """The most of a reading: polls once a second while its block runs, and at its begin and end.
+Peak = Callable[[], int | None]
+"""Ends the polls and returns the peak; None where it is not reported."""
+
+
+@contextmanager
+def _polled(begin: Callable[[ExitStack], Reading]) -> Iterator[Peak]:
+    """The most of a reading: polled once a second while the block runs, and at its begin and end.
 
     Args:
         begin: makes the reading, in the thread that polls; the block begins when it has.
     """
+    taken: list[int] = []
+    began, ended = threading.Event(), threading.Event()
 
-    def __init__(self, begin: Callable[[ExitStack], Reading]) -> None:
-        self._begin = begin
-        self._peak: int | None = None
-        self._began, self._ended = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tfperf-memory", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._began.wait(_ANSWER_SECONDS)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.peak_bytes()
-
-    def peak_bytes(self) -> int | None:
-        """End the polls and return the peak; None where it is not reported."""
-        self._ended.set()
-        self._thread.join(_ANSWER_SECONDS)
-        return self._peak
-
-    def _run(self) -> None:
+    def run() -> None:
         with ExitStack() as stack:
-            stack.callback(self._began.set)
-            read = self._begin(stack)
-            self._began.set()
-            is_last = False
+            stack.callback(began.set)
+            read, is_last = begin(stack), False
+            began.set()
             while True:
                 if (now := read()) is not None:
-                    self._peak = max(now, self._peak or 0)
+                    taken.append(now)
                 if is_last:
                     return
-                is_last = self._ended.wait(_INTERVAL_SECONDS)
+                is_last = ended.wait(_INTERVAL_SECONDS)
+
+    def peak() -> int | None:
+        ended.set()
+        thread.join(_ANSWER_SECONDS)
+        return max(taken, default=None)
+
+    thread = threading.Thread(target=run, name="tfperf-memory", daemon=True)
+    thread.start()
+    began.wait(_ANSWER_SECONDS)
+    try:
+        yield peak
+    finally:
+        peak()
 
 
-def of_children(parent: int) -> PeakMemory:
+def of_children(parent: int) -> AbstractContextManager[Peak]:
     """The memory of a program on the host, whose parent's own memory does not count.
 
     It is the sum of the processes' proportional sets (PSS, in which shared pages count once), or the peak that the
     kernel keeps of a single process where that is more. So a spike between two polls is missed only if several
     processes share it, or its process has ended before the next poll.
     """
-    return PeakMemory(lambda _: lambda: _on_host(_children_of(parent)))
+    return _polled(lambda _: lambda: _on_host(_children_of(parent)))
 
 
-def on_gpus(gpus: Sequence[Gpu], *, nvml: Any = None) -> PeakMemory:
+def on_gpus(gpus: Sequence[Gpu], *, nvml: Any = None) -> AbstractContextManager[Peak]:
     """By how much the memory in use on these GPUs grows, of the GPU where it grows most; begin it before the program.
 
     Drivers report the device's memory in containers and under MPS too, where they list no process of ours or the
@@ -102,7 +100,7 @@ def on_gpus(gpus: Sequence[Gpu], *, nvml: Any = None) -> PeakMemory:
 
         return read
 
-    return PeakMemory(begin)
+    return _polled(begin)
 
 
 def _used(nvml: Any, handles: Mapping[str, Any]) -> dict[str, int]:

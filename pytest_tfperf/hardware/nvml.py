@@ -54,10 +54,6 @@ class NvmlError(TfperfError):
 def session(nvml: Any = None, root: Path = ROOT) -> Iterator[Any]:
     """pynvml (or the stand-in given), initialised; shut down at the end. Sessions may be nested: NVML counts them.
 
-    Args:
-        nvml: a stand-in.
-        root: the folder above dev.
-
     Raises:
         NvmlError: no library, driver or permission; says which.
     """
@@ -108,9 +104,6 @@ def gives_our_pids(root: Path = ROOT) -> bool:
 
     NVML gives the host's. A container has ids of its own, unless it was started with the host's (docker run
     --pid=host, Kubernetes' hostPID); there our own worker looks like a process of somebody else.
-
-    Args:
-        root: the folder above proc.
     """
     with suppress(OSError):
         return str((root / "proc/self/ns/pid").readlink()) == _HOSTS_PIDS
@@ -136,7 +129,6 @@ def driver_hangs(root: Path = ROOT, answer_seconds: float = WAKE_SECONDS) -> boo
     """Whether an installed driver hangs, tried in a process of its own: it would block this one for ever.
 
     Args:
-        root: the folder above dev.
         answer_seconds: how long it may take.
     """
     if not (root / "dev/nvidiactl").exists():
@@ -220,7 +212,6 @@ def nvlink_ends(nvml: Any, handle: Any, indices: Mapping[tuple[int, int, int], i
     """The far end of each active NVLink of a GPU: the index of another GPU, a switch, or something else.
 
     Args:
-        nvml: pynvml, initialised.
         handle: of the GPU.
         indices: the GPUs by `pci_address`.
     """

@@ -30,7 +30,6 @@ class Sampler:
     Args:
         gpu_uuids: GPUs and MIG devices to watch.
         ours: pids of processes that are ours, although this process did not start them.
-        nvml: pynvml or a stand-in; None imports pynvml.
         knows_pids: whether NVML's process ids can be looked up here.
         stop_seconds: the most that `stop` waits for the thread.
         wake_seconds: the most that it waits before that for the GPUs, which may have to wake first.

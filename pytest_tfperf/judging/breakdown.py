@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.measurement import MATMUL, Measurement, recorded_with
-from pytest_tfperf.core.profile import Input, StepProfile
+from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower, StepProfile, Straggler
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.workload import Workload
 

@@ -13,10 +13,11 @@ from pytest_tfperf.core.run import Pair
 from pytest_tfperf.core.throughput import Throughput, hodges_lehmann
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.judging.common_drift import CommonDrift
-from pytest_tfperf.judging.pairs import MOST_PAIRS, OF_SUSPECTS, PAIRS_THAT_TELL, ErrorRates, PairsTest, Scatter
+from pytest_tfperf.judging.pairs import OF_SUSPECTS, PAIRS_THAT_TELL, PairsTest, Scatter, Terms
 from pytest_tfperf.judging.scale import Scale
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 from pytest_tfperf.judging.target import Target
+from pytest_tfperf.judging.thresholds import accepted_slowdown
 from pytest_tfperf.judging.unevenness import bias
 
 
@@ -44,8 +45,7 @@ class Evidence:
         max_runs: the most runs that can be measured, 1 for a log; then no further pairs can be either. None: no limit.
         is_drift_to_come: tests that show the common drift, or the change of the others, are still to run.
         is_comparison: the pairs are of two sides, and b's values are judged against a's instead of a baseline.
-        most_pairs: the number of pairs after which they must decide.
-        rates: how often the pairs may be wrong.
+        terms: how the pairs decide.
     """
 
     throughput: Throughput
@@ -66,8 +66,7 @@ class Evidence:
     max_runs: int | None = None
     is_drift_to_come: bool = False
     is_comparison: bool = False
-    most_pairs: int = MOST_PAIRS
-    rates: ErrorRates = OF_SUSPECTS
+    terms: Terms = OF_SUSPECTS
 
     @property
     def scale(self) -> Scale:
@@ -106,8 +105,19 @@ class Evidence:
     def changes_of_pairs(self) -> Sequence[float]:
         """The changes from the reference environment (or side a) to the current one (or b), on the figure's scale."""
         if self.values is None:
-            return [pair.log_ratio for pair in self.pairs]
+            return [pair.log_ratio - self.expected_ratio for pair in self.pairs]
         return [b - a for a, b in self.values_of_pairs]
+
+    @property
+    def expected_ratio(self) -> float:
+        """The logarithm of the ratio b / a that is expected; with a required ratio, above that by the tolerance."""
+        least = self.terms.at_least
+        return 0.0 if least is None or self.values is not None else math.log(least) + accepted_slowdown(self.tolerance)
+
+    @property
+    def may_improve(self) -> bool:
+        """Whether pairs can show that b is better than a, and not only good enough."""
+        return self.is_comparison and (self.terms.at_least is None or self.values is not None)
 
     @property
     def errors_of_pairs(self) -> Sequence[float]:
@@ -136,14 +146,13 @@ class Evidence:
         return PairsTest(
             changes=[sign * change for change in self.changes_of_pairs],
             accepted=self.scale.accepted(target or 0.0),
-            accepted_rise=self.scale.accepted_rise(target or 0.0) if self.is_comparison else math.inf,
+            accepted_rise=self.scale.accepted_rise(target or 0.0) if self.may_improve else math.inf,
             known=known,
             is_assumed=is_assumed,
             errors=self.errors_of_pairs,
             bias=self.bias_of_pairs,
             tests=self.suspects * len(self.figure.signs),
-            rates=self.rates,
-            most=self.most_pairs if self.max_runs is None else len(self.pairs),
+            terms=self.terms if self.max_runs is None else replace(self.terms, max_pairs=len(self.pairs)),
         )
 
     @property

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pytest_tfperf.core.throughput import scatter as robust_deviation
-from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Want, Wants
+from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Tolerance, Want, Wants
 from pytest_tfperf.judging.thresholds import DETECTION, FALSE_ALARMS, quantile
 
 MOST_PAIRS = 20
 """Pairs after which a test is decided, or in doubt."""
+
+MAX_SECONDS = 300.0
+"""Seconds after which an undecided comparison takes no further pair."""
 
 MIN_PAIRS = 3
 """The fewest pairs that can decide a comparison with the usual error rates."""
@@ -40,19 +43,27 @@ _TRIMMED_FROM = 10  # pairs from which on one is trimmed at either end; two from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorRates:
-    """How often the decision on one figure may be wrong.
+class Terms:
+    """How a comparison is decided.
 
     Args:
+        tolerance: of the throughput; None for each test's own.
+        at_least: the ratio b / a that is required, in place of 1 less the tolerance; None where none is given.
+        max_pairs: the most pairs; more pairs find smaller slowdowns, and take longer.
+        max_seconds: no pair is begun that would probably end later.
         false_alarms: how often an unchanged figure is REGRESSED.
         false_passes: how often a loss of twice the accepted change passes.
     """
 
+    tolerance: Tolerance | None = None
+    at_least: float | None = None
+    max_pairs: int = MOST_PAIRS
+    max_seconds: float = MAX_SECONDS
     false_alarms: float = FALSE_ALARMS
     false_passes: float = _FALSE_PASSES
 
 
-OF_SUSPECTS = ErrorRates(false_passes=0.1)
+OF_SUSPECTS = Terms(false_passes=0.1)
 """The error rates of rule 1: a first run suspected the loss already, so unchanged tests may pass sooner."""
 
 
@@ -83,8 +94,7 @@ class PairsTest:
         errors: the standard error of each change from its windows and from uneven disturbances; empty if not known.
         bias: the most by which disturbances of mostly one side can have changed the mean.
         tests: the number of figures and directions that share the false alarms.
-        rates: how often the test may be wrong.
-        most: the number of pairs after which it ends.
+        terms: how often the test may be wrong, and the number of pairs after which it ends.
     """
 
     changes: Sequence[float]
@@ -95,8 +105,7 @@ class PairsTest:
     errors: Sequence[float] = ()
     bias: float = 0.0
     tests: int = 1
-    rates: ErrorRates = field(default_factory=ErrorRates)
-    most: int = MOST_PAIRS
+    terms: Terms = field(default_factory=Terms)
 
     def decided(self) -> tuple[Outcome, Reason, Wants]:
         """Return the outcome of the pairs so far, the reason, and the further pair wanted."""
@@ -140,12 +149,12 @@ class PairsTest:
     @property
     def fails_at(self) -> float:
         """The evidence from which the test fails."""
-        return math.log(_SAFETY * self.tests / self.rates.false_alarms)
+        return math.log(_SAFETY * self.tests / self.terms.false_alarms)
 
     @property
     def passes_at(self) -> float:
         """The (negative) evidence at or below which the test passes."""
-        return math.log(self.rates.false_passes)
+        return math.log(self.terms.false_passes)
 
     @cached_property
     def scatter(self) -> Scatter:
@@ -174,7 +183,7 @@ class PairsTest:
 
     @property
     def _error(self) -> float:
-        return self.rates.false_alarms / self.tests
+        return self.terms.false_alarms / self.tests
 
     def _biased(self, scatter: Scatter) -> Scatter:
         # The bias is of the mean: more pairs make it no smaller.
@@ -190,8 +199,13 @@ class PairsTest:
         return self.middle - half, self.middle + half
 
     @property
-    def last(self) -> int:
+    def most(self) -> int:
         """The number of pairs that decides at the latest."""
+        return self.terms.max_pairs
+
+    @property
+    def last(self) -> int:
+        """The number of pairs that decides at the latest, or of the pairs so far if there are more."""
         return max(self.most, len(self.changes), 1)
 
     def threshold_in(self, count: int) -> float:

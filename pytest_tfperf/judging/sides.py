@@ -81,7 +81,7 @@ def _without_value(
     is_of_b = not any(a) and not (reason is Reason.NOT_MEASURED and evidence.figure.is_measured)
     if is_of_b and len(reasons) >= _FAULTS_THAT_TELL:
         return replace(verdict, outcome=Outcome.REGRESSED, reason=reason, wants=NOTHING)
-    if is_of_b and len(b) < min(MIN_PAIRS, evidence.most_pairs):
+    if is_of_b and len(b) < min(MIN_PAIRS, evidence.terms.max_pairs):
         wants = Wants(Want.PAIRS, len(b) + 1)
         return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.SUSPECTED, wants=wants)
     return replace(verdict, outcome=Outcome.INVALID, reason=reason, wants=NOTHING)
@@ -93,7 +93,7 @@ def _within_limit(evidence: Evidence, verdict: Verdict) -> Verdict:
         return verdict
     if len(now) >= MIN_PAIRS:
         return replace(verdict, outcome=Outcome.REGRESSED, reason=Reason.BEYOND_LIMIT, wants=NOTHING)
-    wants = Wants(Want.PAIRS, MIN_PAIRS) if len(now) < evidence.most_pairs else NOTHING
+    wants = Wants(Want.PAIRS, MIN_PAIRS) if len(now) < evidence.terms.max_pairs else NOTHING
     return replace(verdict, outcome=Outcome.INCONCLUSIVE, reason=Reason.SUSPECTED, wants=wants)
 
 
@@ -110,8 +110,8 @@ def _in_direction(evidence: Evidence, blank: Verdict, sign: int) -> Verdict:
     threshold = test.threshold_in(test.last)
     if outcome is Outcome.PASS and scale.is_blind(test.hidden_by_noise, test.accepted):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.TOO_NOISY
-    low, high = sorted(scale.shown(sign * end) for end in test.interval)
-    change = scale.shown(sign * test.middle)
+    low, high = sorted(scale.shown(evidence.expected_ratio + sign * end) for end in test.interval)
+    change = scale.shown(evidence.expected_ratio + sign * test.middle)
     return replace(
         blank,
         outcome=outcome,

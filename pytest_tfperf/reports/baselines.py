@@ -15,8 +15,9 @@ from pytest_tfperf.core.session_verdicts import UnrecordedTests
 from pytest_tfperf.lines import Line
 from pytest_tfperf.lines import command as command_line
 from pytest_tfperf.reports.invalid import ADVICE
-from pytest_tfperf.reports.numbers import change, counted, duration, percent, rate, written_in
+from pytest_tfperf.reports.numbers import change, counted, duration, percent
 from pytest_tfperf.reports.table import Columns, shown_names, table
+from pytest_tfperf.reports.verdict import value_of_row
 
 _RECORDED = Columns(
     right={"old", "new", "change", "between runs"}, optional=("figure", "between runs", "file"), ids=("workload",)
@@ -49,10 +50,6 @@ def recorded_under_load(changes: Sequence[BaselineUpdate]) -> Iterator[str]:
 _MOST_ROWS: Final = 5
 
 
-def _value(row: Baseline) -> str:
-    return written_in(row.unit, row.value) if row.key.figure else rate(row.value)
-
-
 def _recorded(changed: BaselineUpdate, name: str) -> dict[str, str | None]:
     old, new = changed.old, changed.new
     return {
@@ -60,8 +57,8 @@ def _recorded(changed: BaselineUpdate, name: str) -> dict[str, str | None]:
         "workload": name,
         "topology": new.key.topology,
         "figure": new.key.figure,
-        "old": _value(old) if old else "new",
-        "new": _value(new),
+        "old": value_of_row(old) if old else "new",
+        "new": value_of_row(new),
         "change": change(new.value / old.value - 1) if old and old.value else None,
         "between runs": None if new.between_runs is None else percent(new.between_runs),
     }

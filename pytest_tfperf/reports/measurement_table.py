@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from pytest_tfperf.core.baseline import Baseline
 from pytest_tfperf.core.figure import shown_name
 from pytest_tfperf.core.measurement import MeasuredSide, Measurement
 from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.verdict import WORST_FIRST, Against, Outcome, Verdict
-from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.numbers import interval, rate
 from pytest_tfperf.reports.run import bound_by
-from pytest_tfperf.reports.table import Columns, Named, cells, joined, shown_names, table
+from pytest_tfperf.reports.table import Columns, Named, shown_names, table
 from pytest_tfperf.reports.verdict import facts, figures_to_blame, ratio_interval, sides
 
 _RIGHT = {"baseline", "change", "confirmed", "fails at", "detectable"}
@@ -24,7 +22,7 @@ ACT_FIRST = (*WORST_FIRST, None)
 """The outcomes in the order of a table's rows: those that need action first, None (not judged) last."""
 
 
-def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
+def measurement_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
     """Return a table of measurements, those that need action first; an INVALID measurement has no throughput.
 
     `width` is the terminal's, None for no limit.
@@ -32,45 +30,7 @@ def measurement_table(measurements: Iterable[Measurement], width: int | None = N
     measurements = sorted(measurements, key=action_rank)
     heading, rows = measurement_rows(measurements)
     columns = Columns(right=_RIGHT | {heading}, optional=_OPTIONAL, ids=("workload", "file"))
-    outcomes = [m.outcome if m.is_decided else None for m in measurements]
-    return outcome_table(rows, outcomes, columns, width)
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeRow:
-    """A line of a table whose first cell is an outcome, which a terminal shows in colour.
-
-    Args:
-        outcome: decides the colour.
-        word: the text of the first cell.
-        rest: the other cells, aligned.
-    """
-
-    outcome: Outcome
-    word: str
-    rest: str
-
-    def __str__(self) -> str:
-        return f"{self.word}{self.rest}"
-
-
-Shown = str | Line | OutcomeRow
-"""A line of a session's summary."""
-
-
-def outcome_table(
-    rows: Sequence[Mapping[str, str | None]], outcomes: Sequence[Outcome | None], columns: Columns, width: int | None
-) -> list[str | OutcomeRow]:
-    """Return a table whose first column is the outcome; a row whose outcome is None has no colour."""
-    if not rows:
-        return []
-    (heading, *laid_out), left_out = cells(rows, columns, width)
-    lines: list[str | OutcomeRow] = [joined(heading)]
-    for (first, *others), row, outcome in zip(laid_out, rows, outcomes, strict=True):
-        word = row["outcome"] or ""
-        rest = joined([" " * (len(first) - len(word)), *others])
-        lines.append(f"{word}{rest}" if outcome is None else OutcomeRow(outcome, word, rest))
-    return [*lines, *left_out]
+    return table(rows, columns, width)
 
 
 def measurement_rows(measurements: Sequence[Measurement]) -> tuple[str, list[dict[str, str | None]]]:
@@ -237,30 +197,26 @@ def _cells(m: Measurement, verdict: Verdict) -> dict[str, str | None]:
 # Measurements beside another side
 
 
-def interleaved_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
+def interleaved_table(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
     """Return a table of the measurements beside another side, those that need action first.
 
     An INVALID measurement has no ratio. `width` is the terminal's, None for no limit.
     """
-    in_order = sorted(_beside(measurements), key=lambda both: ACT_FIRST.index(both[0].outcome))
-    return _table_of_both([(m, a, {}) for m, a in in_order], width)
+    in_order = sorted((m for m in measurements if m.other is not None), key=lambda m: ACT_FIRST.index(m.outcome))
+    return _table_of_both(in_order, width)
 
 
-def latest_interleaved(measurements: Iterable[Measurement], width: int | None = None) -> list[str | OutcomeRow]:
+def latest_interleaved(measurements: Iterable[Measurement], width: int | None = None) -> list[str]:
     """Return a table of the latest measurement of each pair of sides, with its machine and time."""
-    latest = {(m.machine, m.topology, a.workload, *sides(m)): (m, a) for m, a in _beside(measurements)}
-    return _table_of_both([(m, a, {"machine": m.machine, "when": m.time}) for m, a in latest.values()], width)
+    both = [(m, m.other) for m in measurements if m.other is not None]
+    latest = {(m.machine, m.topology, a.workload, *sides(m)): m for m, a in both}
+    return _table_of_both(list(latest.values()), width, has_time=True)
 
 
-def _beside(measurements: Iterable[Measurement]) -> list[tuple[Measurement, MeasuredSide]]:
-    return [(m, m.other) for m in measurements if m.other is not None]
-
-
-def _table_of_both(
-    measurements: Sequence[tuple[Measurement, MeasuredSide, dict[str, str | None]]], width: int | None
-) -> list[str | OutcomeRow]:
-    """Return a table of both sides of each measurement, with further columns."""
-    all_sides: list[Measurement | MeasuredSide] = [side for b, a, _ in measurements for side in (a, b)]
+def _table_of_both(measurements: Sequence[Measurement], width: int | None, *, has_time: bool = False) -> list[str]:
+    """Return a table of both sides of each measurement."""
+    both = [(b, b.other) for b in measurements if b.other is not None]
+    all_sides: list[Measurement | MeasuredSide] = [side for b, a in both for side in (a, b)]
     heading = rate_heading(side.throughput for side in all_sides)
     names = shown_names((side.workload.id, side.name) for side in all_sides)
     columns = Columns(
@@ -268,8 +224,10 @@ def _table_of_both(
         optional=("95 % CI", f"b {heading}", f"a {heading}", "when", "machine", "b bound", "a bound", "pairs"),
         ids=("workload", "a", "b"),
     )
-    rows = [_row_of_both(b, a, heading, names) | more for b, a, more in measurements]
-    return outcome_table(rows, [b.outcome for b, _, _ in measurements], columns, width)
+    rows = [_row_of_both(b, a, heading, names) for b, a in both]
+    if has_time:
+        rows = [row | {"machine": b.machine, "when": b.time} for row, b in zip(rows, measurements, strict=True)]
+    return table(rows, columns, width)
 
 
 def _row_of_both(b: Measurement, a: MeasuredSide, heading: str, names: Mapping[Named, str]) -> dict[str, str | None]:

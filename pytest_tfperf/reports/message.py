@@ -58,7 +58,7 @@ def message(m: Measurement, rerun: RerunCommand = FROM_ROOTDIR, hint: str = "") 
     if m.other is not None:
         lines += _of_both(m, m.other)
     elif not figures:
-        lines += _of_throughput(m, verdict)
+        lines += throughput_lines(m, verdict)
     if changed := _changed(m, figures):
         lines.append(Line(changed, "environment"))
     if m.other is None and not figures and verdict.outcome in BAD_NEWS:
@@ -97,7 +97,8 @@ def _beside_figures(m: Measurement, verdict: Verdict) -> str:
     return f"{rate(m.throughput.examples_per_sec)} {m.throughput.unit}/s: {verdict.outcome}, {verdict.why}"
 
 
-def _of_throughput(m: Measurement, verdict: Verdict) -> Iterator[Line]:
+def throughput_lines(m: Measurement, verdict: Verdict) -> Iterator[Line]:
+    """Yield labelled lines about the throughput of a test: what it was judged by, its runs, and its breakdown."""
     row = verdict.baseline
     if verdict.outcome is Outcome.INVALID:
         yield from _discarded(m)
@@ -121,9 +122,17 @@ def _of_both(b: Measurement, a: MeasuredSide) -> Iterator[Line]:
     for name, throughput, shown in zip("ab", (a.throughput, b.throughput), sides(b), strict=True):
         text = f"{rate(throughput.examples_per_sec)} {throughput.unit}/s"
         yield Line(text if shown == name else f"{text}: {shown}", name)
-    lower = verdict.tolerance.lower if verdict.tolerance else None
-    text = "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
-    yield Line(text, "tolerance")
+    if a.at_least is None:
+        lower = verdict.tolerance.lower if verdict.tolerance else None
+        text = "any slowdown" if lower is None else f"{percent(lower)}: down to a ratio of {1 + lower:g}"
+        yield Line(text, "tolerance")
+    elif a.document is None or b.document is None:
+        yield Line(f"fails below {a.at_least:g}    (at_least, in the test)", "threshold")
+    else:
+        of_documents = f"the documents' {b.document.value / a.document.value:.3f}, less the tolerance"
+        yield Line(f"fails below {a.at_least:.3f}    ({of_documents})", "threshold")
+        figures = f"{rate(b.document.value)} / {rate(a.document.value)} on {b.document.machine}"
+        yield Line(f"{figures}: {b.document.source}; over {a.document.source}", "document")
     changes = "  ".join(change(math.expm1(pair.log_ratio)) for pair in b.pairs)
     yield Line(f"{changes}: {why_of(b)}" if b.is_valid else changes, "pairs")
     if a.doubt:

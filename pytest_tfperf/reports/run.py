@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
 from pytest_tfperf.core.run import Run
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry, Throttle, merged
 from pytest_tfperf.core.throughput import Throughput

@@ -37,6 +37,8 @@ _ALL = Columns()
 def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, width: int | None = None) -> list[str]:
     """Return a heading and a line for each row, without columns that have no values; nothing without rows.
 
+    Where `width` does not suffice, a last line names what is left out. Numbers are never shortened.
+
     Args:
         rows: column -> text, None or "" for no value; all rows have the same columns.
         columns: the properties of the columns.
@@ -44,17 +46,6 @@ def table(rows: Iterable[Mapping[str, str | None]], columns: Columns = _ALL, wid
     """
     if not (rows := list(rows)):
         return []
-    lines, left_out = cells(rows, columns, width)
-    return [*map(joined, lines), *left_out]
-
-
-def cells(
-    rows: Sequence[Mapping[str, str | None]], columns: Columns, width: int | None
-) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Return the cells of the heading and of each row, as wide as their columns, and a line about omissions.
-
-    There is no such line where `width` suffices. Numbers are never shortened.
-    """
     texts: dict[str, list[str]] = {}
     for name in rows[0]:
         column = [row[name] for row in rows]
@@ -63,34 +54,29 @@ def cells(
     widths = {name: max(map(len, column)) + _GAP for name, column in texts.items()}
     enough = sum(widths.values()) - _GAP
     if width is None or enough <= width:
-        return _padded(texts, columns.right), []
+        return _padded(texts, columns.right)
     fitting = _fitting(texts, widths, columns, width)
     missing = [name for name in texts if name not in fitting]
     missing += [f"{name} in full" for name in fitting if fitting[name] != texts[name]]
     left_out = f"(left out: {', '.join(missing)}; all fit into {enough} columns, as with COLUMNS={enough})"
-    return _padded(fitting, columns.right), [left_out]
+    return [*_padded(fitting, columns.right), left_out]
 
 
 def aligned(lines: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Join the cells of each line, each column as wide as its widest cell; `right` are aligned to the right."""
-    return [*map(joined, _padded(dict(enumerate(zip(*lines, strict=True))), right))]
-
-
-def joined(cells: Sequence[str]) -> str:
-    """Join the cells of a line."""
-    return (" " * _GAP).join(cells).rstrip()
+    return _padded(dict(enumerate(zip(*lines, strict=True))), right)
 
 
 _Name = TypeVar("_Name", str, int)
 
 
-def _padded(columns: Mapping[_Name, Sequence[str]], right: Collection[_Name]) -> list[tuple[str, ...]]:
-    """Pad each cell to the width of its column, and return the cells line by line."""
+def _padded(columns: Mapping[_Name, Sequence[str]], right: Collection[_Name]) -> list[str]:
+    """Pad each cell to the width of its column, and join the cells of each line."""
     padded = []
     for name, column in columns.items():
         side, width = ">" if name in right else "<", max(map(len, column))
         padded.append([f"{text:{side}{width}}" for text in column])
-    return list(zip(*padded, strict=True))
+    return [(" " * _GAP).join(line).rstrip() for line in zip(*padded, strict=True)]
 
 
 def shortened(texts: Sequence[str], length: int) -> list[str]:
@@ -153,10 +139,13 @@ def shown_names(workloads: Iterable[Named]) -> dict[Named, str]:
     {('acme.nets:small_cnn-b32-replicated-device', ''): 'small_cnn-b32-replicated-device'}
     """
     named = dict.fromkeys(workloads)
-    modules = _modules(id for id, name in named if not name)
-    short = {(id, name): name or "-".join(_short(word, modules) for word in id.split("-")) for id, name in named}
+    with_modules = [id for id, name in named if not name and ":" in id]
+    modules = _modules(id for id, name in named if not name) if with_modules else {}
+    short: dict[Named, str] = {}
     ids: dict[str, set[str]] = {}
-    for (id, _), text in short.items():
+    for id, name in named:
+        text = name or ("-".join(_short(word, modules) for word in id.split("-")) if ":" in id else id)
+        short[id, name] = text
         ids.setdefault(text, set()).add(id)
     return {named: text if len(ids[text]) == 1 else named[0] for named, text in short.items()}
 

@@ -39,6 +39,11 @@ def written(figure: Figure, value: float) -> str:
     return rate(value) if figure.name == RATE else written_in(figure.unit or "", value)
 
 
+def value_of_row(row: Baseline) -> str:
+    """Write a row's value, of a throughput without its unit."""
+    return written_in(row.unit, row.value) if row.key.figure else rate(row.value)
+
+
 def bad_figures(m: Measurement) -> list[Verdict]:
     """Return figures that regressed, are in doubt, could not be measured, or lack the baseline that the throughput has.
 
@@ -84,6 +89,8 @@ def _headline_of_both(b: Measurement, a: MeasuredSide) -> str:
     where = f"on {b.devices} ({b.machine})"
     if not b.is_valid:
         return f"{subject}{b_shown} against {a_shown} {where}: {invalid(b)}"
+    if a.at_least is not None:
+        return f"{subject}{b_shown} over {a_shown} {where}: {ratio(b)}, {_required(b, a.at_least)}"
     return f"{subject}{b_shown} is {compared(b.ratio - 1)} {a_shown} {where}: {ratio(b)}"
 
 
@@ -95,7 +102,9 @@ def in_brief(m: Measurement) -> str:
         return invalid(m)
     verdict, unit = m.verdicts[0], f" {m.throughput.unit}/s"
     if m.other is not None:
-        return f"{verdict.outcome}: b is {compared(m.ratio - 1)} a, ratio {m.ratio:.3f}"
+        least = m.other.at_least
+        is_less = f"b is {compared(m.ratio - 1)} a, ratio {m.ratio:.3f}"
+        return f"{verdict.outcome}: {is_less if least is None else f'ratio {m.ratio:.3f}, {_required(m, least)}'}"
     changes = _changes(verdict, unit)
     return f"{verdict.outcome}: {changes[0] if changes else f'{rate(m.throughput.examples_per_sec)}{unit}'}"
 
@@ -127,7 +136,7 @@ def fact(m: Measurement, verdict: Verdict) -> str:
     if verdict.reason is Reason.BEYOND_LIMIT and figure.limit is not None:
         return f"{text}, beyond its limit of {written(figure, figure.limit)}"
     if not math.isfinite(verdict.value):
-        target = target_of(verdict)
+        target = verdict.compared_with
         return text if target is None else f"{text}, and not {written(figure, target)}"
     changes = _changes(verdict)
     if not changes and verdict.outcome is Outcome.NO_BASELINE:
@@ -171,18 +180,11 @@ def _compared(figure: Figure, difference: float, target: float) -> str:
     return f"{amount} {more if difference >= 0 else less} than"
 
 
-def target_of(verdict: Verdict) -> float | None:
-    """Return the value that its change is from: the baseline, or side a's."""
-    if verdict.rule is Rule.OTHER_SIDE:
-        return verdict.confirmed_from
-    return verdict.compared_with if verdict.baseline is not None else None
-
-
 def as_fraction(verdict: Verdict, difference: float | None) -> float | None:
     """Return a change as a fraction of its target; None where there is none."""
     if verdict.figure.name == RATE:
         return difference
-    target = abs(target_of(verdict) or 0.0)
+    target = abs(verdict.compared_with or 0.0)
     return difference / target if target and difference is not None else None
 
 
@@ -192,7 +194,7 @@ def facts(verdict: Verdict) -> dict[str, str | None]:
     return {
         "value": None if verdict.value is None else written(figure, verdict.value),
         "a": None if verdict.confirmed_from is None else written(figure, verdict.confirmed_from),
-        "baseline": _of_row(row) if row else None,
+        "baseline": value_of_row(row) if row else None,
         "change": _signed(verdict, verdict.change),
         "confirmed": _signed(verdict, verdict.confirmed_change),
         "fails at": fails_at(verdict),
@@ -200,16 +202,12 @@ def facts(verdict: Verdict) -> dict[str, str | None]:
     }
 
 
-def _of_row(row: Baseline) -> str:
-    return written_in(row.unit, row.value) if row.key.figure else rate(row.value)
-
-
 def _signed(verdict: Verdict, difference: float | None) -> str | None:
     if difference is None or not math.isfinite(difference):
         return None
     fraction = as_fraction(verdict, difference)
     if fraction is None:
-        return None if target_of(verdict) is None else f"{difference:+.3g}"
+        return None if verdict.compared_with is None else f"{difference:+.3g}"
     return change(fraction)
 
 
@@ -382,9 +380,12 @@ def sides(b: Measurement) -> tuple[str, str]:
     a = b.other
     if a is None:
         return "a", "b"
+    names = shown_names((side.workload.id, side.name) for side in (a, b))
+    a_name, b_name = names[a.workload.id, a.name], names[b.workload.id, b.name]
+    if a.topology:
+        return f"{a_name} on {a.topology}", f"{b_name} on {b.topology}"
     if a.workload != b.workload:
-        names = shown_names((side.workload.id, side.name) for side in (a, b))
-        return names[a.workload.id, a.name], names[b.workload.id, b.name]
+        return a_name, b_name
     for name in _DISTINGUISHING:
         if a.environment.get(name) != b.environment.get(name):
             return f"{name} {a.environment.get(name, '?')}", f"{name} {b.environment.get(name, '?')}"
@@ -394,6 +395,11 @@ def sides(b: Measurement) -> tuple[str, str]:
 def ratio(b: Measurement) -> str:
     """Write the ratio of b to a with its interval."""
     return f"ratio {b.ratio:.3f}, 95 % CI {ratio_interval(b)}"
+
+
+def _required(b: Measurement, least: float) -> str:
+    far = f"{percent(1 - b.ratio / least)} below" if b.ratio < least else "at least"
+    return f"{far} the required {least:.3f}"
 
 
 def ratio_interval(b: Measurement) -> str:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from pytest_tfperf.bench.comparing import Effort, compare
-from pytest_tfperf.bench.other_side import OtherSide, Terms
+from pytest_tfperf.bench.comparing import compare
+from pytest_tfperf.bench.other_side import OtherSide
 from pytest_tfperf.bench.rerun_queue import asked_for
 from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.bench.task import Task
@@ -20,6 +20,7 @@ from pytest_tfperf.core.throughput import Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import FailsThere, MeasurementError, NotCompared, TfperfError, WorkloadError
+from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.invalid import worded
 from pytest_tfperf.reports.message import not_measured
@@ -71,25 +72,25 @@ class CallRunner:
         task = self._task(subject, on, None, plan, name)
         return self._measured(task, lambda _: self._state.session.bench.measure(task))
 
-    def compare(
-        self, a: Subject, b: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, effort: Effort
-    ) -> Measurement:
+    def compare(self, a: Side, b: Side, plan: Plan, terms: Terms, *, judged: bool) -> Measurement:
         """Compare b with a, interleaved."""
-        left = Side(workload=a, launcher=self._state.session.here, may_lack_figures=True)
-        return self._compared(left, self._slowed(b), on, accepted, plan, effort=effort)
+        return self._compared(replace(a, may_lack_figures=True), self._slowed(b), plan, terms, judged=judged)
 
     def _check_against(
         self, other: OtherSide, subject: Subject, on: Topology, accepted: Tolerance | None, plan: Plan, name: str
     ) -> Throughput:
         """Compare with the other side of the session; what it has nothing to compare with is measured alone."""
         a_launcher, b_launcher = self._state.session.compared
-        if not other.terms.compares_figures:
+        if not other.compares_figures:
             plan = replace(plan, also=())
-        a = Side(workload=subject, launcher=a_launcher, may_lack_figures=True)
-        b = replace(self._slowed(subject), launcher=b_launcher)
+        tolerance = other.terms.tolerance or accepted or Tolerance.of(self._state.settings.tolerance)
+        terms = replace(other.terms, tolerance=tolerance)
+        side = Side(workload=subject, topology=on, launcher=b_launcher, name=name)
+        a = replace(side, launcher=a_launcher, may_lack_figures=True, facts=other.a.facts)
+        b = replace(self._slowed(side), facts=other.b.facts)
         try:
             other.refuse(subject, self._test)
-            return self._compared(a, b, on, accepted, plan, name=name, other=other).throughput
+            return self._compared(a, b, plan, terms, other=other).throughput
         except NotCompared as error:
             if not other.may_lack_code:
                 raise error.of_type(MeasurementError) from error
@@ -139,54 +140,29 @@ class CallRunner:
         _require_one_line(name, subject)
         return self._state.session.task(self._test, self.made, subject, on, accepted, plan, name)
 
-    def _slowed(self, subject: Subject) -> Side:
-        """This Python, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
-        slowdown = self._state.settings.slowdown_of(self._test)
-        return Side(workload=subject, launcher=self._state.session.here, slowdown=slowdown)
+    def _slowed(self, side: Side) -> Side:
+        """The side, with the slowdown of `--tfperf-inject-slowdown`: on both sides it would cancel out."""
+        return replace(side, slowdown=self._state.settings.slowdown_of(self._test))
 
     def _measured(self, task: Task, take: Callable[[Measurement | None], Measurement]) -> Throughput:
-        asked = asked_for(task.topology.shape, task.topology.machine, task.workload)
+        asked = asked_for(task.topology.machine, (task.workload, task.topology.shape))
         return self._result(asked, lambda earlier: replace(take(earlier), name=task.side.name)).throughput
 
     def _compared(
-        self,
-        a: Side,
-        b: Side,
-        on: Topology,
-        accepted: Tolerance | None,
-        plan: Plan,
-        *,
-        effort: Effort | None = None,
-        name: str = "",
-        other: OtherSide | None = None,
+        self, a: Side, b: Side, plan: Plan, terms: Terms, *, other: OtherSide | None = None, judged: bool = True
     ) -> Measurement:
         """Compare two sides; `other` is the session's other side, where a belongs to it."""
         state = self._state
-        terms = other.terms if other else Terms()
-        a_facts, b_facts = (other.a.facts, other.b.facts) if other else ({}, {})
-        _require_one_line(name, b.workload)
+        _require_one_line(b.name, b.workload)
+        asked = asked_for(b.topology.machine, *((side.workload, side.topology.shape) for side in (a, b)))
 
         def take(_: Measurement | None) -> Measurement:
-            found = compare(
-                state.session.engine,
-                a,
-                b,
-                on,
-                plan,
-                terms.tolerance or accepted or Tolerance.of(state.settings.tolerance),
-                effort=effort or terms.effort,
-                error_rates=terms.error_rates,
-                is_of_commits=other is not None and other.may_lack_code,
-                judged=not state.settings.smoke,
-                test=self._test,
-                session=state.session.id,
+            engine = state.session.engine
+            return compare(
+                engine, a, b, plan, terms, other=other, judged=judged, test=self._test, session=state.session.id
             )
-            assert found.other is not None, "two sides were measured"
-            a_environment = {**found.other.environment, **a_facts}
-            side = replace(found.other, name=name, environment=a_environment, is_of_session=other is not None)
-            return replace(found, other=side, name=name, environment={**found.environment, **b_facts})
 
-        return self._result(asked_for(on.shape, on.machine, a.workload, b.workload), take)
+        return self._result(asked, take)
 
     def _result(self, asked: str, take: Callable[[Measurement | None], Measurement]) -> Measurement:
         """The call's result from an earlier run of the test, where it is decided; else the result that `take` gives."""

@@ -76,8 +76,8 @@ def _runs_of_a_test(session: Session) -> tuple[int, int, float]:
     """The runs that each test takes, those of a test in doubt, and the seconds after which no further pair begins."""
     settings = session.settings
     if session.other_side is not None:
-        effort = session.other_side.terms.effort
-        return 2 * MIN_PAIRS, 2 * effort.max_pairs, effort.max_seconds
+        terms = session.other_side.terms
+        return 2 * MIN_PAIRS, 2 * terms.max_pairs, terms.max_seconds
     if settings.update_baselines:
         return RUNS, 2 * RUNS, math.inf  # new_baselines.wants: at most twice as many
     if session.has_rows:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Literal
 
-from pytest_tfperf.bench.comparing import MAX_PAIRS, MAX_SECONDS, Effort
+from pytest_tfperf.bench.run_engine import Side
 from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.command import Command, Subject
 from pytest_tfperf.core.figure import Figure, figures_of, with_cold_caches, with_default
@@ -14,9 +16,9 @@ from pytest_tfperf.core.run import ONE_WINDOW, Plan
 from pytest_tfperf.core.throughput import MIN_WINDOWS_FOR_ERROR, Throughput
 from pytest_tfperf.core.topology import Topology
 from pytest_tfperf.core.verdict import Tolerance
-from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError, WorkloadError
-from pytest_tfperf.features import module_of
+from pytest_tfperf.judging.pairs import MAX_SECONDS, MOST_PAIRS, PAIRS_THAT_TELL, Terms
+from pytest_tfperf.judging.published_ratio import published_ratio
 from pytest_tfperf.programs.command_windows import WARMUP_READINGS
 from pytest_tfperf.session.calls import CallRunner
 from pytest_tfperf.session.outcomes import Outcomes
@@ -98,8 +100,10 @@ class ThroughputFixture:
         b: Subject,
         *,
         on: Topology,
+        b_on: Topology | None = None,
         tolerance: AnyTolerance | None = None,
-        max_pairs: int = MAX_PAIRS,
+        at_least: float | Literal["published"] | None = None,
+        max_pairs: int = MOST_PAIRS,
         max_seconds: float = MAX_SECONDS,
         steps: int | None = None,
         warmup_steps: int | None = None,
@@ -111,7 +115,12 @@ class ThroughputFixture:
             a: what to train on side a, a `Workload` or a `Command`.
             b: what to train on side b, one of the same kind; the result's `ratio` is b / a.
             on: what to train both on, from `gpu_topology.take(n)`.
+            b_on: what to train b on, where that differs, as to see how four devices scale.
             tolerance: the accepted change of b against a, as in `check`; there is no baseline.
+            at_least: the ratio b / a that is required, in place of a tolerance, as `0.9 * 4` for four GPUs over one.
+                Noise may also fail a ratio that is less than 2 % above it. "published" requires the lowest ratio that a
+                document gives for these workloads, less `tolerance` (0.1); on GPUs whose FP32 rate is not within 1.5
+                times of the document's, one pair is measured, and a lower ratio is only a warning.
             max_pairs: the number of fresh pairs of workers after which an undecided comparison is INCONCLUSIVE.
             max_seconds: the same for the seconds that all pairs may take.
             steps, warmup_steps: as in `check`, for each worker.
@@ -119,82 +128,42 @@ class ThroughputFixture:
 
         Raises:
             WorkloadError, TfperfError: an argument that is not allowed.
+            BaselineError: no document gives both figures of a published ratio.
             MeasurementError: as in `check`.
         """
-        self._require_open(on)
+        b_on = on if b_on is None else b_on
+        self._require_open(on, b_on)
+        if type(max_pairs) is not int or max_pairs < PAIRS_THAT_TELL:
+            raise TfperfError(f"max_pairs={max_pairs!r}: it takes a whole number from {PAIRS_THAT_TELL} to decide")
+        if not max_seconds > 0:
+            raise TfperfError(f"max_seconds={max_seconds!r} must be above 0")
+        settings, launcher = self._state.settings, self._state.session.here
         figures = self._figures(also, a, b, of_suite=False)
-        a, b = self._here(a, figures), self._here(b, figures)
-        plan = self._plan(steps, warmup_steps, figures, a, b)
-        effort = Effort(max_pairs=max_pairs, max_seconds=max_seconds)
-        return self._calls.compare(a, b, on, _accepted(tolerance), plan, effort)
-
-    def check_ratio(
-        self,
-        workload: Workload,
-        *,
-        on: Topology,
-        over: Workload,
-        over_on: Topology | None = None,
-        tolerance: AnyTolerance = 0.1,
-        at_least: float | None = None,
-        steps: int | None = None,
-        warmup_steps: int | None = None,
-    ) -> float:
-        """Measure two workloads, and judge their ratio by the published documents or by a limit of your own.
-
-        A ratio below the documents' is only a warning on GPUs whose FP32 rate differs from theirs by more than 1.5
-        times.
-
-        Args:
-            workload: what to train.
-            on: what to train it on, from `gpu_topology.take(n)`.
-            over: the workload to divide by.
-            over_on: what to train that workload on; by default the same devices.
-            tolerance: how far the ratio may lie below the documents' lowest one for these two workloads.
-            at_least: a limit in place of the documents' ratios, as in `0.9 * 4` for four GPUs. Noise may also fail a
-                ratio that is less than 2 % above it.
-            steps, warmup_steps: as in `check`, for both.
-
-        Returns:
-            the trimmed mean of the ratios of 2 to 20 pairs of alternating runs, as many as it takes to decide.
-
-        Raises:
-            ThroughputRegression: the ratio is too low; names the documents' rows and figures.
-            BaselineError: no document gives both figures, and no limit is given.
-            WorkloadError, TfperfError: at_least is not a ratio, or another argument is not allowed.
-            MeasurementError: as in `check`.
-        """
-        other = on if over_on is None else over_on
-        self._require_open(on, other)
-        ratios = module_of("ratios", "ratios", "throughput.check_ratio")
-        key, over_key = Key(workload.id, on.shape), Key(over.id, other.shape)
-        store, settings = self._state.session.baselines, self._state.settings
-        published = None
-        if at_least is None:
-            rows = [*store.published(key), *store.published(over_key)]
-            published = ratios.published_ratio(rows, key, over_key)
-        else:
-            ratios.require_limit(at_least)
-
-        def measure(over_first: bool) -> tuple[float, float]:
-            sides = [(workload, on), (over, other)]
-            runs = {
-                index: self.measure(sides[index][0], on=sides[index][1], steps=steps, warmup_steps=warmup_steps)
-                for index in ((1, 0) if over_first else (0, 1))
-            }
-            return runs[0].examples_per_sec, runs[1].examples_per_sec
-
-        if settings.smoke:
-            one, base = measure(False)
-            return one / base
-        rerun = settings.rerun.of(self._test)
-        if published is None:
-            found = ratios.require_ratio(measure, at_least, key, over_key, rerun)
-        else:
-            found = ratios.check_ratio(measure, published, Tolerance.of(tolerance), rerun, on)
-        self._warnings += [found.warning] if found.warning else []
-        ratio: float = found.value
-        return ratio
+        left = Side(workload=self._here(a, figures), topology=on, launcher=launcher)
+        right = Side(workload=self._here(b, figures), topology=b_on, launcher=launcher)
+        plan = self._plan(steps, warmup_steps, figures, left.workload, right.workload)
+        terms = Terms(
+            tolerance=Tolerance.of(settings.tolerance if tolerance is None else tolerance),
+            max_pairs=max_pairs,
+            max_seconds=max_seconds,
+        )
+        if settings.smoke or at_least is None:
+            return self._calls.compare(left, right, plan, terms, judged=not settings.smoke)
+        if at_least != "published":
+            terms = replace(terms, tolerance=Tolerance(), at_least=_ratio(at_least, tolerance))
+            return self._calls.compare(left, right, plan, terms, judged=True)
+        accepted = Tolerance.of(0.1 if tolerance is None else tolerance)
+        published = published_ratio(
+            self._state.session.baselines.published(), Key(a.id, on.shape), Key(b.id, b_on.shape)
+        )
+        least = published.value * (1 + (-1.0 if accepted.lower is None else accepted.lower))
+        terms = replace(terms, tolerance=accepted, at_least=least)
+        left, right = replace(left, document=published.a), replace(right, document=published.b)
+        binds = published.binds(b_on) and accepted.lower is not None
+        result = self._calls.compare(left, right, plan, terms, judged=binds)
+        if not binds and result.ratio < least:
+            self._warnings.append(published.is_not_required(result.ratio, b_on))
+        return result
 
     def close(self) -> None:
         """Refuse further calls, when the test's body has finished: a teardown's could no longer fail the test."""
@@ -256,6 +225,14 @@ class ThroughputFixture:
             reads = replace(reads, until_end=False)
         folder = str(settings.root / subject.cwd)
         return replace(subject, cwd=folder, reads=reads, env=with_cold_caches(figures, subject.env))
+
+
+def _ratio(at_least: object, tolerance: object) -> float:
+    if isinstance(at_least, bool) or not isinstance(at_least, int | float) or not 0 < at_least < math.inf:
+        raise WorkloadError(f"at_least={at_least!r:.80} must be a ratio above 0, as 3.6 for four GPUs over one")
+    if tolerance is not None:
+        raise WorkloadError(f"at_least={at_least!r} and tolerance={tolerance!r}: give one of them")
+    return at_least
 
 
 def _accepted(tolerance: AnyTolerance | None) -> Tolerance | None:

@@ -144,8 +144,7 @@ class SessionState:
         """Refuse files that the selected tests will need and that can't be used.
 
         Raises:
-            TfperfError: the history, or what a feature writes, can't be written; a test that is to be slowed down is
-                not selected.
+            TfperfError: the history, or what a feature writes, can't be written.
             BaselineError: a file of this machine's that can't be read whole.
             MeasurementError: baselines are to be recorded, and other work disturbs the machine.
         """
@@ -154,11 +153,6 @@ class SessionState:
             return
         from pytest_tfperf.revisions.git import refusal_of
 
-        if unknown := [test for test in settings.inject_slowdown_tests if test not in self.selection]:
-            raise TfperfError(
-                f"tfperf_inject_slowdown_tests: no selected throughput test has the id {unknown[0]}",
-                next_step="Give ids as `pytest --collect-only -q` prints them, one a line",
-            )
         session, history = self.session, self.session.history
         history.prepare()
         self.remarks += filter(None, (refusal_of(settings.root), history.moved_aside))
@@ -304,21 +298,16 @@ class SessionState:
         return not any(side is not None and side.is_of_session for side in sides)
 
     def exit_status(self, status: int, *, failures: int) -> int:
-        """The status that a feature wants, or our own where nothing failed and something could not be measured.
+        """The status that tells "regressed" from "could not measure" and "the machine is slower".
 
         Args:
             status: pytest's: 1 where any test failed or errored, 0 where all is well.
             failures: reports that failed, errors and the session's own verdicts among them.
         """
-        ours = self._exit_status(status, failures)
-        wanted = first(
-            feature.exit_status(self.settings, lambda: self.result, ours) for feature in self.features.values()
-        )
-        self.status = ours if wanted is None else wanted
+        self.status = self._exit_status(status, failures)
         return self.status
 
     def _exit_status(self, status: int, failures: int) -> int:
-        """Tell "regressed" from "could not measure" and "the machine is slower"."""
         if self.settings.collects_only and self.selection.faulty:
             return status or EXIT_USAGE
         if self.settings.collects_only or not (self.selection or self.under_xdist):

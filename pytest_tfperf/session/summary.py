@@ -20,9 +20,9 @@ from pytest_tfperf.core.verdict import Against, Outcome
 from pytest_tfperf.judging.breakdown import matmul_change
 from pytest_tfperf.judging.common_drift import MIN_TESTS
 from pytest_tfperf.judging.new_baselines import CONTROLS, RUNS
+from pytest_tfperf.lines import Line
 from pytest_tfperf.reports.baselines import recorded_table, recorded_under_load, required, unrecorded
 from pytest_tfperf.reports.measurement_table import (
-    Shown,
     counts,
     figure_table,
     interleaved_table,
@@ -63,7 +63,7 @@ def before(state: SessionState) -> list[str]:
     if settings.smoke:
         lines.append("smoke run: one window of each test, no verdicts")
     if settings.inject_slowdown:
-        slowed = [test for test in settings.inject_slowdown_tests if test in selection]
+        slowed = [test for test in settings.slowed if test in selection]
         who = f"workers of {counted(len(slowed), 'test')}" if slowed else "workers"
         lines.append(f"{who} lose {percent(settings.inject_slowdown)} of their throughput on purpose")
     if session.other_side is not None:
@@ -105,7 +105,7 @@ def why_again(state: SessionState, test: str) -> str:
     return f"in doubt: {counted(missing, 'more run')} at least" if missing else "in doubt"
 
 
-def after(state: SessionState, *, skips: bool, width: int | None = None) -> Sequence[Shown]:
+def after(state: SessionState, *, skips: bool, width: int | None = None) -> Sequence[Line | str]:
     """The tables, what could not be measured, and what to do next.
 
     Args:
@@ -120,7 +120,7 @@ def after(state: SessionState, *, skips: bool, width: int | None = None) -> Sequ
         return _not_run(state, skips=skips)
     alone = [result for result in state.results if result.other is None]
     beside = [result for result in state.results if result.other is not None]
-    compared: list[Shown] = []
+    compared: list[Line | str] = []
     if beside:
         compared = [*interleaved_table(beside, width), *figure_table(beside, width), "", _counts_line(beside)]
     measured = [*_measured(state, alone, width), *_faults(state)]
@@ -140,7 +140,7 @@ def after(state: SessionState, *, skips: bool, width: int | None = None) -> Sequ
     ]
 
 
-def _measured(state: SessionState, measurements: Sequence[Measurement], width: int | None) -> list[Shown]:
+def _measured(state: SessionState, measurements: Sequence[Measurement], width: int | None) -> list[Line | str]:
     """The table, the counts, the session's verdicts, the recorded rows, and what to do next."""
     if state.measured_nothing:
         return [
@@ -149,7 +149,7 @@ def _measured(state: SessionState, measurements: Sequence[Measurement], width: i
         ]
     if not measurements:
         return []
-    lines: list[Shown] = [*measurement_table(measurements, width), *figure_table(measurements, width)]
+    lines: list[Line | str] = [*measurement_table(measurements, width), *figure_table(measurements, width)]
     lines += ["", _counts_line(measurements), *_thresholds(measurements)]
     # A verdict that fails is a report of its own, in full.
     verdicts = [fact_of(v) if v.outcome is Outcome.REGRESSED else text_of(v) for v in state.verdicts]
@@ -292,7 +292,7 @@ def _under_load(measurements: Sequence[Measurement]) -> list[str]:
     return lines
 
 
-def _unrecorded(state: SessionState, measurements: Sequence[Measurement]) -> Sequence[Shown]:
+def _unrecorded(state: SessionState, measurements: Sequence[Measurement]) -> Sequence[Line | str]:
     """The tests without a recorded baseline."""
     settings, facts = state.settings, state.unrecorded
     if facts is None:

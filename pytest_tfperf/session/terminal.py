@@ -43,11 +43,11 @@ def write_summary(reporter: TerminalReporter, state: SessionState) -> None:
     if not has_something_to_say:
         return  # importing what words it takes time
     from pytest_tfperf.core.verdict import Outcome
-    from pytest_tfperf.reports.measurement_table import OutcomeRow
     from pytest_tfperf.session import summary
 
     width = terminal_width(reporter.config)
-    colours = {Outcome.PASS: "green", Outcome.IMPROVED: "green", Outcome.REGRESSED: "red", Outcome.INVALID: "red"}
+    colours = dict.fromkeys(map(str, Outcome), "yellow") | {"PASS": "green", "IMPROVED": "green"}
+    colours |= {"REGRESSED": "red", "INVALID": "red"}
 
     def write(line: Line | str) -> None:
         for part in rendered([line], width):
@@ -57,9 +57,10 @@ def write_summary(reporter: TerminalReporter, state: SessionState) -> None:
     if lines := summary.after(state, skips=not reporter.hasopt("skipped"), width=table_width):
         reporter.write_sep("=", "throughput")
         for line in lines:
-            if isinstance(line, OutcomeRow):
-                reporter.write(line.word, **{colours.get(line.outcome, "yellow"): True})
-                reporter.write_line(printable(line.rest))
+            outcome, gap, rest = str(line).partition("  ")
+            if gap and (colour := colours.get(outcome.partition(" ")[0])):  # a row of a table
+                reporter.write(outcome, **{colour: True})
+                reporter.write_line(printable(gap + rest))
             else:
                 write(line)
     for text in state.output_lines:

@@ -120,12 +120,11 @@ class Interpreter:
 
         Folders of installed packages are left out: workers have their interpreter's.
         """
-        libraries = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-        installed = [Path(path) for path in (*libraries, *site.getsitepackages(), site.getusersitepackages()) if path]
-        ours = (
-            path for path in sys.path if path and not any(Path(path).is_relative_to(folder) for folder in installed)
-        )
-        return list(dict.fromkeys(self._move(path) for path in (*ours, str(Path.cwd()))))
+        paths = sysconfig.get_paths()
+        libraries = [paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"]]
+        installed = set(map(Path, filter(None, [*libraries, *site.getsitepackages(), site.getusersitepackages()])))
+        ours = [path for path in sys.path if path and installed.isdisjoint([Path(path), *Path(path).parents])]
+        return list(dict.fromkeys(map(self._move, [*ours, str(Path.cwd())])))
 
     def _move(self, path: str) -> str:
         for old, new in self.moved.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import select
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -95,17 +95,15 @@ class TrainingRun:
             worker.begin("steps")
         # A rank that only lends its devices to rank 0 sees no batch, so it can't count the tokens.
         counting = ready[:1] if self._lends else ready
-        self.examples_per_step: int = self._agreed(
-            "examples per step", [each["examples_per_step"] for each in counting]
-        )
-        replicas = self._agreed("replicas", [each["replicas"] for each in ready])
+        self.examples_per_step: int = self._agreed("examples per step", _each(counting, "examples_per_step"))
+        replicas = self._agreed("replicas", _each(ready, "replicas"))
         if job.is_distributed and replicas != job.nodes * job.devices.count:
             raise MeasurementError(
                 f"{replicas} replicas train together, not one on each of {job.nodes} x {job.devices.count} devices: "
                 f"some did not join",
                 next_step=f"The log of rank 0: {self.log}",
             )
-        self.compile_seconds: float = max(each["compile_seconds"] for each in ready)
+        self.compile_seconds: float = max(_each(ready, "compile_seconds"))
         self.unit: str = ready[0]["unit"]
         self.fetches: bool = ready[0]["fetches"]
         self.environment: Mapping[str, str] = ready[0]["environment"]
@@ -130,13 +128,13 @@ class TrainingRun:
                 train one model.
         """
         windows = self._answers("window")
-        losses = [window["loss"] for window in windows]
+        losses = _each(windows, "loss")
         first = losses[0]
         if first is not None and math.isfinite(first) and not all(self._is_same(loss, first) for loss in losses):
             self._agreed("loss", losses)
         return Window(
-            steps=self._agreed("steps", [window["steps"] for window in windows]),
-            seconds=max(window["seconds"] for window in windows),
+            steps=self._agreed("steps", _each(windows, "steps")),
+            seconds=max(_each(windows, "seconds")),
             loss=first,
         )
 
@@ -159,9 +157,9 @@ class TrainingRun:
             worker.send({"profile_step": {"matrix_products": matrix_products, "multiply_adds": multiply_adds}})
         profiles = [build(StepProfile, answer, "step profile") for answer in self._answers("step_profile")]
         first = profiles[0]
-        pipelines = _known(profile.pipeline_examples_per_sec for profile in profiles)
-        core_seconds = _known(profile.pipeline_core_seconds_per_example for profile in profiles)
-        products = _known(profile.products_multiply_adds_per_sec for profile in profiles)
+        pipelines = _known(profiles, "pipeline_examples_per_sec")
+        core_seconds = _known(profiles, "pipeline_core_seconds_per_example")
+        products = _known(profiles, "products_multiply_adds_per_sec")
         return StepProfile(
             input=first.input,
             # Each rank reports the rate of all ranks together as if they were as fast as itself.
@@ -329,8 +327,12 @@ def _names(workers: Sequence[WorkerRun]) -> str:
     return ", ".join(worker.name for worker in workers)
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
+def _each(answers: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [answer[name] for answer in answers]
+
+
+def _known(profiles: Sequence[StepProfile], name: str) -> list[float]:
+    return [value for profile in profiles if (value := getattr(profile, name)) is not None]
 
 
 def rank_name(rank: int, ranks: int, host: str) -> str:

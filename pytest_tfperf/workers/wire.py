@@ -82,8 +82,7 @@ class Channel:
         self._session_key = bytes.fromhex(key)
         self._key = b""  # of this connection; known when the other end has greeted
         self._ours, self._theirs = ours, theirs
-        self._sent = (ours + b" %d " % number for number in count())
-        self._received = (theirs + b" %d " % number for number in count())
+        self._sent, self._received = count(), count()
         self._buffer = bytearray()
         self.most_bytes = _MAX_BYTES
         self._nonce = secrets.token_bytes(_NONCE_BYTES)
@@ -100,7 +99,7 @@ class Channel:
         body = json.dumps(message).encode()
         try:
             self._socket.settimeout(None)
-            self._socket.sendall(_LENGTH.pack(len(body)) + self._signature(next(self._sent), body) + body)
+            self._socket.sendall(_LENGTH.pack(len(body)) + self._signature(self._ours, next(self._sent), body) + body)
         except OSError as error:
             raise ConnectionLost(str(error)) from error
 
@@ -122,7 +121,7 @@ class Channel:
         self._fill(head + length, deadline)
         signature, body = bytes(self._buffer[_LENGTH.size : head]), bytes(self._buffer[head : head + length])
         del self._buffer[: head + length]
-        if not hmac.compare_digest(signature, self._signature(next(self._received), body)):
+        if not hmac.compare_digest(signature, self._signature(self._theirs, next(self._received), body)):
             raise Refused(_OTHER_KEY)
         try:
             message = plain_json.from_json(body)
@@ -174,8 +173,8 @@ class Channel:
         both = b"".join(end + nonces[end] for end in sorted(nonces))
         self._key = hmac.digest(self._session_key, _GREETING + both, "sha256")
 
-    def _signature(self, prefix: bytes, body: bytes) -> bytes:
-        return hmac.digest(self._key, prefix + body, "sha256")
+    def _signature(self, sender: bytes, number: int, body: bytes) -> bytes:
+        return hmac.digest(self._key, b"%s %d " % (sender, number) + body, "sha256")
 
     def _fill(self, size: int, deadline: float | None) -> None:
         """Read until so many bytes are buffered; what has arrived is read once, even after the deadline."""
@@ -248,7 +247,7 @@ class Listener:
             poll.register(self._socket, select.POLLIN)
             for channel in self._unknown:
                 poll.register(channel, select.POLLIN)
-            readable = {file for file, _ in poll.poll(max(1, (until - now) * 1000))}
+            readable = dict(poll.poll(max(1, (until - now) * 1000)))
             for channel in [channel for channel in self._unknown if channel.fileno() in readable]:
                 if (hello := self._heard(channel)) is not None:
                     return channel, hello

@@ -12,29 +12,29 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.comparing import Effort, compare
+from pytest_tfperf.bench.comparing import compare
 from pytest_tfperf.bench.disturbance_guard import TRIES
+from pytest_tfperf.bench.other_side import OtherSide, State
 from pytest_tfperf.bench.pairs import PairSource
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.bench.windows import WINDOWS_PER_SIDE, can_interleave_windows, interleave, pair_of_runs
-from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.measurement import Ended, Interleaving, Measurement
-from pytest_tfperf.core.profile import Input, StepProfile
+from pytest_tfperf.core.profile import Bound, Input, StepProfile
 from pytest_tfperf.core.run import Pair, Plan, Run, Window
 from pytest_tfperf.core.topology import DeviceKind, Devices
-from pytest_tfperf.core.verdict import Outcome, Tolerance
+from pytest_tfperf.core.verdict import Outcome
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import (
     DeviceFailed,
     FailsHereOnly,
     MeasurementError,
-    TfperfError,
     UserCodeFailed,
     WorkloadError,
 )
+from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.verdict import why_of
 from tests.helpers.played import BOX, BUSY, PLAN, TRIVIAL, Machine, Notes, PlayedGuard, PlayedLauncher, PlayedRun
@@ -67,13 +67,14 @@ def compared(
     slowdown: float = 0.0,
     also: tuple[str, ...] = (),
     is_of_commits: bool = False,
-    **effort: Any,
+    **terms: Any,
 ) -> Measurement:
     engine = RunEngine(Notes(), PlayedGuard(list(disturbances)))
-    left, right = Side(workload=workload, launcher=a), Side(workload=workload, launcher=b, slowdown=slowdown)
+    left = Side(workload=workload, topology=BOX, launcher=a)
+    right = Side(workload=workload, topology=BOX, launcher=b, slowdown=slowdown)
     plan = replace(PLAN, also=tuple(map(Figure, also)))
-    given = {"effort": Effort(**effort), "judged": judged, "is_of_commits": is_of_commits}
-    return compare(engine, left, right, BOX, plan, Tolerance(), **given)
+    commits = OtherSide(a=State(title="a"), b=State(title="b"), announcement=(), may_lack_code=True)
+    return compare(engine, left, right, plan, Terms(**terms), other=commits if is_of_commits else None, judged=judged)
 
 
 def width(found: Measurement) -> float:
@@ -154,9 +155,9 @@ def test_alternating_runs_give_the_same_ratio() -> None:
 
 
 def test_windows_are_not_interleaved_on_a_split_gpu_whose_memory_the_first_worker_takes() -> None:
-    split = Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-1",), split=True)
-    a, b = (Side(workload=TRIVIAL, launcher=launcher) for launcher in sides())
-    source = PairSource(RunEngine(Notes(), PlayedGuard()), a, b, replace(BOX, devices=split), PLAN)
+    split = replace(BOX, devices=Devices(kind=DeviceKind.GPU, count=2, gpu_uuids=("GPU-1",), split=True))
+    a, b = (Side(workload=TRIVIAL, topology=split, launcher=launcher) for launcher in sides())
+    source = PairSource(RunEngine(Notes(), PlayedGuard()), a, b, PLAN)
     assert source.interleaving is Interleaving.RUNS
 
 
@@ -325,14 +326,6 @@ def test_an_unknown_model_is_refused_before_anything_starts() -> None:
     with pytest.raises(WorkloadError, match="unknown model"):
         compared(a, b, TRIVIAL.with_(model="resnet5"))
     assert a.machine.diary == []
-
-
-@pytest.mark.parametrize(
-    "effort", [{"max_pairs": 5}, {"max_pairs": 3.5}, {"max_pairs": True}, {"max_seconds": 0}, {"max_seconds": -1}]
-)
-def test_an_effort_with_which_nothing_can_be_decided_is_refused(effort: dict[str, Any]) -> None:
-    with pytest.raises(TfperfError, match="max_"):
-        Effort(**effort)
 
 
 # Disturbed pairs

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from pytest_tfperf.bench import comparing
-from pytest_tfperf.bench.comparing import Effort, compare
+from pytest_tfperf.bench.comparing import compare
 from pytest_tfperf.bench.run_engine import RunEngine, Side
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.job import Job
 from pytest_tfperf.core.measurement import Ended, Measurement
-from pytest_tfperf.core.verdict import Outcome, Tolerance
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.core.verdict import Outcome
+from pytest_tfperf.judging.pairs import Terms
 from tests.helpers.played import BOX, PLAN, TRIVIAL, Notes, PlayedGuard, PlayedLauncher, PlayedRun
 
 CLOSE = (97.2, 98.3, 97.0, 98.0)  # b against a's 100, and a tolerance of 2 %: undecided for many pairs
@@ -58,17 +58,15 @@ def compared(
     seconds: tuple[float, ...] = (1.0,),
     loss: float = 1.0,
     figures: tuple[Figure, ...] = (),
-    error_rates: ErrorRates | None = None,
-    **effort: float,
+    **terms: float,
 ) -> Measurement:
     """b against a steady a, where each pair takes these seconds; b's rates repeat."""
     engine = RunEngine(Notes(), PlayedGuard())
     left = TimedLauncher((100.0,) * 20, "a", clock=clock)
     right = TimedLauncher(b * 10, "b", left.machine, clock=clock, seconds=seconds, loss=loss)
-    sides = [Side(workload=TRIVIAL, launcher=launcher) for launcher in (left, right)]
+    sides = [Side(workload=TRIVIAL, topology=BOX, launcher=launcher) for launcher in (left, right)]
     plan = replace(PLAN, also=figures)
-    given = Effort(**effort)  # type: ignore[arg-type]
-    return compare(engine, *sides, BOX, plan, Tolerance(), effort=given, error_rates=error_rates)
+    return compare(engine, *sides, plan, Terms(**terms))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
@@ -98,8 +96,8 @@ def test_a_pair_that_just_fits_is_begun(clock: Clock) -> None:
 
 
 def test_a_smaller_share_of_errors_takes_more_pairs(clock: Clock) -> None:
-    shared = ErrorRates(false_alarms=0.0001, false_passes=0.0001)
-    alone, one_of_many = (compared(clock, (100.1, 99.9), error_rates=rates) for rates in (None, shared))
+    alone = compared(clock, (100.1, 99.9))
+    one_of_many = compared(clock, (100.1, 99.9), false_alarms=0.0001, false_passes=0.0001)
     assert (alone.outcome, one_of_many.outcome) == (Outcome.PASS, Outcome.PASS)
     assert len(one_of_many.pairs) > len(alone.pairs)
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.bench.other_side import OtherSide, State, Terms
+from pytest_tfperf.bench.other_side import OtherSide, State
 from pytest_tfperf.core.plain_json import build, plain
 from pytest_tfperf.core.verdict import Tolerance
 from pytest_tfperf.errors import NotCompared, TfperfError
+from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.checkout_launcher import CheckoutLauncher
 from tests.helpers.measurements import WORKLOAD, command

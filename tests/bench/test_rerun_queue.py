@@ -13,7 +13,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.stores.history import History
 from tests.helpers.measurements import TEST, WORKLOAD, interleaved, measurement, verdict
 
-ASKED = asked_for("1x8", "box", WORKLOAD)
+ASKED = asked_for("box", (WORKLOAD, "1x8"))
 
 
 def in_doubt() -> Measurement:
@@ -61,7 +61,7 @@ def test_a_test_that_makes_other_calls_is_refused_with_both_named() -> None:
     with pytest.raises(
         TfperfError, match=r"call 1 .* measured .* on 1x8 of box .* asks for .* against .* now"
     ) as caught:
-        queue.earlier(TEST, 0, asked_for("1x8", "box", WORKLOAD, WORKLOAD))
+        queue.earlier(TEST, 0, asked_for("box", (WORKLOAD, "1x8"), (WORKLOAD, "1x8")))
     assert "the same calls each time" in str(caught.value)
 
 
@@ -77,7 +77,7 @@ def test_a_comparison_is_found_again() -> None:
     queue, done = RerunQueue(None), interleaved()
     queue.begin(TEST)
     queue.keep(TEST, 0, done)
-    assert queue.earlier(TEST, 0, asked_for("1x8", "box", WORKLOAD, WORKLOAD)) is done
+    assert queue.earlier(TEST, 0, asked_for("box", (WORKLOAD, "1x8"), (WORKLOAD, "1x8"))) is done
 
 
 def test_the_history_keeps_the_latest_result_of_a_call_only(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pytest_tfperf.core.verdict import Outcome, Tolerance, Verdict
 from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.confirmation import RUN_STAGES
 from pytest_tfperf.judging.evidence import Evidence
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.judging.session_variance import SessionVariance, session_variance
 from pytest_tfperf.judging.target import Target
 from pytest_tfperf.judging.thresholds import baseline_variance
@@ -104,7 +104,7 @@ def test_sessions_do_nothing_to_a_size() -> None:
 # Comparisons
 
 
-def compared(figure: Figure, *, figures: int = 1, rates: ErrorRates | None = None) -> float:
+def compared(figure: Figure, *, figures: int = 1, terms: Terms | None = None) -> float:
     """The threshold after three pairs that differ a little."""
     also = (figure, *OTHERS[: figures - 1])
     values = [(100.0, 100.3), (100.0, 99.8), (100.0, 100.1)]
@@ -112,15 +112,15 @@ def compared(figure: Figure, *, figures: int = 1, rates: ErrorRates | None = Non
         Pair(*(run_at(100.0, figures={one.name: value for one in also}) for value in both), 0.0, 0.001)
         for both in values
     ]
-    of_figure = bench_task.compared(replace(PLAN, also=also), pairs, Tolerance(), 20, rates or ErrorRates())[1]
+    of_figure = bench_task.compared(replace(PLAN, also=also), pairs, terms or Terms())[1]
     assert of_figure.threshold is not None
     return of_figure.threshold
 
 
 def test_the_figures_of_a_comparison_share_its_false_alarms() -> None:
-    assert compared(SIZE, figures=2) == pytest.approx(compared(SIZE, rates=ErrorRates(false_alarms=0.005)))
+    assert compared(SIZE, figures=2) == pytest.approx(compared(SIZE, terms=Terms(false_alarms=0.005)))
     assert compared(SIZE, figures=2) > compared(SIZE)
 
 
 def test_both_directions_of_a_compared_figure_share_them() -> None:
-    assert compared(SAME) == pytest.approx(compared(SIZE, rates=ErrorRates(false_alarms=0.005)))
+    assert compared(SAME) == pytest.approx(compared(SIZE, terms=Terms(false_alarms=0.005)))

@@ -47,7 +47,7 @@ def test_each_ini_file_of_pytest_is_read(
 ) -> None:
     (project / name).write_text(text)
     assert "box" in said(capsys, "history")
-    assert "box" in said(capsys, "baselines", "list")
+    assert "box" in said(capsys, "baselines", "stale")
 
 
 def test_one_of_a_folder_above_is_found_and_its_paths_start_there(

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.measurement import Measurement, changed_since
 from pytest_tfperf.core.plain_json import build, plain
-from pytest_tfperf.core.profile import Input, StepProfile
+from pytest_tfperf.core.profile import Bound, Breakdown, Input, StepProfile
 from pytest_tfperf.core.run import Pair, Run, Window
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.core.throughput import DivergedAt

@@ -45,8 +45,8 @@ def started(code: str, mib: int) -> Iterator[None]:
     ],
 )
 def test_the_peak_is_what_the_program_needed(code: str, mib: int) -> None:
-    with started(code, mib):
-        peak = of_children(os.getpid()).__enter__().peak_bytes()
+    with started(code, mib), of_children(os.getpid()) as peak_bytes:
+        peak = peak_bytes()
     assert peak is not None
     assert mib * MIB < peak < (mib + 100) * MIB
 
@@ -54,7 +54,8 @@ def test_the_peak_is_what_the_program_needed(code: str, mib: int) -> None:
 def test_a_program_that_is_gone_has_no_peak() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
-        assert of_children(process.pid).__enter__().peak_bytes() is None
+        with of_children(process.pid) as peak_bytes:
+            assert peak_bytes() is None
 
 
 # Of GPUs
@@ -75,9 +76,9 @@ def test_the_peak_on_a_gpu_is_what_its_memory_in_use_grew_by_at_most(
     nvml_scenario: NvmlScenario, machine: dict[str, object]
 ) -> None:
     nvml_scenario("h100_570", machine | {"gpu.0.memory_used": 30 * GIB})
-    with on_gpus([Gpu(index=0, uuid=UUID, name="H100", memory_bytes=80 * GIB)]) as peak:
+    with on_gpus([Gpu(index=0, uuid=UUID, name="H100", memory_bytes=80 * GIB)]) as peak_bytes:
         nvml_scenario("h100_570", machine | {"gpu.0.memory_used": 37 * GIB})
-        assert peak.peak_bytes() == 7 * GIB
+        assert peak_bytes() == 7 * GIB
 
 
 def test_a_gpu_whose_memory_is_not_reported_has_no_peak() -> None:

@@ -57,11 +57,10 @@ class PlayedSession:
         topology: Topology = BOX,
         **workload: Any,
     ) -> Task:
-        side = Side(workload=TRIVIAL.with_(**workload), launcher=launcher)
+        side = Side(workload=TRIVIAL.with_(**workload), topology=topology, launcher=launcher)
         key = Key(side.workload.id, topology.shape)
         return Task(
             test=test,
-            topology=topology,
             plan=PLAN,
             side=side,
             target=target_for(self._rows, [], topology.machine, key, gpu_fp32_tflops=None),

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower, Straggler
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Input, RankStep, StepProfile
+from pytest_tfperf.core.profile import Bound, Breakdown, Input, RankStep, Slower, StepProfile, Straggler
 from pytest_tfperf.core.run import Run, Window
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.judging.breakdown import breakdown, matmul_change, slower_part

@@ -18,9 +18,9 @@ from pytest_tfperf.judging.pairs import (
     MIN_PAIRS,
     MOST_PAIRS,
     PAIRS_THAT_TELL,
-    ErrorRates,
     PairsTest,
     Scatter,
+    Terms,
     trimmed_mean,
 )
 from pytest_tfperf.judging.thresholds import FALSE_ALARMS
@@ -94,7 +94,7 @@ def test_undecided_pairs_want_one_more_and_the_last_pair_decides(changes: list[f
     if wants != NOTHING:
         assert (found, reason) == (Outcome.INCONCLUSIVE, Reason.SUSPECTED)
         assert wants == Wants(Want.PAIRS, len(changes) + 1)
-    assert pairs_test(changes, most=len(changes), **scatter).decided()[2] == NOTHING
+    assert pairs_test(changes, terms=Terms(max_pairs=len(changes)), **scatter).decided()[2] == NOTHING
 
 
 @given(any_changes, scatters)
@@ -107,7 +107,7 @@ def test_a_further_count_of_pairs_has_a_lower_threshold(changes: list[float], sc
 
 @pytest.mark.parametrize(("change", "reason"), [(0.03, Reason.TOO_FEW), (-0.03, Reason.WITHIN_NOISE)])
 def test_pairs_that_end_too_soon_call_only_a_slower_side_slower(change: float, reason: Reason) -> None:
-    assert pairs_test([change], most=1).decided() == (Outcome.INCONCLUSIVE, reason, NOTHING)
+    assert pairs_test([change], terms=Terms(max_pairs=1)).decided() == (Outcome.INCONCLUSIVE, reason, NOTHING)
 
 
 def test_before_the_first_pair_nothing_is_known_and_one_is_wanted() -> None:
@@ -189,7 +189,7 @@ def test_a_last_pair_that_leaves_little_evidence_passes_and_much_is_in_doubt() -
     known = Scatter(2 * 0.002**2, 200)
     assert outcome(little, known=known) is Outcome.PASS
     assert outcome(much, known=known) in (Outcome.INCONCLUSIVE, Outcome.REGRESSED)
-    assert pairs_test(much[:5], known=known, most=5).decided()[1:] == (Reason.WITHIN_NOISE, NOTHING)
+    assert pairs_test(much[:5], known=known, terms=Terms(max_pairs=5)).decided()[1:] == (Reason.WITHIN_NOISE, NOTHING)
 
 
 @pytest.mark.parametrize(("count", "expected"), [(9, 10 / 9), (10, 0.0)])
@@ -214,7 +214,7 @@ def test_a_loss_of_five_percent_is_detected_where_workers_differ_by_one() -> Non
 
 
 def test_a_smaller_error_rate_takes_more_evidence() -> None:
-    usual, strict = pairs_test([0.0]), pairs_test([0.0], rates=ErrorRates(false_alarms=0.001, false_passes=0.001))
+    usual, strict = pairs_test([0.0]), pairs_test([0.0], terms=Terms(false_alarms=0.001, false_passes=0.001))
     assert strict.fails_at == pytest.approx(usual.fails_at + math.log(10))
     assert strict.passes_at == pytest.approx(usual.passes_at - math.log(25))
 

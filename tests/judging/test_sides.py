@@ -14,7 +14,7 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import NOTHING, Outcome, Reason, Rule, Tolerance, Verdict, Want, Wants
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.judging.target import Target
 from tests.helpers.measurements import figure_evidence, run_at
 
@@ -25,11 +25,17 @@ RETRACES = Figure("retraces")
 
 
 def judged(figure: Figure, *pairs: tuple[float | None, float | None], **more: Any) -> Verdict:
-    given = {"is_comparison": True, "rates": ErrorRates()} | more
+    given = {"is_comparison": True, "terms": Terms()} | more
     return judge(figure_evidence(figure, (), None, None, pairs=pairs, **given))
 
 
-def rate(changes: Sequence[float], *, tolerance: float = 0.02, **more: Any) -> Verdict:
+def rate(
+    changes: Sequence[float],
+    *,
+    tolerance: float = 0.02,
+    terms: Terms | None = None,
+    **more: Any,
+) -> Verdict:
     pairs = [Pair(run_at(1000.0), run_at(1000.0 * (1 + x)), math.log1p(x), 0.001) for x in changes]
     return judge(
         Evidence(
@@ -38,7 +44,7 @@ def rate(changes: Sequence[float], *, tolerance: float = 0.02, **more: Any) -> V
             tolerance=Tolerance.of(tolerance),
             pairs=pairs,
             is_comparison=True,
-            rates=ErrorRates(),
+            terms=terms or Terms(),
             **more,
         )
     )
@@ -63,7 +69,7 @@ def test_three_pairs_pass_a_side_that_is_as_fast_or_faster(change: float, outcom
 
 
 def test_sides_that_vary_too_much_to_tell_never_pass() -> None:
-    found = rate([-0.9, 1.2, -0.85, 1.4, -0.8, 0.9] * 3, most_pairs=18)
+    found = rate([-0.9, 1.2, -0.85, 1.4, -0.8, 0.9] * 3, terms=Terms(max_pairs=18))
     assert (found.outcome, found.is_decided) == (Outcome.INCONCLUSIVE, True)
 
 
@@ -102,7 +108,7 @@ def test_noise_that_hides_no_change_wants_nothing() -> None:
 def test_a_noisy_suspect_wants_one_more_pair_and_is_in_doubt_without_it() -> None:
     noisy = gib((1.0, 1.2), (1.1, 1.1), (1.0, 1.3))
     assert judged(MEMORY, *noisy).wants == Wants(Want.PAIRS, 4)
-    last = judged(MEMORY, *noisy, most_pairs=3)
+    last = judged(MEMORY, *noisy, terms=Terms(max_pairs=3))
     assert (last.outcome, last.wants) == (Outcome.INCONCLUSIVE, NOTHING)
 
 

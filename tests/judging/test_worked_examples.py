@@ -26,7 +26,7 @@ from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
 from pytest_tfperf.judging.lasting_changes import changes_of
 from pytest_tfperf.judging.noise import noise_of
-from pytest_tfperf.judging.pairs import ErrorRates
+from pytest_tfperf.judging.pairs import Terms
 from pytest_tfperf.judging.session_variance import learnt_baseline, session_variance
 from pytest_tfperf.judging.software_and_machine import ReferencePairs, judge_machine, judge_sentinels
 from pytest_tfperf.judging.steady_state import settled_from, why_not_steady
@@ -121,7 +121,7 @@ def test_figures(same_texts: SameTexts) -> None:
         return shown(replace(found, figure=None, baseline=None))  # type: ignore[arg-type]
 
     def compared(figure: Figure, *pairs: tuple[float, float], **more: Any) -> Iterator[str]:
-        given = {"is_comparison": True, "rates": ErrorRates(), "rank": "rank 3"} | more
+        given = {"is_comparison": True, "terms": Terms(), "rank": "rank 3"} | more
         found = judge(figure_evidence(figure, (), None, None, pairs=pairs, **given))
         return shown(replace(found, figure=None))  # type: ignore[arg-type]
 
@@ -146,7 +146,7 @@ def test_figures(same_texts: SameTexts) -> None:
                 suspects=2,
             ),
             "compared, close": compared(latency, *close),
-            "compared, close, among three": compared(latency, *close, suspects=3, most_pairs=4),
+            "compared, close, among three": compared(latency, *close, suspects=3, terms=Terms(max_pairs=4)),
             "compared, worse": compared(latency, *((a, b + 4) for a, b in close)),
             "compared, better": compared(latency, *((a, b - 6) for a, b in close)),
             "a compared loss": compared(loss, *((a / 50, b / 50) for a, b in close)),
@@ -161,14 +161,14 @@ def test_pairs(same_texts: SameTexts) -> None:
     def compared(ratios: Sequence[float], **more: Any) -> Iterator[str]:
         pairs = [replace(pair(math.expm1(ratio)), error=0.004) for ratio in ratios]
         of_b = throughput(*(1000.0 for _ in pairs))
-        given: dict[str, Any] = {"is_comparison": True, "rates": ErrorRates()} | more
+        given: dict[str, Any] = {"is_comparison": True, "terms": Terms()} | more
         found = judge(Evidence(throughput=of_b, target=Target(), tolerance=Tolerance(), pairs=pairs, **given))
         return shown(replace(found, figure=None, tolerance=None))  # type: ignore[arg-type]
 
-    strict = ErrorRates(false_alarms=0.001, false_passes=0.004)
+    strict = Terms(false_alarms=0.001, false_passes=0.004)
     all_of = {f"{n} pairs": compared(ratios[:n]) for n in (2, 3, 5, 9, 12)}
     slower = {f"{count} slower ones": compared([x - 0.08 for x in ratios[:count]]) for count in (3, 7)}
-    same_texts("pairs", all_of | slower | {"of few errors": compared([0.1] * 6, rates=strict)})
+    same_texts("pairs", all_of | slower | {"of few errors": compared([0.1] * 6, terms=strict)})
 
 
 def test_noise_and_references(same_texts: SameTexts) -> None:

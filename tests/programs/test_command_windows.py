@@ -22,7 +22,7 @@ from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.topology import Devices
 from pytest_tfperf.errors import Hung, MeasurementError
 from pytest_tfperf.programs.command_windows import CommandWindows
-from pytest_tfperf.programs.figure_lines import FigureValue
+from pytest_tfperf.programs.own_formats import FigureValue
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 from pytest_tfperf.programs.window_aggregator import WindowAggregator
 from pytest_tfperf.workers.failures import describe_exit
@@ -433,9 +433,10 @@ def test_the_guard_watches_only_what_this_process_starts(
 ) -> None:
     """An engine's ranks on this node would count as other processes."""
     monkeypatch.setattr("pytest_tfperf.bench.run_engine.CommandRun", lambda played: played)
-    side = Side(workload=command(until_end=True), launcher=OneProgram())  # type: ignore[arg-type]
+    topology = replace(BOX, node_count=nodes)
+    side = Side(workload=command(until_end=True), topology=topology, launcher=OneProgram())  # type: ignore[arg-type]
     engine = RunEngine(Notes(), PlayedGuard([BUSY]))  # type: ignore[arg-type]
-    assert engine.run(side, replace(BOX, node_count=nodes), PLAN).disturbance == disturbance
+    assert engine.run(side, PLAN).disturbance == disturbance
 
 
 def test_an_injected_slowdown_takes_a_fraction_of_the_throughput_off() -> None:

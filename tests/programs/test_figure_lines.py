@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.figure import Figure
-from pytest_tfperf.programs.figure_lines import FigureLines, FigureValue
+from pytest_tfperf.programs.own_formats import FigureLines, FigureValue
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
 
 EVAL = Figure("eval_loss", field="eval.loss")

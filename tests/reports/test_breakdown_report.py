@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Straggler
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Bound, Breakdown, Input, Straggler
 from pytest_tfperf.core.telemetry import GpuTelemetry, Telemetry
 from pytest_tfperf.judging.breakdown import of_a_slowdown
 from pytest_tfperf.reports.run import bound_by, breakdown_lines, telemetry_lines

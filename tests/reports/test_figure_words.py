@@ -18,7 +18,7 @@ from pytest_tfperf.judging.common_drift import CommonDrift
 from pytest_tfperf.judging.consequence import consequence
 from pytest_tfperf.judging.evidence import Evidence
 from pytest_tfperf.judging.judge import judge
-from pytest_tfperf.judging.pairs import PairsTest, Scatter
+from pytest_tfperf.judging.pairs import PairsTest, Scatter, Terms
 from pytest_tfperf.judging.target import Target
 from pytest_tfperf.reports.measurement_table import figure_table, measurement_table
 from pytest_tfperf.reports.message import message, ways_out_of_doubt
@@ -180,7 +180,9 @@ def test_a_row_whose_throughput_is_fine_names_the_figure_that_is_not() -> None:
 def pairs_with(changes: list[float], tolerance: float) -> PairsTest:
     """The last pairs of a comparison whose noise is assumed."""
     accepted = -math.log1p(-tolerance)
-    return PairsTest(changes=changes, accepted=accepted, known=Scatter(3e-4, 4), is_assumed=True, most=len(changes))
+    return PairsTest(
+        changes=changes, accepted=accepted, known=Scatter(3e-4, 4), is_assumed=True, terms=Terms(max_pairs=len(changes))
+    )
 
 
 def ways(test: PairsTest, reason: Reason) -> str:

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Bound, Breakdown, Input, Slower
 from pytest_tfperf.core.throughput import DivergedAt
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.lines import plain
@@ -21,7 +20,7 @@ from pytest_tfperf.reports.invalid import disturbance_fact
 from pytest_tfperf.reports.measurement_table import interleaved_table, latest_interleaved
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.verdict import headline, in_brief
-from tests.helpers.measurements import BUSY, WORKLOAD, interleaved, pair, throughput
+from tests.helpers.measurements import BUSY, WORKLOAD, baseline, interleaved, pair, throughput
 
 INPUT_BOUND = Breakdown(
     input=Input.FETCHED, bound=Bound.INPUT, pipeline_examples_per_sec=910.0, device_data_examples_per_sec=2000.0
@@ -46,6 +45,19 @@ def test_a_slower_side_b_fails_with_all_that_is_known() -> None:
           environment tensorflow 2.16.2 -> 2.21.0
           rerun       pytest 'perf_tests/test_a.py::test_b[1]'""")  # noqa: E501
     assert plain(message(found)) == expected
+
+
+def test_a_ratio_below_the_documents_names_both_topologies_and_the_documents_figures() -> None:
+    rows = (
+        baseline(700.0, machine="dgx1-p100", source="dgx1.md"),
+        baseline(100.0, machine="dgx1-p100", source="dgx1.md"),
+    )
+    a = {"topology": "1x1", "workload": WORKLOAD, "at_least": 6.3, "document": rows[1]}
+    text = plain(message(interleaved(ratio=6.0, a=a, document=rows[0])))
+    assert "-device on 1x8 over resnet50-b64-replicated-device on 1x1 on 8x Tesla P100 (box): ratio 6.000" in text
+    assert "4.8 % below the required 6.300" in text
+    assert "\n  threshold   fails below 6.300    (the documents' 7.000, less the tolerance)\n" in text
+    assert "\n  document    700.0 / 100.0 on dgx1-p100: dgx1.md; over dgx1.md\n" in text
 
 
 def test_a_pass_names_no_slower_part_and_no_rerun() -> None:

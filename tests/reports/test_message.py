@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.breakdown import Breakdown, Slower
 from pytest_tfperf.core.command import Command
 from pytest_tfperf.core.disturbance import Disturbance, DisturbanceKind
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Breakdown, Input, Slower
 from pytest_tfperf.core.rerun_command import RerunCommand
 from pytest_tfperf.core.telemetry import Telemetry
 from pytest_tfperf.core.throughput import DivergedAt

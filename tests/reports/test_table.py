@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.breakdown import Bound, Breakdown
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Bound, Breakdown, Input
 from pytest_tfperf.core.verdict import Outcome, Tolerance
 from pytest_tfperf.core.workload import VariableUpdate
 from pytest_tfperf.reports.measurement_table import counts, measurement_table

@@ -129,6 +129,13 @@ CALLS = {
     "check(tiny(input_pipeline='x'), on=one)": "unknown input_pipeline 'x'.",
     "check(tiny(batch_size=0), on=one)": "batch_size=0: examples per replica must",
     "compare(W, W, on=one, max_pairs=2)": "max_pairs=2: it takes a whole number",
+    "compare(W, W, on=one, max_seconds=0)": "max_seconds=0 must be above 0",
+    "compare(W, W, on=one, at_least=True)": "at_least=True must be a ratio above 0",
+    "compare(W, W, on=one, at_least=0.9, tolerance=0.1)": "at_least=0.9 and tolerance=0.1: give one of them",
+    "compare(W, Command(['x'], name='x'), on=one)": "for both sides the same kind",
+    "check(Command([], name='x'), on=one)": "x: name the program",
+    "check(Command(['x'], name='x'), on=one, warmup_steps=1)": "warmup_steps is of a workload",
+    "check(['python', 'train.py'], on=one)": "give a Workload or a Command(argv, name=...)",
     "compare(W, tiny(all_reduce='nccl'), on=one)": "all_reduce='nccl' needs GPUs",
 }
 NUMBERS = {call: number for number, call in enumerate(CALLS)}
@@ -140,7 +147,7 @@ def calls(played: Project) -> Finished:
         f"""
         @pytest.mark.parametrize("number", range({len(CALLS)}))
         def test_it(throughput, gpu_topology, number):
-            names = dict(throughput=throughput, gpu_topology=gpu_topology, W=tiny(), tiny=tiny)
+            names = dict(throughput=throughput, gpu_topology=gpu_topology, W=tiny(), tiny=tiny, Command=Command)
             eval("throughput." + {list(CALLS)!r}[number], names | dict(one=gpu_topology.take(1)))
         """
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_tfperf.core.baseline import Key
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.settings import Settings
 from tests.helpers.inner import NOT_MEASURED, Finished, Project
@@ -28,9 +27,6 @@ TESTS = """
 
     def test_measures_while_disturbed(throughput, on):
         throughput.measure(sleeping(2), on=on)
-
-    def test_holds_a_ratio_while_disturbed(throughput, on):
-        throughput.check_ratio(sleeping(2), over=sleeping(3), on=on)
 """
 
 
@@ -40,8 +36,6 @@ def busy(played: Project) -> Iterator[Finished]:
     played.tests(TESTS)
     for workload in (SLEEPING.format(1), "nets:once-b1-replicated-device"):
         played.baseline(workload, value=1e12)
-    figures = {SLEEPING.format(2): 1e12, SLEEPING.format(3): 1.0}
-    played.publish("paper", {Key(workload, "1x1"): value for workload, value in figures.items()})
     limits = DisturbanceLimits(other_cpu_fraction=0.001, idle_fraction=1)  # it counts beside idle cores, too
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -63,7 +57,6 @@ INVALID = " on * INVALID: other processes used * of * core*, the busiest was "
         ),
         ("loses_its_worker_when_it_runs_again", "once-b1-replicated-device on *was ended by SIGKILL*"),
         ("measures_while_disturbed", f"sleeping-b2-replicated-device{INVALID}*"),
-        ("holds_a_ratio_while_disturbed", f"sleeping-b2-replicated-device{INVALID}*"),
     ],
 )
 def test_what_could_not_be_measured_says_why(busy: Finished, test: str, why: str) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.core.baseline import Baseline, Key, Provenance
-from pytest_tfperf.core.breakdown import Breakdown, Straggler
-from pytest_tfperf.core.profile import Input, OpTime, Profile
+from pytest_tfperf.core.profile import Breakdown, Input, OpTime, Profile, Straggler
 from pytest_tfperf.core.selection import SelectedTest, Selection
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.topology import Topology

@@ -15,7 +15,7 @@ from pytest_tfperf.core.selection import SelectedTest
 from pytest_tfperf.core.settings import Update
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict
 from pytest_tfperf.errors import MeasurementError, WorkloadError
-from pytest_tfperf.reports.measurement_table import Shown
+from pytest_tfperf.lines import Line
 from pytest_tfperf.session.summary import after, before, refused
 from tests.helpers.expected import SameTexts
 from tests.helpers.machines import load
@@ -82,10 +82,10 @@ NAMES = ["h200", "2-nodes-local-h200", "h200"]
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> Callable[..., list[Shown]]:
+def said(tmp_path: Path) -> Callable[..., list[Line | str]]:
     """The summary of a session that measured these."""
 
-    def said_after(*measurements: Measurement, machine_is_red: bool = False, **settings: Any) -> list[Shown]:
+    def said_after(*measurements: Measurement, machine_is_red: bool = False, **settings: Any) -> list[Line | str]:
         made = state_after(tmp_path / str(len(list(tmp_path.iterdir()))), *measurements, **settings)
         made.verdicts += [session_verdict()] * machine_is_red
         return list(after(made, skips=True))
@@ -93,7 +93,7 @@ def said(tmp_path: Path) -> Callable[..., list[Shown]]:
     return said_after
 
 
-def with_faults(folder: Path) -> list[Shown]:
+def with_faults(folder: Path) -> list[Line | str]:
     made = state_after(folder, PASSED, judged(Outcome.INCONCLUSIVE, -0.13), UNKNOWN)
     made.not_measured |= {test: MeasurementError("the worker died") for test in ("b", "c")}
     made.session.history_faults.append("the disk is full")
@@ -102,20 +102,20 @@ def with_faults(folder: Path) -> list[Shown]:
     return list(after(made, skips=True))
 
 
-def with_recorded_rows(folder: Path) -> list[Shown]:
+def with_recorded_rows(folder: Path) -> list[Line | str]:
     made = state_after(folder, measurement(), update_baselines=Update.ALL)
     made.recorder.changes += RECORDED
     return list(after(made, skips=True))
 
 
-def under_xdist(folder: Path) -> list[Shown]:
+def under_xdist(folder: Path) -> list[Line | str]:
     made = state_of(folder)
     made.under_xdist = 3
     return list(after(made, skips=True))
 
 
 def test_what_is_said_after_the_last_test(
-    same_texts: SameTexts, tmp_path: Path, said: Callable[..., list[Shown]]
+    same_texts: SameTexts, tmp_path: Path, said: Callable[..., list[Line | str]]
 ) -> None:
     same_texts(
         "after",
@@ -139,7 +139,7 @@ def test_what_is_said_after_the_last_test(
 
 @pytest.mark.parametrize(("change", "is_doubted"), [(0.9, False), (6.0, True)])
 def test_a_gain_that_a_lost_digit_may_explain_is_told_with_its_test(
-    change: float, is_doubted: bool, said: Callable[..., list[Shown]]
+    change: float, is_doubted: bool, said: Callable[..., list[Line | str]]
 ) -> None:
     gained = judged(Outcome.IMPROVED, change)
     doubt = f"{gained.test}: 7 times as fast as its baseline: if nothing explains that, correct the row"

@@ -28,7 +28,7 @@ TESTS = """
 
     @pytest.fixture
     def falls_short(throughput):
-        raise ThroughputRegression("as check_ratio does")
+        raise ThroughputRegression("as an assert of one's own")
 
     class TestOfUnittest(unittest.TestCase):
         @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def finished(played: Project) -> Finished:
         ("test_takes_too_many_in_doubt", "failure", "8 of 8 fresh runs: "),
         ("test_errs_after_it_measured", "failure", "there is no baseline"),
         ("test_errs_after_it_measured", "failure", "steps=0: at least one"),
-        ("test_falls_short_in_a_fixture", "failure", "as check_ratio does"),
+        ("test_falls_short_in_a_fixture", "failure", "as an assert of one's own"),
         ("test_measured_in_teardown", "error", "the test's body has finished, so a measurement could no longer fail"),
         ("test_asks_for_it_while_it_runs", "failure", "name the fixture among its arguments"),
         ("test_has_a_fixture_that_takes_too_many", "skipped", "needs 64 equal GPUs"),

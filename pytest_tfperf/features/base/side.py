@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_tfperf.bench.comparing import Effort
-from pytest_tfperf.bench.other_side import OtherSide, State, Terms
+from pytest_tfperf.bench.other_side import OtherSide, State
 from pytest_tfperf.core.selection import Selection
 from pytest_tfperf.core.settings import Settings
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.judging.pairs import MAX_SECONDS, MOST_PAIRS
 from pytest_tfperf.reports.numbers import duration
 from pytest_tfperf.revisions.checkout import Checkout
 from pytest_tfperf.revisions.git import DIRTY, commit_of, merge_base, require_repository
@@ -58,23 +58,15 @@ def base_side(
     head = commit_of(repository, besides=settings.baselines)
     a = State(title=there.name, facts={"commit": base.shown}, python=python, checkout=there)
     b = State(title=here.name, facts={"commit": head}, checkout=here)
-    terms = Terms()
-    return OtherSide(
-        a=a,
-        b=b,
-        announcement=tuple(_announcement(a, b, terms.effort)),
-        terms=terms,
-        may_lack_code=True,
-        lacking=lacking,
-    )
+    return OtherSide(a=a, b=b, announcement=tuple(_announcement(a, b)), may_lack_code=True, lacking=lacking)
 
 
-def _announcement(a: State, b: State, effort: Effort) -> Iterator[str]:
+def _announcement(a: State, b: State) -> Iterator[str]:
     head = b.facts["commit"]
     changed = ", with uncommitted changes" if head.endswith(DIRTY) else ""
     yield (
         f"each check compares {b.title} (b, {head.removesuffix(DIRTY)}{changed}) with {a.title} (a) instead "
-        f"of a baseline, in at most {effort.max_pairs} pairs of runs or {duration(effort.max_seconds)} each"
+        f"of a baseline, in at most {MOST_PAIRS} pairs of runs or {duration(MAX_SECONDS)} each"
     )
     if a.facts == b.facts:
         yield "the base is this commit itself, without changes: both sides are the same code"

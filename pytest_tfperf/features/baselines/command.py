@@ -1,10 +1,10 @@
-"""`tfperf baselines`: machines listed, old rows found, gains recorded, and files merged that two branches recorded."""
+"""`tfperf baselines`: old rows found, gains recorded, and files merged that two branches recorded."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from pytest_tfperf.core.plain_json import plain
 from pytest_tfperf.errors import TfperfError, one_of
 from pytest_tfperf.features.baselines.merging import finish_merge, merged_lines
 from pytest_tfperf.reports.baselines import recorded_table
+from pytest_tfperf.reports.numbers import counted
 from pytest_tfperf.reports.table import Columns, paragraphs, table
 from pytest_tfperf.revisions.lock import unrepeatable
 from pytest_tfperf.stores.baselines import BaselineStore
@@ -42,22 +43,20 @@ def add_to(commands: Commands) -> None:
         commands,
         "baselines",
         None,
-        "list baselines, find those that are out of date, record gains from the history, and merge those of two "
-        "branches",
-        examples=("tfperf baselines list", "tfperf baselines stale", "tfperf baselines ratchet"),
+        "find baselines that are out of date, record gains from the history, and merge those of two branches",
+        examples=("tfperf baselines stale", "tfperf baselines ratchet"),
     )
     actions = baselines.add_subparsers(required=True, metavar="ACTION")
     where = folder("--baselines", "baselines", "folder of the baselines")
-    _add(actions, "list", _list, "show the machines, with counts and dates", ("tfperf baselines list",), where)
-    stale = _add(
+    stale = add_command(
         actions,
         "stale",
         _stale,
-        "show measured rows that may be out of date",
-        ("tfperf baselines stale", "tfperf baselines stale --older-than=180d --sessions=10"),
-        where,
-        history_place(),
+        "show each machine's rows in a line, and measured rows that may be out of date",
+        examples=("tfperf baselines stale", "tfperf baselines stale --older-than=180d --sessions=10"),
+        parents=[where, history_place()],
     )
+    stale.add_argument("--json", action="store_true", help="print the rows that may be out of date as JSON")
     stale.add_argument("--machine", metavar="NAME", help="only this machine's rows (default: all)")
     stale.add_argument(
         "--older-than", type=date_or_age, metavar="AGE", help="also rows recorded before: 180d, or 2026-01-31"
@@ -96,29 +95,6 @@ def add_to(commands: Commands) -> None:
     )
 
 
-def _add(
-    actions: Commands,
-    name: str,
-    run: Callable[[argparse.Namespace], int],
-    summary: str,
-    examples: Sequence[str],
-    *parents: argparse.ArgumentParser,
-) -> argparse.ArgumentParser:
-    action = add_command(actions, name, run, summary, examples=examples, parents=parents)
-    action.add_argument("--json", action="store_true", help="print the rows as JSON")
-    return action
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    store = BaselineStore(arguments.baselines)
-    machines = {name: _rows(store, name) for name in store.machines()}
-    if arguments.json:
-        show_json(plain(machines))
-    else:
-        show(*machine_table(machines, width()) or [f"no baselines in {arguments.baselines}/"])
-    return EXIT_GREEN
-
-
 def _rows(store: BaselineStore, machine: str) -> list[Baseline]:
     """Return the rows of throughputs, then those of other figures."""
     return [*store.load(machine).values(), *store.figures(machine).values()]
@@ -128,7 +104,8 @@ def _stale(arguments: argparse.Namespace) -> int:
     if arguments.sessions < 1:
         raise TfperfError(f"--sessions={arguments.sessions}: give the number of sessions to look at, from 1")
     store = BaselineStore(arguments.baselines, published=None)
-    wanted = [row for name in _machines(arguments, store) for row in _rows(store, name) if row.is_measured]
+    machines = {name: _rows(store, name) for name in _machines(arguments, store)}
+    wanted = [row for rows in machines.values() for row in rows if row.is_measured]
     measured = _measured_lately(arguments, {row.machine for row in wanted})
     stale = [(row, why) for row in wanted if (why := _reasons(row, measured.get(row.machine), arguments))]
     if arguments.json:
@@ -136,7 +113,7 @@ def _stale(arguments: argparse.Namespace) -> int:
     else:
         unknown = [f"{name}: the history has no session of this machine" for name, keys in measured.items() if not keys]
         lines = stale_table(stale, width()) or [f"none of {len(wanted)} measured rows is out of date"]
-        show(*paragraphs(lines, unknown))
+        show(*paragraphs([_in_a_line(name, rows) for name, rows in machines.items()], lines, unknown))
     return EXIT_GREEN
 
 
@@ -228,27 +205,10 @@ def _merge(arguments: argparse.Namespace) -> int:
     return EXIT_GREEN
 
 
-def machine_table(machines: Mapping[str, Sequence[Baseline]], width: int | None = None) -> list[str]:
-    """Return a line for each machine: the number of rows of each kind, and their dates."""
-    return table(
-        [_machine(name, rows) for name, rows in machines.items()],
-        Columns(right={"rows", "measured", "published", "with lock"}, optional=("last", "first", "with lock")),
-        width,
-    )
-
-
-def _machine(name: str, rows: Sequence[Baseline]) -> dict[str, str | None]:
+def _in_a_line(machine: str, rows: Sequence[Baseline]) -> str:
     dates = sorted(row.date for row in rows if row.date)
-    measured = sum(row.is_measured for row in rows)
-    return {
-        "machine": name,
-        "rows": str(len(rows)),
-        "measured": str(measured),
-        "published": str(len(rows) - measured),
-        "with lock": str(sum(bool(row.lock) for row in rows)),
-        "first": dates[0] if dates else None,
-        "last": dates[-1] if dates else None,
-    }
+    recorded = f", recorded {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
+    return f"{machine}: {counted(len(rows), 'row')}, {sum(row.is_measured for row in rows)} of them measured{recorded}"
 
 
 def stale_table(stale: Iterable[tuple[Baseline, Sequence[str]]], width: int | None = None) -> list[str]:

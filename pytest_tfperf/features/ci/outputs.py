@@ -22,7 +22,7 @@ from pytest_tfperf.reports.measurement_table import ACT_FIRST, figure_rows, meas
 from pytest_tfperf.reports.message import message
 from pytest_tfperf.reports.numbers import change, counted
 from pytest_tfperf.reports.session_verdicts import session_headline, text_of
-from pytest_tfperf.reports.verdict import as_fraction, bad_figures, fact, sides, target_of
+from pytest_tfperf.reports.verdict import as_fraction, bad_figures, fact, sides
 from pytest_tfperf.stores import files
 
 _LEVELS = {Consequence.FAILS: "error", Consequence.WARNS: "warning"}
@@ -183,7 +183,7 @@ def _of_figures(m: Measurement) -> dict[str, str | float | None]:
         facts |= {
             name: verdict.value,
             f"{name}.outcome": verdict.outcome,
-            f"{name}.{'a' if m.other else 'baseline'}": target_of(verdict),
+            f"{name}.{'a' if m.other else 'baseline'}": verdict.compared_with,
             f"{name}.confirmed_change": as_fraction(verdict, verdict.confirmed_change),
         }
     return facts
@@ -328,8 +328,7 @@ def comment(result: SessionResult, rerun: RerunCommand) -> str:
     )
     blocks = [_headline(result)]
     if moved:
-        rows = "\n".join(f"| {' | '.join(row)} |" for m in moved[:_MOST_ROWS] for row in _rows(m))
-        blocks.append(f"| outcome | test | change | 95 % CI | by |\n| --- | --- | --- | --- | --- |\n{rows}")
+        blocks.append(_table([row for m in moved[:_MOST_ROWS] for row in _rows(m)]))
     if len(moved) > _MOST_ROWS:
         blocks.append(f"and {len(moved) - _MOST_ROWS} more: the job's summary has all of them.")
     blocks += [as_text(_short(remark)) for remark in result.remarks]
@@ -341,17 +340,17 @@ def comment(result: SessionResult, rerun: RerunCommand) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _rows(m: Measurement) -> Iterator[Iterable[str]]:
+def _rows(m: Measurement) -> Iterator[Row]:
     """Yield a row if the throughput moved, and a row for each figure that is worse."""
-    test = as_text(_short(m.test))
-    taken = counted(len(m.pairs), "pair") if m.other else counted(len(m.runs), "run")
-    if m.verdict is not None and m.verdict.outcome in MOVED and (moved := _change(m)) is not None:
-        low, high = m.verdict.interval or (math.nan, math.nan)
-        interval = f"{change(low)} to {change(high)}" if m.verdict.interval and m.is_valid else ""
-        why = change(moved) if m.is_valid else m.verdict.why
-        yield f"{m.verdict.outcome}", test, why, interval, taken
-    for verdict in bad_figures(m):
-        yield f"{verdict.outcome}", test, as_text(fact(m, verdict)), "", taken
+    rest: Row = {"by": counted(len(m.pairs), "pair") if m.other else counted(len(m.runs), "run")}
+    verdict = m.verdict
+    if verdict is not None and verdict.outcome in MOVED and (moved := verdict.deciding_change) is not None:
+        low, high = verdict.interval or (math.nan, math.nan)
+        interval = f"{change(low)} to {change(high)}" if verdict.interval and m.is_valid else None
+        why = change(moved) if m.is_valid else verdict.why
+        yield {"outcome": verdict.outcome, "test": m.test, "change": why, "95 % CI": interval} | rest
+    for bad in bad_figures(m):
+        yield {"outcome": bad.outcome, "test": m.test, "change": fact(m, bad), "95 % CI": None} | rest
 
 
 def _change(m: Measurement) -> float | None:

@@ -61,7 +61,7 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     is_fit = all(finding.level is not Level.UNFIT for finding in findings)
     if arguments.json:
-        facts = [plain(finding) | {"why": WHY[finding.subject]} for finding in findings]
+        facts = [plain(finding) | {"why": finding.subject.why} for finding in findings]
         show_json({"hostname": host.hostname, "fit": is_fit, "findings": facts, "trial": _trial(arguments.dir)})
     else:
         cores = f"{host.usable_cores} of {host.total_cores} cores usable"
@@ -81,34 +81,6 @@ def _free_bytes(folder: Path) -> int:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     return shutil.disk_usage(there).free
 
-
-WHY = {
-    Check.OTHER_PROCESSES: "they take CPU time from a run, which then is slower, or discarded as disturbed",
-    Check.LOAD: "other work ran a moment ago and may come back",
-    Check.STEAL: "the time that other virtual machines get is missing, and changes from run to run",
-    Check.SWAP: "a step that waits for swap takes many times as long",
-    Check.MEMORY: "a worker needs some GiB; without them it swaps or is killed",
-    Check.GOVERNOR: "a governor that saves power raises the clock late, so short windows are slow",
-    Check.TURBO: "the turbo clock depends on heat and on how many cores are busy, so runs differ more",
-    Check.QUOTA: "a quota stops all threads for the rest of each 0.1 s slice once it is used up",
-    Check.SIBLINGS: "two threads of one core share its units, so work on the other one slows a run",
-    Check.DISK: "a measurement that can't be written is lost",
-    Check.FILE_SYSTEM: "SQLite's locks are not reliable on many network file systems",
-    Check.DRIVER: "without its driver no GPU can be used, and a call into a hung one never returns",
-    Check.CUDA: "where CUDA does not start, no program sees a GPU, and many go on with the CPU",
-    Check.FRAMEWORK: "a build for CPUs, or for a newer CUDA than the driver's, trains on no GPU",
-    Check.CUDA_LIBRARIES: "TensorFlow ignores all GPUs if it can't load one of them",
-    Check.GPU_CODE: "TensorFlow holds code for some GPUs only; for newer ones the driver compiles it, if it can",
-    Check.COMPUTE_MODE: "a comparison runs two workers on a GPU at once, and a GPU may admit only one",
-    Check.PERSISTENCE: "without it the driver lets GPUs sleep that nobody uses, and takes seconds to wake them",
-    Check.POWER_LIMIT: "a lower limit lowers the clocks under load, so the GPU is slower than its baseline",
-    Check.GPU_CLOCKS: "lower clocks make each step slower, and heat makes them change",
-    Check.GPU_PROCESSES: "they take time and memory of the GPU, and the run is discarded as disturbed",
-    Check.ECC: "results may be wrong, and the GPU may fail or retire memory",
-    Check.NVLINKS: "GPUs exchange gradients by the slowest path, and the machine's name, with its baselines, stays",
-    Check.NUMA: "a run whose threads or memory lie on the other socket is slower, so runs have two speeds",
-}
-"""Why each subject matters to a measurement."""
 
 _LABEL = 8
 _SUBJECT = max(map(len, Check)) + 2
@@ -136,6 +108,6 @@ def _lines(finding: Finding) -> Iterator[str]:
     yield f"{finding.level:<{_LABEL}} {finding.subject:<{_SUBJECT}}{finding.fact}"
     if finding.level in (Level.UNFIT, Level.WARNING):
         indent = " " * (_LABEL + 1)
-        yield f"{indent}{'why':<{_SUBJECT}}{WHY[finding.subject]}"
+        yield f"{indent}{'why':<{_SUBJECT}}{finding.subject.why}"
         if finding.fix:
             yield f"{indent}{'fix':<{_SUBJECT}}{finding.fix}"

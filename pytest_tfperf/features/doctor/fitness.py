@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 from pytest_tfperf.core.disturbance import DisturbanceLimits
 from pytest_tfperf.core.telemetry import Telemetry
@@ -27,32 +28,52 @@ class Level(StrEnum):
 
 
 class Check(StrEnum):
-    """The subject of a finding; `command.WHY` says why each matters."""
+    """The subject of a finding, and why it matters to a measurement."""
 
-    OTHER_PROCESSES = "other processes"
-    LOAD = "load"
-    STEAL = "steal time"
-    SWAP = "swap"
-    MEMORY = "memory"
-    GOVERNOR = "CPU governor"
-    TURBO = "turbo"
-    QUOTA = "CPU quota"
-    SIBLINGS = "hyper-threading"
-    DISK = "disk space"
-    FILE_SYSTEM = "file system"
-    DRIVER = "NVIDIA driver"
-    CUDA = "CUDA"
-    FRAMEWORK = "framework"
-    CUDA_LIBRARIES = "CUDA libraries"
-    GPU_CODE = "code for the GPU"
-    COMPUTE_MODE = "compute mode"
-    PERSISTENCE = "persistence mode"
-    POWER_LIMIT = "power limit"
-    GPU_CLOCKS = "GPU clocks"
-    GPU_PROCESSES = "GPU processes"
-    ECC = "GPU memory errors"
-    NVLINKS = "NVLinks"
-    NUMA = "NUMA node"
+    why: str
+
+    def __new__(cls, subject: str, why: str) -> Self:
+        """A member; its value is the subject."""
+        check = str.__new__(cls, subject)
+        check._value_, check.why = subject, why
+        return check
+
+    OTHER_PROCESSES = (
+        "other processes",
+        "they take CPU time from a run, which then is slower, or discarded as disturbed",
+    )
+    LOAD = "load", "other work ran a moment ago and may come back"
+    STEAL = "steal time", "the time that other virtual machines get is missing, and changes from run to run"
+    SWAP = "swap", "a step that waits for swap takes many times as long"
+    MEMORY = "memory", "a worker needs some GiB; without them it swaps or is killed"
+    GOVERNOR = "CPU governor", "a governor that saves power raises the clock late, so short windows are slow"
+    TURBO = "turbo", "the turbo clock depends on heat and on how many cores are busy, so runs differ more"
+    QUOTA = "CPU quota", "a quota stops all threads for the rest of each 0.1 s slice once it is used up"
+    SIBLINGS = "hyper-threading", "two threads of one core share its units, so work on the other one slows a run"
+    DISK = "disk space", "a measurement that can't be written is lost"
+    FILE_SYSTEM = "file system", "SQLite's locks are not reliable on many network file systems"
+    DRIVER = "NVIDIA driver", "without its driver no GPU can be used, and a call into a hung one never returns"
+    CUDA = "CUDA", "where CUDA does not start, no program sees a GPU, and many go on with the CPU"
+    FRAMEWORK = "framework", "a build for CPUs, or for a newer CUDA than the driver's, trains on no GPU"
+    CUDA_LIBRARIES = "CUDA libraries", "TensorFlow ignores all GPUs if it can't load one of them"
+    GPU_CODE = (
+        "code for the GPU",
+        "TensorFlow holds code for some GPUs only; for newer ones the driver compiles it, if it can",
+    )
+    COMPUTE_MODE = "compute mode", "a comparison runs two workers on a GPU at once, and a GPU may admit only one"
+    PERSISTENCE = (
+        "persistence mode",
+        "without it the driver lets GPUs sleep that nobody uses, and takes seconds to wake them",
+    )
+    POWER_LIMIT = "power limit", "a lower limit lowers the clocks under load, so the GPU is slower than its baseline"
+    GPU_CLOCKS = "GPU clocks", "lower clocks make each step slower, and heat makes them change"
+    GPU_PROCESSES = "GPU processes", "they take time and memory of the GPU, and the run is discarded as disturbed"
+    ECC = "GPU memory errors", "results may be wrong, and the GPU may fail or retire memory"
+    NVLINKS = (
+        "NVLinks",
+        "GPUs exchange gradients by the slowest path, and the machine's name, with its baselines, stays",
+    )
+    NUMA = "NUMA node", "a run whose threads or memory lie on the other socket is slower, so runs have two speeds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +150,6 @@ def host_findings(
         observed: its use.
         history: the folder of the history, which need not exist yet.
         free_bytes: free space there.
-        root: the folder above proc and sys.
         affinity: the CPUs that this process may run on; None asks the kernel.
     """
     cpus = sorted(os.sched_getaffinity(0) if affinity is None else affinity)

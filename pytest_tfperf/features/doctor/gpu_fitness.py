@@ -76,8 +76,6 @@ def gpu_findings(
     """All findings about the driver and the visible GPUs; facts that the driver does not report are left out.
 
     Args:
-        root: the folder above sys and dev.
-        nvml: pynvml or a stand-in; None imports pynvml.
         other_process: returns the name of a process; None for one that is gone, and instead of it where NVML's pids are
             not valid.
         environ: CUDA_VISIBLE_DEVICES may hide GPUs, whose state then does not matter; CUDA_CACHE_PATH and HOME lead to

@@ -152,7 +152,7 @@ def profiled(
     seconds = throughput.examples_per_step / throughput.examples_per_sec
     steps = max(1, min(MOST_STEPS, round(TRACED_SECONDS / seconds)))
     try:
-        traces = engine.trace(task.side, task.topology, task.plan, steps)
+        traces = engine.trace(task.side, task.plan, steps)
     except MeasurementError as error:
         return Profile(fault=error.brief)
     except (TfperfError, OSError) as error:

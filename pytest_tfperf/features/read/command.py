@@ -21,7 +21,7 @@ from pytest_tfperf.features.read.printed import Printed, measure
 from pytest_tfperf.features.read.proposals import Tried, tried, units_named
 from pytest_tfperf.programs.output_reader import Reader
 from pytest_tfperf.programs.reading import Kind, Reading, Unreadable
-from pytest_tfperf.programs.recent_rates import LEAST_OF_A_START
+from pytest_tfperf.programs.window_aggregator import LEAST_OF_A_START
 from pytest_tfperf.reports.numbers import counted
 
 _SECONDS: Final = 20.0

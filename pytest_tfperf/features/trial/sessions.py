@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.measurement import Measurement, environment_changes
+from pytest_tfperf.core.profile import Bound
 from pytest_tfperf.core.session_verdicts import SessionVerdict
 from pytest_tfperf.core.telemetry import Telemetry, merged
 from pytest_tfperf.core.verdict import Against, Outcome, Verdict, worst

@@ -11,9 +11,8 @@ import pytest
 
 from pytest_tfperf import cli
 from pytest_tfperf.core.baseline import Baseline, Provenance
-from pytest_tfperf.core.breakdown import Breakdown, Straggler
 from pytest_tfperf.core.measurement import Measurement
-from pytest_tfperf.core.profile import Input
+from pytest_tfperf.core.profile import Breakdown, Input, Straggler
 from pytest_tfperf.core.throughput import summarise
 from pytest_tfperf.core.verdict import Noise, Outcome, Reason, Tolerance
 from pytest_tfperf.core.workload import Workload
@@ -70,7 +69,7 @@ def text_of(m: Measurement) -> str:
         (judged(-0.2, confirmed=[-0.2] * 12), "REGRESSED", "is 18.0, and the test fails from 5.7."),
         (judged(-0.2, confirmed=[0.0] * 2), "PASS", "so the pairs that were left (20 at most) were not needed."),
         (judged(*[-0.2] * 3, row=baseline(provenance=Provenance.PROVISIONAL)), "REGRESSED", "warns and never fails"),
-        (judged(-0.001, drift=CommonDrift(-0.03, 20, 0.001)), "PASS", "have -3.0 % in common"),
+        (judged(-0.001, drift=CommonDrift(-0.03, 20, 0.001)), "PASS", "drift: -3.0 % is common to all tests"),
     ],
     ids=[
         *(
@@ -249,4 +248,4 @@ def test_what_does_not_name_one_test_is_refused(
 def test_a_straggler_is_part_of_the_explanation_of_a_pass() -> None:
     slow = Breakdown(input=Input.RESIDENT, straggler=Straggler(rank=1, host="nodeb", slower=1.6))
     text = text_of(measurement(verdict=verdict(), breakdown=slow))
-    assert "A straggler: rank 1 on nodeb: its step alone takes 160 % longer" in text
+    assert "straggler: rank 1 on nodeb: its step alone takes 160 % longer" in text

@@ -13,11 +13,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pytest_tfperf.core.baseline import Provenance
-from pytest_tfperf.core.breakdown import Bound, Breakdown, Slower
 from pytest_tfperf.core.figure import Figure
 from pytest_tfperf.core.measurement import Measurement
 from pytest_tfperf.core.past import ChangeKind, LastingChange, PastResult
-from pytest_tfperf.core.profile import Input, Profile
+from pytest_tfperf.core.profile import Bound, Breakdown, Input, Profile, Slower
 from pytest_tfperf.core.verdict import Outcome, Reason, Verdict, Want, Wants
 from pytest_tfperf.core.workload import Workload
 from pytest_tfperf.errors import TfperfError

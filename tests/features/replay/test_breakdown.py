@@ -9,8 +9,8 @@ import re
 
 import pytest
 
-from pytest_tfperf.core.breakdown import Bound
 from pytest_tfperf.core.measurement import Measurement
+from pytest_tfperf.core.profile import Bound
 from pytest_tfperf.features.replay import tf_cnn_log
 from tests.helpers.inner import ANY_THROUGHPUT, Finished, Project
 
