@@ -121,7 +121,13 @@ class Worktrees:
             folder = self._folder / commit
             self._release(folder)  # a search comes back to a commit
             if not (self._ready(folder).exists() and _is_unchanged(folder)):
-                self._require_free(folder)
+                if not self._is_free(folder):
+                    raise TfperfError(
+                        f"{folder} is in use by another session, and tracked files in it were changed, perhaps by the "
+                        "program",
+                        next_step="Wait for that session, or name another folder with --tfperf-dir; "
+                        f"git -C {folder} status shows the files",
+                    )
                 self._remove(folder)
                 say(f"checking out {commit[:12]} in {folder.parent}")
                 add_worktree(self._repository, commit, folder)
@@ -150,15 +156,6 @@ class Worktrees:
         for path in ours.values():
             if path not in newest and path.name != keep and self._is_free(path):
                 self._remove(path)
-
-    def _require_free(self, folder: Path) -> None:
-        """Refuse to replace files that another session runs."""
-        if not self._is_free(folder):
-            raise TfperfError(
-                f"{folder} is in use by another session, and tracked files in it were changed, perhaps by the program",
-                next_step=f"Wait for that session, or name another folder with --tfperf-dir; "
-                f"git -C {folder} status shows the files",
-            )
 
     def _is_free(self, folder: Path) -> bool:
         try:

@@ -47,9 +47,6 @@ from pytest_tfperf.workers import catalogue
 from pytest_tfperf.workers.interpreters import Interpreter
 from pytest_tfperf.workers.launcher import Launcher
 
-StatusCallback = Callable[[str], object]
-"""Called with a line of text before anything that may take minutes."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceEnvironment:
@@ -305,7 +302,7 @@ class ReferenceStore:
             raise TfperfError(why)
         return self._environment(row, repository_of(self._root) or self._root)
 
-    def create(self, row: Baseline, progress: StatusCallback) -> ReferenceEnvironment:
+    def create(self, row: Baseline, progress: Callable[[str], object]) -> ReferenceEnvironment:
         """Build the missing parts of the row's environment; a failure leaves nothing incomplete.
 
         Raises:
@@ -341,7 +338,7 @@ class ReferenceStore:
         wanted = Counter((row.lock, row.commit) for row in rows)
         return [self._entry(home, wanted) for home in self._homes()]
 
-    def remove(self, name: str, progress: StatusCallback) -> None:
+    def remove(self, name: str, progress: Callable[[str], object]) -> None:
         """Delete an environment, with the worktrees in it, from disk and from git.
 
         Raises:
@@ -402,7 +399,7 @@ class ReferenceStore:
         return f"Build it: tfperf reference create --machine={machine} --dir={folder} --baselines={baselines}"
 
     @contextmanager
-    def _alone(self, progress: StatusCallback) -> Iterator[None]:
+    def _alone(self, progress: Callable[[str], object]) -> Iterator[None]:
         """Wait until no other process creates or removes environments here."""
         with worded(self._folder, "written", "Make it writable, or name another folder with --dir"):
             self._folder.mkdir(parents=True, exist_ok=True)
