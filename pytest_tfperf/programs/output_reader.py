@@ -17,7 +17,7 @@ from pytest_tfperf.programs.formats import FORMATS, FormatLines
 from pytest_tfperf.programs.own_formats import OwnLines, read_by, series_in_json
 from pytest_tfperf.programs.progress_lines import Bars, KerasLines, looks_like_progress
 from pytest_tfperf.programs.reading import Kind, LeftOut, Reading, Unread, Unreadable, counters_in, shown, step_in
-from pytest_tfperf.programs.unit_lines import StepLines, UnitLines
+from pytest_tfperf.programs.unit_lines import UnitLines, read_steps
 
 SHOWN_LINES = 5
 _MOST_UNREAD_SHARE = 0.1
@@ -100,7 +100,7 @@ class Reader:
                 if of.can_serve(unit)
             ),
             _Format(f"{unit}/s", UnitLines(unit, devices).read, form=form_of, is_guarded=False),
-            _Format("steps", StepLines().read, form=form_of, is_guarded=False),
+            _Format("steps", read_steps, form=form_of, is_guarded=False),
         ]
 
     def read(self, line: str) -> Reading | None:
