@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_tfperf.bench.recording import BaselineRecorder
     from pytest_tfperf.bench.rerun_queue import RerunQueue
     from pytest_tfperf.bench.session import Session
-    from pytest_tfperf.core.baseline import Key
     from pytest_tfperf.core.command import Command
     from pytest_tfperf.core.measurement import Measurement
     from pytest_tfperf.core.session_verdicts import SessionResult, SessionVerdict, UnrecordedTests
@@ -55,7 +54,6 @@ class SessionState:
         under_xdist: the number of throughput tests that pytest-xdist's workers got, which measure nothing: each is
             skipped, or an error for the nightly gate.
         commands: the command of each name, machine and shape, and the test and call that it was first measured in.
-        acknowledged_calls: the first call that each acknowledgement was found for.
         unselected: the throughput tests that pytest collected, but deselected or skipped, and why.
         verdicts: on software and machine as a whole, once all tests have run.
         unrecorded: facts from tests without a recorded baseline, once all tests have run; None where all have one.
@@ -78,7 +76,6 @@ class SessionState:
         self.measured_alone: dict[str, dict[str, NotCompared]] = {}
         self.under_xdist = 0
         self.commands: dict[tuple[str, str, str], tuple[Command, tuple[str, int]]] = {}
-        self.acknowledged_calls: dict[tuple[str, ...], Key] = {}
         self.unselected: dict[str, str] = {}
         self.verdicts: list[SessionVerdict] = []
         self.unrecorded: UnrecordedTests | None = None

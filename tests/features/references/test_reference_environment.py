@@ -227,7 +227,7 @@ def test_of_a_shallow_clone_the_rest_is_to_be_fetched(tmp_path: Path, project: R
     project.git("clone", "--quiet", "--depth=1", project.folder.as_uri(), str(tmp_path / "clone"))
     row = project.row("six==1.16.0")
     project.folder = tmp_path / "clone"
-    with pytest.raises(TfperfError, match="Fetch the rest: git fetch --unshallow"):
+    with pytest.raises(TfperfError, match=r"This is a shallow clone.*git fetch --unshallow"):
         project.store.create(row, lambda _: None)
 
 
